@@ -1,0 +1,197 @@
+"""Files between the verbs: written once, atomically, with their facts inside; read as data, never as code.
+
+Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reasons) are one JSON object in the
+file's own metadata, so a file that travels alone still says what it is.
+"""
+
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leakbench.errors import UserError
+
+Facts = dict[str, Any]
+_KEY = "leakbench"
+_DTYPES = {
+    "float32": "F32",
+    "float64": "F64",
+    "float16": "F16",
+    "int64": "I64",
+    "int32": "I32",
+    "uint8": "U8",
+    "bool": "BOOL",
+}
+_LARGEST_HEADER = 100_000_000
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; rename it into place on success, remove it on failure."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write `data` to `path` atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path` atomically as UTF-8."""
+    write_bytes(path, text.encode())
+
+
+def to_json(value: Any) -> str:
+    """Return the one JSON text of `value` (sorted keys), the form that digests and comparisons use."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
+
+
+@contextmanager
+def creating(
+    path: Path, layout: Mapping[str, tuple[tuple[int, ...], str]], facts: Facts
+) -> Iterator[dict[str, np.ndarray]]:
+    """Create a safetensors file of known layout and fill it piece by piece.
+
+    `layout` maps each tensor name to (shape, dtype name). Yields writable memory maps under the same names, so a
+    file larger than memory costs only its chunks. The file appears under `path` when the block ends well.
+    """
+    header: dict[str, Any] = {"__metadata__": {_KEY: to_json(facts)}}
+    offset = 0
+    for name in sorted(layout):
+        shape, dtype = layout[name]
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        header[name] = {"dtype": _DTYPES[dtype], "shape": list(shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header, ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(path) as temporary:
+        with temporary.open("wb") as file:
+            file.write(struct.pack("<Q", len(text)) + text)
+            file.truncate(8 + len(text) + offset)
+        arrays: dict[str, np.ndarray] = {}
+        for name in sorted(layout):
+            shape, dtype = layout[name]
+            start, stop = header[name]["data_offsets"]
+            if stop == start:
+                arrays[name] = np.zeros(shape, dtype)
+            else:
+                arrays[name] = np.memmap(temporary, dtype, "r+", offset=8 + len(text) + start, shape=shape)
+        yield arrays
+        for array in arrays.values():
+            if isinstance(array, np.memmap):
+                array.flush()
+
+
+def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> None:
+    """Write NumPy arrays (name → array) and facts to a safetensors file, atomically."""
+    arrays = {name: np.asarray(value) for name, value in tensors.items()}
+    layout = {name: (value.shape, value.dtype.name) for name, value in arrays.items()}
+    with creating(path, layout, facts) as out:
+        for name, value in arrays.items():
+            out[name][...] = value
+
+
+def _header(path: Path) -> tuple[dict[str, Any], int]:
+    """Return the parsed header of a safetensors file and the offset of its data; refuse anything malformed."""
+    path = Path(path)
+    if not path.is_file():
+        raise UserError(f"{path}: no such file (run the rule that writes it)")
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        length = struct.unpack("<Q", start)[0] if len(start) == 8 else _LARGEST_HEADER + 1
+        if length > min(_LARGEST_HEADER, size - 8):
+            raise UserError(f"{path}: not a whole safetensors file (delete it and run its rule again)")
+        try:
+            header = json.loads(file.read(length))
+            end = max([0, *(v["data_offsets"][1] for k, v in header.items() if k != "__metadata__")])
+            facts = json.loads(header.pop("__metadata__", {}).get(_KEY, "{}"))
+            layout = {
+                name: (
+                    {v: k for k, v in _DTYPES.items()}[value["dtype"]],
+                    tuple(int(n) for n in value["shape"]),
+                    int(value["data_offsets"][0]),
+                    int(value["data_offsets"][1]),
+                )
+                for name, value in header.items()
+            }
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
+            raise UserError(f"{path}: malformed safetensors header ({problem})") from problem
+    for name, (dtype, shape, begin, stop) in layout.items():
+        expected = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        if min(shape, default=0) < 0 or begin < 0 or stop - begin != expected:
+            raise UserError(f"{path}: tensor '{name}' does not fit its own header (delete the file)")
+    if size != 8 + length + end:
+        raise UserError(f"{path}: truncated, {size} bytes of {8 + length + end} (delete it and run its rule again)")
+    return {"facts": facts, "layout": layout}, 8 + length
+
+
+def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
+    """Map a safetensors file read-only: (name → memory-mapped array, facts). Nothing is read before it is used."""
+    header, offset = _header(Path(path))
+    arrays: dict[str, np.ndarray] = {}
+    for name, (dtype, shape, begin, stop) in header["layout"].items():
+        if stop == begin:
+            arrays[name] = np.zeros(shape, dtype)
+        else:
+            arrays[name] = np.memmap(path, dtype, "r", offset=offset + begin, shape=shape)
+    return arrays, header["facts"]
+
+
+def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
+    """Read a safetensors file into memory: (name → array, facts)."""
+    arrays, facts = open_tensors(path)
+    return {name: np.array(value) for name, value in arrays.items()}, facts
+
+
+def write_table(path: Path, frame: Any, facts: Facts) -> None:
+    """Write a pandas frame and facts to a parquet file, atomically."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()})
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_table(path: Path) -> tuple[Any, Facts]:
+    """Read a parquet file: (pandas frame, facts)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+    except FileNotFoundError as problem:
+        raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
+    except (pa.ArrowInvalid, OSError) as problem:
+        raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem
+    return table.to_pandas(), json.loads((table.schema.metadata or {}).get(_KEY.encode(), b"{}"))
+
+
+def read_facts(path: Path) -> Facts:
+    """Return the facts of a tensor or table file without reading its data."""
+    if Path(path).suffix == ".parquet":
+        import pyarrow.parquet as pq
+
+        return json.loads((pq.read_schema(path).metadata or {}).get(_KEY.encode(), b"{}"))
+    return _header(Path(path))[0]["facts"]
