@@ -1,0 +1,26 @@
+"""Null baselines: images of an attacker who saw no update. An attack that does no better learnt nothing."""
+
+import numpy as np
+
+
+def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Return independent uniform noise in [0, 1), float32 of `shape` ([N, C, H, W])."""
+    return rng.random(shape, dtype=np.float32)
+
+
+def dataset_mean(train_images: np.ndarray) -> np.ndarray:
+    """Return the mean of the training images [N, C, H, W] as one image, float32 [C, H, W] in [0, 1].
+
+    uint8 images are read as 0..255. Of all guesses that ignore the update it has the least expected squared
+    error.
+    """
+    images = np.asarray(train_images)
+    if not len(images):
+        raise ValueError("the mean of no images does not exist")
+    mean = images.mean(axis=0, dtype=np.float64)
+    return (mean / 255.0 if images.dtype == np.uint8 else mean).astype(np.float32)
+
+
+def blank(shape: tuple[int, ...]) -> np.ndarray:
+    """Return mid-grey images, float32 of `shape`: the score of a diverged trial, which has no image to show."""
+    return np.full(shape, 0.5, dtype=np.float32)

@@ -1,0 +1,39 @@
+"""The form in which every metric sees images: float [N, C, H, W] in [0, 1], channel first."""
+
+import numpy as np
+
+
+def displayed(images: np.ndarray) -> np.ndarray:
+    """Return images [N, C, H, W] as float64 clamped to [0, 1], as a screen shows them.
+
+    InvG's `rec_mult` scores them so. An image with a NaN or infinite pixel becomes NaN as a whole, so that
+    every metric of it is NaN. Raises ValueError if the batch does not have four axes or one or three
+    channels.
+    """
+    images = np.asarray(images, dtype=np.float64)
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise ValueError(f"images have shape {images.shape}, expected [N, C, H, W] with C = 1 or 3")
+    finite = np.isfinite(images).all(axis=(1, 2, 3), keepdims=True)
+    return np.where(finite, np.clip(images, 0.0, 1.0), np.nan)
+
+
+def pair(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return both batches as `displayed` does; ValueError if their shapes differ (nothing is broadcast)."""
+    if np.shape(reconstructions) != np.shape(truths):
+        raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
+    return displayed(reconstructions), displayed(truths)
+
+
+def undisplayable(*batches: np.ndarray) -> np.ndarray:
+    """Return bool [N]: the rows in which any of the batches from `displayed` holds no image (NaN)."""
+    return np.any([np.isnan(batch).any(axis=(1, 2, 3)) for batch in batches], axis=0)
+
+
+def to_uint8(images: np.ndarray) -> np.ndarray:
+    """Return images in [0, 1] as uint8, rounded to the nearest level as saving a file does; NaN becomes 0."""
+    return np.rint(np.nan_to_num(np.clip(images, 0.0, 1.0)) * 255.0).astype(np.uint8)
+
+
+def from_uint8(images: np.ndarray) -> np.ndarray:
+    """Return stored images, uint8 [N, H, W, C], as float32 [N, C, H, W] in [0, 1]."""
+    return np.ascontiguousarray(np.moveaxis(images, -1, 1)).astype(np.float32) / np.float32(255.0)

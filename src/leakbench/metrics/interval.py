@@ -1,0 +1,70 @@
+"""What a table says of many scores: mean with a bootstrap interval, median, quartiles, failures."""
+
+import numpy as np
+
+RESAMPLES = 2000
+_VALUES_AT_ONCE = 2_000_000
+
+
+def bootstrap_mean(
+    values: np.ndarray, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the percentile bootstrap interval (low, high) of the mean of values [n] (Efron 1979).
+
+    Same generator state, same interval. Fewer than two values say nothing about spread: both bounds are NaN.
+    Equal values give (value, value). A bound is infinite where the resampled means are.
+    """
+    values = np.ravel(np.asarray(values, dtype=np.float64))
+    n = values.size
+    if n < 2 or np.isnan(values).any():
+        return float("nan"), float("nan")
+    if (values == values[0]).all():
+        return float(values[0]), float(values[0])
+    rows = max(1, _VALUES_AT_ONCE // n)
+    means = np.concatenate(
+        [
+            values[rng.integers(0, n, size=(min(rows, resamples - start), n))].mean(axis=1)
+            for start in range(0, resamples, rows)
+        ]
+    )
+    tail = (1.0 - level) / 2.0
+    return _quantile(means, tail), _quantile(means, 1.0 - tail)
+
+
+def summary(
+    values: np.ndarray, failures: np.ndarray, rng: np.random.Generator | None = None
+) -> dict[str, float | int]:
+    """Return mean, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
+
+    `values` float [N] has one score per trial, `failures` bool [N] says which trials diverged or gave
+    nothing. A failed trial that has a score (that of `baselines.blank`, say) counts in the mean like any
+    other. NaN means not scored: it enters failure_rate = failures / N, but no other number, and n is the
+    number of scores used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and
+    quartiles are what remains to compare. `rng` draws the bootstrap; without it a fixed seed does.
+    """
+    values = np.ravel(np.asarray(values, dtype=np.float64))
+    failures = np.ravel(np.asarray(failures, dtype=bool))
+    if values.shape != failures.shape:
+        raise ValueError(f"{values.size} values but {failures.size} failures")
+    scored = values[~np.isnan(values)]
+    low, high = bootstrap_mean(scored, np.random.default_rng(0) if rng is None else rng)
+    return {
+        "mean": float(scored.mean()) if scored.size else float("nan"),
+        "median": _quantile(scored, 0.5),
+        "q25": _quantile(scored, 0.25),
+        "q75": _quantile(scored, 0.75),
+        "ci_low": low,
+        "ci_high": high,
+        "n": int(scored.size),
+        "failure_rate": float(failures.mean()) if failures.size else float("nan"),
+    }
+
+
+def _quantile(values: np.ndarray, q: float) -> float:
+    """Return the q-quantile with linear interpolation, which in NumPy gives NaN between two infinities."""
+    if not values.size:
+        return float("nan")
+    below, above = (float(np.quantile(values, q, method=side)) for side in ("lower", "higher"))
+    if below == above or np.isinf(below):
+        return below
+    return above if np.isinf(above) else float(np.quantile(values, q))

@@ -1,0 +1,126 @@
+"""LPIPS 0.1 (Zhang et al. 2018), distance in the features of a trained network; and FedKL's use of it."""
+
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from leakbench.errors import UserError
+from leakbench.metrics.images import pair, to_uint8, undisplayable
+from leakbench.metrics.metric import Metric
+
+if TYPE_CHECKING:
+    import torch
+
+# The narrowest images whose last feature map still has a pixel (measured: AlexNet 31, VGG16 16), and the
+# width to which narrower ones are enlarged: that of the patches on which LPIPS was calibrated.
+NARROWEST = {"alex": 31, "vgg": 16}
+ENLARGED = 64
+_PIXELS_AT_ONCE = 1 << 18
+
+
+def lpips_alex(
+    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Return LPIPS with AlexNet of images [N, C, H, W] in [0, 1], RGB, float64 [N] ≥ 0; 0 if identical.
+
+    Grey images are repeated in three channels. Images narrower than 31 pixels, such as MNIST, which the
+    network cannot take, are enlarged bilinearly to 64 pixels on the shorter side; all others go in as they
+    are. `lpips_backbones` maps "alex/features.0.weight"… (torchvision's names, OIHW) to arrays; nothing is
+    downloaded. Raises UserError if one of them is missing or of the wrong shape.
+    """
+    return _distance("alex", lpips_backbones, *_standard(reconstructions, truths))
+
+
+def lpips_vgg(
+    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Return LPIPS with VGG16, otherwise as `lpips_alex` ("vgg/features.0.weight"…; enlarged below 16 pixels)."""
+    return _distance("vgg", lpips_backbones, *_standard(reconstructions, truths))
+
+
+def lpips_alex_raw255_bgr(
+    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Return what thesis Table 5.6 prints as LPIPS (Alex), float64 [N]; not LPIPS as published by its authors.
+
+    FedKL's `evaluation_metrics.py` gives the network 8-bit values 0..255 in BGR order, where it expects RGB
+    in [-1, 1]. Sizes, grey images and weights as in `lpips_alex`.
+    """
+    return _distance("alex", lpips_backbones, *_raw255_bgr(reconstructions, truths))
+
+
+def lpips_vgg_raw255_bgr(
+    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
+) -> np.ndarray:
+    """Return what thesis Table 5.6 prints as LPIPS (VGG), float64 [N]: see `lpips_alex_raw255_bgr`."""
+    return _distance("vgg", lpips_backbones, *_raw255_bgr(reconstructions, truths))
+
+
+def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
+    """Return the `lpips` network "alex" or "vgg" with its own linear layers over the given backbone, ready to use."""
+    import lpips
+    import torch
+
+    with warnings.catch_warnings(), torch.device("meta"):
+        # lpips 0.1.4 calls torchvision by an argument it has since renamed. On "meta" neither the 500 MB of
+        # VGG's unused classifier nor random values are made.
+        warnings.filterwarnings("ignore", module="torchvision")
+        model = lpips.LPIPS(net=net, pretrained=False, pnet_rand=True, verbose=False)
+    linear = Path(lpips.__file__).parent / "weights" / "v0.1" / f"{net}.pth"
+    state: dict[str, Any] = dict(torch.load(linear, map_location="cpu", weights_only=True))
+    for name, parameter in model.net.named_parameters():
+        _, layer, kind = name.split(".")
+        key = f"{net}/features.{layer}.{kind}"
+        if key not in backbones or tuple(np.shape(backbones[key])) != tuple(parameter.shape):
+            found = np.shape(backbones[key]) if key in backbones else "missing"
+            raise UserError(
+                f"lpips backbones: {key} is {found}, expected {tuple(parameter.shape)} (fetch them again)"
+            )
+        state[f"net.{name}"] = torch.tensor(np.array(backbones[key], dtype=np.float32))
+    model.load_state_dict(state, strict=False, assign=True)
+    return model.requires_grad_(False).eval()
+
+
+def _standard(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a, b = pair(reconstructions, truths)
+    return 2.0 * a - 1.0, 2.0 * b - 1.0
+
+
+def _raw255_bgr(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    a, b = pair(reconstructions, truths)
+    nothing = undisplayable(a, b)[:, None, None, None]
+    x, y = (np.where(nothing, np.nan, to_uint8(batch)[:, ::-1]) for batch in (a, b))
+    return x, y
+
+
+def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Return the distance of batches already in the network's input scale, float64 [N], NaN where either is NaN."""
+    import torch
+
+    model = network(net, backbones)
+    scores = np.full(len(a), np.nan)
+    shown = np.flatnonzero(~undisplayable(a, b))
+    height, width = a.shape[2:]
+    factor = ENLARGED / min(height, width) if min(height, width) < NARROWEST[net] else 1.0
+    size = (round(height * factor), round(width * factor))
+    step = max(1, _PIXELS_AT_ONCE // (size[0] * size[1]))
+    with torch.inference_mode():
+        for start in range(0, len(shown), step):
+            rows = shown[start : start + step]
+            x, y = (torch.tensor(batch[rows], dtype=torch.float32).expand(-1, 3, -1, -1) for batch in (a, b))
+            if size != (height, width):
+                x, y = (torch.nn.functional.interpolate(image, size, mode="bilinear") for image in (x, y))
+            scores[rows] = model(x, y).flatten().double().numpy()
+    return scores
+
+
+_NEEDS = ("lpips_backbones",)
+METRICS = (
+    Metric("lpips_alex", lpips_alex, "standard", higher_is_better=False, needs=_NEEDS),
+    Metric("lpips_vgg", lpips_vgg, "standard", higher_is_better=False, needs=_NEEDS),
+    Metric("lpips_alex_raw255_bgr", lpips_alex_raw255_bgr, "published", higher_is_better=False, needs=_NEEDS),
+    Metric("lpips_vgg_raw255_bgr", lpips_vgg_raw255_bgr, "published", higher_is_better=False, needs=_NEEDS),
+)

@@ -1,0 +1,45 @@
+"""Which reconstruction belongs to which private image: one answer per batch, used by every metric."""
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+
+def match(cost: np.ndarray) -> np.ndarray:
+    """Return for each of k images the reconstruction matched to it, int64 [k], from cost [n, k] (n reconstructions).
+
+    The Hungarian method: no reconstruction serves two images, as many images as possible get one, the total
+    cost is least. Images left without one (k > n) get -1. A cost that is NaN or infinite is worse than any
+    other: such a pair is made only when nothing else is left.
+    """
+    cost = np.asarray(cost, dtype=np.float64)
+    if cost.ndim != 2:
+        raise ValueError(f"cost has shape {cost.shape}, expected [n, k]")
+    index = np.full(cost.shape[1], -1, dtype=np.int64)
+    finite = np.isfinite(cost)
+    if finite.any():
+        low, high = cost[finite].min(), cost[finite].max()
+        # One bad pair must outweigh the best saving that all other pairs together can give.
+        cost = np.where(finite, cost - low, (high - low + 1.0) * (min(cost.shape) + 1))
+    else:
+        cost = np.zeros_like(cost)
+    rows, columns = linear_sum_assignment(cost)
+    index[columns] = rows
+    return index
+
+
+def best(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each of k images the most similar of n reconstructions, each image on its own.
+
+    similarity [..., n, k] → (index int64 [..., k], value [..., k]). Fidel's convention: every image counts
+    once, and one reconstruction may serve several images. NaN is never chosen over a number. With n = 0 the
+    index is -1 and the value NaN; an image with NaN only gets (-1, NaN) as well.
+    """
+    similarity = np.asarray(similarity)
+    if similarity.shape[-2] == 0:
+        shape = (*similarity.shape[:-2], similarity.shape[-1])
+        return np.full(shape, -1, dtype=np.int64), np.full(shape, np.nan)
+    ordered = np.where(np.isnan(similarity), -np.inf, similarity)
+    index = ordered.argmax(axis=-2)
+    value = np.take_along_axis(similarity, index[..., None, :], axis=-2)[..., 0, :]
+    nothing = np.isnan(similarity).all(axis=-2)
+    return np.where(nothing, -1, index), np.where(nothing, np.nan, value)

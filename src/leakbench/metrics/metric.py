@@ -1,0 +1,22 @@
+"""What a metric file declares."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One column of a score table.
+
+    `function(reconstructions, truths, **needs)` maps two batches [N, C, H, W] to float64 [N]; `needs` names
+    the keyword arguments it takes beyond the images.
+    """
+
+    name: str
+    function: Callable[..., np.ndarray]
+    convention: Literal["standard", "published"]
+    higher_is_better: bool
+    needs: tuple[str, ...] = ()
