@@ -1,0 +1,49 @@
+"""Which source files a verb's result depends on: the import closure within the package, read from the source."""
+
+import ast
+import hashlib
+from functools import lru_cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@lru_cache(maxsize=None)
+def _imports(path: Path) -> frozenset[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return frozenset(name for name in names if name.startswith("leakbench."))
+
+
+def _file(module: str) -> Path | None:
+    path = PACKAGE.joinpath(*module.split(".")[1:])
+    for candidate in (path.with_suffix(".py"), path / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None
+
+
+@lru_cache(maxsize=None)
+def closure(*modules: str) -> tuple[Path, ...]:
+    """Return, sorted, the package's files that `modules` (dotted names) reach through their imports."""
+    found: set[Path] = set()
+    queue = list(modules)
+    while queue:
+        path = _file(queue.pop())
+        if path and path not in found:
+            found.add(path)
+            queue.extend(_imports(path))
+    return tuple(sorted(found))
+
+
+def code_digest(*modules: str) -> str:
+    """Return the sha256 over names and bytes of the closure of `modules`."""
+    digest = hashlib.sha256()
+    for path in closure(*modules):
+        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -1,0 +1,246 @@
+"""Experiments × scale → cells and their resolved specs, each spec a file that its rule takes as input."""
+
+import fnmatch
+import itertools
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from leakbench.artefacts import to_json, write_text
+from leakbench.catalogue.load import find, load_kind, suggest
+from leakbench.catalogue.schema import Dataset, Experiment, Scale
+from leakbench.errors import UserError
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One job's worth of work: every image, round and client of it is a row inside."""
+
+    dataset: str
+    victim: str
+    federation: str
+    defence: str
+    attack: str
+    seed: int
+
+    @property
+    def capture(self) -> str:
+        """Path stem of what this cell attacks; cells of other attacks share it."""
+        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.seed}"
+
+    @property
+    def stem(self) -> str:
+        """Path stem of this cell's own results."""
+        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.attack}/{self.seed}"
+
+
+@dataclass
+class Plan:
+    """Everything that one scale asks for: `specs` maps a path below results/<scale>/specs to its content."""
+
+    scale: str
+    experiments: dict[str, list[Cell]]
+    definitions: dict[str, Experiment]
+    specs: dict[str, Spec] = field(default_factory=dict)
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        """Return every cell once, sorted."""
+        return sorted({cell for cells in self.experiments.values() for cell in cells})
+
+    @property
+    def datasets(self) -> list[str]:
+        """Return the data sets that some cell uses."""
+        return sorted({cell.dataset for cell in self.cells})
+
+    def spec(self, name: str) -> Spec:
+        """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
+        return self.specs[name]
+
+    def write(self, root: Path) -> None:
+        """Write every spec whose content changed; an unchanged file keeps its time, so nothing reruns for it."""
+        for name, spec in self.specs.items():
+            path = root / "results" / self.scale / "specs" / f"{name}.json"
+            text = to_json(spec) + "\n"
+            if not path.is_file() or path.read_text() != text:
+                write_text(path, text)
+
+
+def capped(kind: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
+    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, never more."""
+    out = dict(value)
+    for pattern, caps in scale.caps.get(kind, {}).items():
+        if not fnmatch.fnmatchcase(name, pattern):
+            continue
+        for path, cap in caps.items():
+            *parents, last = path.split(".")
+            place = out
+            for parent in parents:
+                if not isinstance(place.get(parent), dict):
+                    raise UserError(f"{where}: caps.{kind}.{pattern}: '{path}' is no key of {kind[:-1]} '{name}'")
+                place[parent] = dict(place[parent])
+                place = place[parent]
+            if not isinstance(place.get(last), int | float):
+                raise UserError(f"{where}: caps.{kind}.{pattern}: '{path}' is no number of {kind[:-1]} '{name}'")
+            place[last] = min(place[last], type(place[last])(cap))
+    return out
+
+
+def _entry(config: Path, kind: str, name: str, where: str, scale: Scale, scale_file: str) -> Spec:
+    value = find(config, kind, name, where).model_dump(mode="json")
+    value.pop("summary", None)
+    value = capped(kind, name, value, scale, scale_file)
+    training = value.get("training")
+    if training:
+        last = training["epochs"]
+        training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
+    return value
+
+
+def _check_cell(cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset) -> None:
+    federation, attack = entries["federation"], entries["attack"]
+    private = federation["private"]
+    count = victim_dataset.counts.get(private["split"])
+    federation_file = f"{config}/federations: {cell.federation}"
+    if count is not None and private["stop"] > count:
+        raise UserError(
+            f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} images "
+            f"of {cell.dataset}/{private['split']} (lower it)"
+        )
+    if max(federation["clients"]) > private["stop"] - private["start"]:
+        raise UserError(
+            f"{federation_file}: clients: {max(federation['clients'])} samples do not fit the "
+            f"{private['stop'] - private['start']} private images (widen private)"
+        )
+    if attack["generator"] and cell.dataset not in attack["generator"]:
+        raise UserError(
+            f"{where}: attack '{cell.attack}' has no generator for data set '{cell.dataset}' "
+            f"({suggest(cell.dataset, attack['generator'])})"
+        )
+    if "generator" in entries:
+        auxiliary = entries["generator"]["auxiliary"]
+        overlap = auxiliary["split"] == private["split"] and (
+            max(auxiliary["start"], private["start"]) < min(auxiliary["stop"], private["stop"])
+        )
+        if overlap:
+            raise UserError(
+                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary images overlap the private ones "
+                f"of federation '{cell.federation}' (make the two ranges disjoint)"
+            )
+        if count is not None and auxiliary["stop"] > victim_dataset.counts.get(auxiliary["split"], 0):
+            raise UserError(
+                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary.stop {auxiliary['stop']} is "
+                f"beyond the images of {cell.dataset}/{auxiliary['split']} (lower it)"
+            )
+    checkpoints = federation["checkpoints"]
+    kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
+    if checkpoints != "last":
+        beyond = [c for c in checkpoints if c not in kept]
+        if beyond:
+            raise UserError(
+                f"{where}: federation '{cell.federation}': checkpoints: victim '{cell.victim}' keeps none at epoch "
+                f"{beyond[0]} (it keeps {kept})"
+            )
+    if federation["server"] == "fedavg" and checkpoints != "last":
+        raise UserError(f"{federation_file}: checkpoints: a moving server starts from 'last' alone (drop the list)")
+
+
+def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[str] = frozenset()) -> Plan:
+    """Validate the whole catalogue and resolve every experiment at one scale.
+
+    `metrics` are the names that experiments may ask for; `local` the data sets that LEAKBENCH_DATA offers.
+    Raises UserError at the first mistake, naming file and key.
+    """
+    config = root / "config"
+    scale_file = f"{config}/scales/{scale_name}.yaml"
+    scale = find(config, "scales", scale_name, "--scale")
+    assert isinstance(scale, Scale)
+    for kind, globs in scale.caps.items():
+        if kind not in ("victims", "generators", "federations", "attacks"):
+            raise UserError(
+                f"{scale_file}: caps.{kind}: no such kind ({suggest(kind, ['victims', 'generators', 'federations', 'attacks'])})"
+            )
+        for pattern in globs:
+            if not fnmatch.filter(load_kind(config, kind), pattern):
+                raise UserError(f"{scale_file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)")
+    out = Plan(scale_name, {}, {})
+    wanted: dict[Cell, set[str]] = {}
+    for name, experiment in load_kind(config, "experiments").items():
+        assert isinstance(experiment, Experiment)
+        where = f"{config}/experiments/{name}.yaml"
+        for metric in experiment.metrics:
+            if metric not in metrics:
+                raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
+        if not (root / "notebooks" / f"{experiment.notebook}.ipynb").is_file():
+            known = [p.stem for p in (root / "notebooks").glob("*.ipynb")]
+            raise UserError(f"{where}: notebook: no notebooks/{experiment.notebook}.ipynb ({suggest(experiment.notebook, known)})")
+        cells = []
+        for product in experiment.cells:
+            for names in itertools.product(
+                product.dataset, product.victim, product.federation, product.defence, product.attack, experiment.seeds
+            ):
+                cell = Cell(*names)
+                _resolve_cell(out, cell, config, where, scale, scale_file)
+                cells.append(cell)
+                wanted.setdefault(cell, set()).update(experiment.metrics)
+        if experiment.exhibit:
+            for cell in cells:
+                federation = out.specs[f"capture/{cell.capture}"]["federation"]
+                if experiment.exhibit.client >= len(federation["clients"]):
+                    raise UserError(
+                        f"{where}: exhibit.client: {experiment.exhibit.client} is beyond the {len(federation['clients'])} "
+                        f"clients of federation '{cell.federation}' (count from 0)"
+                    )
+        out.experiments[name] = cells
+        out.definitions[name] = experiment
+        out.specs[f"table/{name}"] = {
+            "experiment": {k: v for k, v in experiment.model_dump(mode="json").items() if k in ("seeds", "metrics", "exhibit")},
+            "cells": [cell.stem for cell in cells],
+            "scale": scale_name,
+        }
+    for cell, names in wanted.items():
+        out.specs[f"score/{cell.stem}"] = {
+            "cell": cell.__dict__,
+            "metrics": sorted(names),
+            "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
+        }
+    for kind in ("datasets",):
+        for name in load_kind(config, kind):
+            entry = find(config, kind, name, scale_file).model_dump(mode="json")
+            out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
+    return out
+
+
+def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale, scale_file: str) -> None:
+    dataset = find(config, "datasets", cell.dataset, where)
+    assert isinstance(dataset, Dataset)
+    if dataset.shape is None or dataset.classes is None:
+        raise UserError(f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)")
+    entries = {
+        kind: _entry(config, f"{kind}s", getattr(cell, kind), where, scale, scale_file)
+        for kind in ("victim", "federation", "defence", "attack")
+    }
+    generator = entries["attack"]["generator"].get(cell.dataset)
+    if generator:
+        entries["generator"] = _entry(config, "generators", generator, f"{config}/attacks: {cell.attack}", scale, scale_file)
+    _check_cell(cell, config, where, entries, dataset)
+    images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
+    network = {key: entries["victim"][key] for key in ("module", "parameters")}
+    out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"] = {
+        "victim": entries["victim"], "dataset": images, "seed": cell.seed,
+    }  # fmt: skip
+    if generator:
+        out.specs[f"generator/{cell.dataset}/{cell.victim}/{generator}/{cell.seed}"] = {
+            "generator": entries["generator"], "victim": network, "dataset": images, "seed": cell.seed,
+        }  # fmt: skip
+    out.specs[f"capture/{cell.capture}"] = {
+        "federation": entries["federation"], "federation_name": cell.federation, "defence": entries["defence"],
+        "victim": network, "dataset": images, "seed": cell.seed,
+    }  # fmt: skip
+    attack = {**entries["attack"], "generator": generator}
+    out.specs[f"attack/{cell.stem}"] = {
+        "attack": attack, "attack_name": cell.attack, "null_rounds": scale.null_rounds, "seed": cell.seed,
+    }  # fmt: skip

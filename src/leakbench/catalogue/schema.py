@@ -1,0 +1,164 @@
+"""What a catalogue file may hold: one pydantic model per kind of YAML. No torch here: Snakemake parses this."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Positive = Annotated[int, Field(gt=0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+
+
+class Strict(BaseModel):
+    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Slice(Strict):
+    """Images [start, stop) of one split of a data set, in official order."""
+
+    split: Literal["train", "test"]
+    start: Annotated[int, Field(ge=0)] = 0
+    stop: Positive
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "Slice":
+        if self.stop <= self.start:
+            raise ValueError(f"stop {self.stop} must exceed start {self.start}")
+        return self
+
+
+class Training(Strict):
+    """How a network is fitted. `epochs` counts passes over its data; `checkpoints` are the epochs kept."""
+
+    optimiser: Literal["sgd", "adam", "adadelta"]
+    lr: Annotated[float, Field(gt=0)]
+    options: dict[str, float] = {}
+    batch_size: Positive
+    epochs: Annotated[int, Field(ge=0)]
+    checkpoints: list[Annotated[int, Field(ge=0)]] = []
+    precision: Literal["float32", "bfloat16"] = "float32"
+
+
+class Part(Strict):
+    """A catalogue entry that names one file of a room and the values of its function's keywords."""
+
+    summary: str
+    module: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Dataset(Part):
+    """A set of images: shape in rows, columns, channels; counts per split; pinned digests of its arrays."""
+
+    shape: tuple[Positive, Positive, Positive] | None = None
+    classes: Positive | None = None
+    counts: dict[str, Positive] = {}
+    sha256: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] | None = None
+    sources: list[str] = []
+    licence: str = ""
+
+
+class Victim(Part):
+    """The network under attack and how it was trained on the train split (training: none leaves it initialised)."""
+
+    training: Training | None = None
+
+
+class Generator(Part):
+    """An attacker's network, trained on auxiliary images that the federation's private ones exclude."""
+
+    auxiliary: Slice
+    validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
+    training: Training
+
+
+class Local(Strict):
+    """A client's local training. batch_size none: the whole local set is one batch."""
+
+    lr: Annotated[float, Field(gt=0)]
+    batch_size: Positive | None = None
+    epochs: Positive = 1
+
+
+class Federation(Strict):
+    """Who shares what, when. `clients` lists the number of private samples of each client."""
+
+    summary: str
+    clients: Annotated[list[Positive], Field(min_length=1)]
+    rounds: Positive
+    private: Slice
+    local: Local
+    update: Literal["model", "gradient"] = "model"
+    server: Literal["frozen", "fedavg"] = "frozen"
+    checkpoints: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["last"] = "last"
+    keep: bool = True
+
+
+class Defence(Part):
+    """What happens on the client or in aggregation."""
+
+
+class Attack(Part):
+    """An attack: its file, its values, the generator it needs per data set, what it does about labels."""
+
+    generator: dict[Name, Name] = {}
+    labels: Literal["none", "oracle", "inferred", "joint"] = "none"
+    matching: Literal["best", "hungarian"] = "hungarian"
+
+
+class Cells(Strict):
+    """A product of names: every combination is one cell."""
+
+    dataset: Annotated[list[Name], Field(min_length=1)]
+    victim: Annotated[list[Name], Field(min_length=1)]
+    federation: Annotated[list[Name], Field(min_length=1)]
+    defence: Annotated[list[Name], Field(min_length=1)] = ["none"]
+    attack: Annotated[list[Name], Field(min_length=1)]
+
+
+class Exhibit(Strict):
+    """Which pictures an experiment shows: of one client's updates, some reconstructions chosen by a stated rule.
+
+    `first`: the reconstructions in their own order. `matched`: each sample's match.
+    `worst-median-best`: the samples at those ranks of the first metric.
+    """
+
+    rule: Literal["first", "matched", "worst-median-best"]
+    client: Annotated[int, Field(ge=0)] = 0
+    rounds: Positive = 1
+    reconstructions: Positive = 24
+
+
+class Experiment(Strict):
+    """One published table, figure or claim: which cells, which metrics, which pictures, which notebook."""
+
+    source: Literal["fidel", "agic", "thesis", "leakbench"]
+    item: str
+    title: str
+    shows: str
+    cells: Annotated[list[Cells], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
+    metrics: Annotated[list[str], Field(min_length=1)]
+    exhibit: Exhibit | None = None
+    notebook: Name
+
+
+class Scale(Strict):
+    """Caps that make a run shorter: kind → glob over names → key path → largest value."""
+
+    summary: str
+    caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = {}
+    null_rounds: Positive
+
+
+KINDS: dict[str, type[BaseModel]] = {
+    "datasets": Dataset,
+    "victims": Victim,
+    "generators": Generator,
+    "federations": Federation,
+    "defences": Defence,
+    "attacks": Attack,
+    "experiments": Experiment,
+    "scales": Scale,
+}

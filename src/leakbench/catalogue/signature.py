@@ -1,0 +1,46 @@
+"""A part's keyword arguments are its schema: read them from the source, without importing it (it may need torch)."""
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from leakbench.errors import UserError
+
+PACKAGE = Path(__file__).resolve().parents[1]
+_NAMES = {
+    "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "tuple": tuple,
+    "None": None, "Literal": Literal, "Annotated": Annotated, "Field": Field,
+}  # fmt: skip
+
+
+def module_file(room: str, module: str) -> Path:
+    """Return the file of part `module` in `room` (it may not exist)."""
+    return PACKAGE / room / f"{module.replace('-', '_')}.py"
+
+
+@lru_cache(maxsize=None)
+def parameters_model(room: str, module: str) -> type[BaseModel]:
+    """Return a pydantic model of the keyword-only arguments of the function that the file is named after.
+
+    Raises UserError if the file holds no such function or an annotation is outside the plain vocabulary.
+    """
+    path = module_file(room, module)
+    wanted = path.stem
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == wanted:
+            break
+    else:
+        raise UserError(f"{path}: no function '{wanted}' (a part's file holds a function of its own name)")
+    fields: dict[str, Any] = {}
+    for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+        text = ast.unparse(argument.annotation) if argument.annotation else "missing"
+        try:
+            annotation = eval(text, {"__builtins__": {}}, _NAMES)
+            value = ... if default is None else ast.literal_eval(default)
+        except (NameError, SyntaxError, ValueError, TypeError) as problem:
+            raise UserError(f"{path}: {wanted}({argument.arg}: {text}): not a plain annotation ({problem})") from problem
+        fields[argument.arg] = (annotation, value)
+    return create_model(f"{room}.{module}", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)

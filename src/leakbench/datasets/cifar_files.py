@@ -1,0 +1,54 @@
+"""The file formats in which CIFAR-10 and CIFAR-100 travel: images of 32 x 32 RGB, uint8 [N, 32, 32, 3]."""
+
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.unpickle import read_pickle
+
+_PIXELS = 32 * 32
+
+
+def _from_planes(rows: np.ndarray) -> np.ndarray:
+    """Turn rows of 3,072 bytes (red plane, green plane, blue plane) into images."""
+    return np.ascontiguousarray(rows.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+
+
+def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read a batch of the official Python version: (images, labels int64 under `key`). Raises Damaged."""
+    batch = read_pickle(file)
+    data = batch.get("data") if isinstance(batch, dict) else None
+    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3 * _PIXELS:
+        raise Damaged(file, "a batch without rows of 3,072 bytes")
+    labels = batch.get(key)
+    if not isinstance(labels, list) or len(labels) != len(data) or not all(isinstance(n, int) for n in labels):
+        raise Damaged(file, f"a batch without '{key}' for each of its {len(data)} images")
+    return _from_planes(data), np.asarray(labels, np.int64)
+
+
+def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Read a file of the official binary version: (images, labels int64). The last label byte is the class.
+
+    CIFAR-10 has one label byte before each image; CIFAR-100 has two, the coarse and the fine label. Raises Damaged.
+    """
+    data = np.fromfile(file, np.uint8)
+    record = label_bytes + 3 * _PIXELS
+    if not len(data) or len(data) % record:
+        raise Damaged(file, f"{len(data)} bytes, not a multiple of {record}")
+    rows = data.reshape(-1, record)
+    return _from_planes(rows[:, label_bytes:]), rows[:, label_bytes - 1].astype(np.int64)
+
+
+def read_rows(file: Path) -> np.ndarray:
+    """Read a PNG whose every row of 1,024 RGB pixels is one image in raster order. Raises Damaged."""
+    from PIL import Image
+
+    try:
+        with Image.open(file) as picture:
+            if picture.mode != "RGB" or picture.width != _PIXELS:
+                raise Damaged(file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}")
+            pixels = np.asarray(picture)
+    except (OSError, SyntaxError, ValueError) as problem:
+        raise Damaged(file, f"a picture that is cut short or altered: {problem}".replace("\n", " ")) from problem
+    return pixels.reshape(-1, 32, 32, 3)

@@ -1,0 +1,89 @@
+"""Downloads from the official sources, whose addresses and md5 torchvision knows."""
+
+import contextlib
+import http.client
+import io
+import socket
+import tarfile
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from leakbench.datasets.canonical import Damaged, file_digest
+
+
+class Unavailable(Exception):
+    """A source cannot be reached or used here; the message is one line that says why, `output` what was printed."""
+
+    def __init__(self, reason: str, output: str = "") -> None:
+        super().__init__(reason)
+        self.output = output
+
+
+REACH_SECONDS = 6.0
+STALL_SECONDS = 30.0
+
+
+def _reach(url: str, seconds: float) -> str:
+    """Return "" if the address answers within `seconds`, else one line that says why not.
+
+    In a thread, because name resolution knows no timeout.
+    """
+    outcome = [f"no answer within {seconds:g} s"]
+
+    def ask() -> None:
+        try:
+            request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": "leakbench"})
+            with urllib.request.urlopen(request, timeout=seconds):
+                outcome[0] = ""
+        except (OSError, http.client.HTTPException, ValueError) as problem:
+            outcome[0] = str(getattr(problem, "reason", problem)) or type(problem).__name__
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return outcome[0]
+
+
+def download(urls: Sequence[str], folder: Path, name: str, md5: str) -> Path:
+    """Download `name` from the first of `urls` that answers, into `folder`, and check its md5.
+
+    Returns the file. Raises Unavailable if no address serves it, Damaged if the bytes are not the known ones.
+    """
+    from torchvision.datasets.utils import download_url
+
+    folder.mkdir(parents=True, exist_ok=True)
+    reasons = []
+    stall = socket.getdefaulttimeout()
+    for url in urls:
+        reason = _reach(url, REACH_SECONDS)
+        if reason:
+            reasons.append(f"{url}: {reason}")
+            continue
+        socket.setdefaulttimeout(STALL_SECONDS)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+                download_url(url, str(folder), name, md5)
+            return folder / name
+        except (OSError, http.client.HTTPException) as problem:
+            reasons.append(f"{url}: {problem}")
+        except RuntimeError as problem:
+            file = folder / name
+            if not file.is_file():
+                reasons.append(f"{url}: {problem}")
+                continue
+            raise Damaged(file, f"md5 {file_digest(file, 'md5')}", expected=f"md5 {md5}") from problem
+        finally:
+            socket.setdefaulttimeout(stall)
+    raise Unavailable("; ".join(reasons).replace("\n", " "))
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar archive below `folder`; links out of it and absolute names are refused. Raises Damaged."""
+    try:
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+    except (tarfile.TarError, EOFError, OSError) as problem:
+        raise Damaged(archive, f"an archive that cannot be unpacked ({str(problem).splitlines()[0]})") from problem

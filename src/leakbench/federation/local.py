@@ -1,0 +1,49 @@
+"""Local training of many clients at once: one vmapped gradient serves every round that starts from the same model."""
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+Tensors = dict[str, Tensor]
+
+
+def local_update(
+    model: nn.Module,
+    weights: Tensors,
+    images: Tensor,
+    labels: Tensor,
+    masks: Tensors,
+    lr: float,
+    batch_size: int | None,
+    epochs: int,
+    kind: str,
+) -> Tensors:
+    """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind gradient).
+
+    `weights` is the model sent out; `images` float [rounds, k, …] and `labels` int [rounds, k] are each round's local
+    set; `masks` maps dropout buffers to [epochs, rounds, k, width]. Each epoch runs through the set in order, by
+    batches of `batch_size` (none: one batch), plain SGD at `lr`. A gradient is taken once, at the model sent out,
+    over the whole set. Result: parameter → [rounds, *shape].
+    """
+
+    def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
+        return cross_entropy(functional_call(model, {**parameters, **keep}, (x,)), y)
+
+    if kind == "gradient":
+        first = {name: mask[0] for name, mask in masks.items()}
+        return vmap(grad(loss), in_dims=(None, 0, 0, 0))(weights, images, labels, first)
+    size = batch_size or images.shape[1]
+    start = {name: value.expand(len(images), *value.shape) for name, value in weights.items()}
+    current, shared = weights, True
+    for epoch in range(epochs):
+        for begin in range(0, images.shape[1], size):
+            part = slice(begin, begin + size)
+            keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
+            step = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))
+            gradient = step(current, images[:, part], labels[:, part], keep)
+            current = {name: (start if shared else current)[name] - lr * g for name, g in gradient.items()}
+            if shared and epochs == 1 and size >= images.shape[1]:
+                return {name: -lr * g for name, g in gradient.items()}
+            shared = False
+    return {name: current[name] - start[name] for name in current}

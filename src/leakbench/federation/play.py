@@ -1,0 +1,103 @@
+"""Play the rounds of a federation and write down every shared update, by round and client."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.defences import Defence
+from leakbench.federation.local import local_update
+from leakbench.seeds import stream
+from leakbench.victims.layers import draw_masks
+
+WORKING_BYTES = 300_000_000
+Tensors = dict[str, Tensor]
+Sink = Callable[[slice, int, Tensors], None]
+
+
+@dataclass
+class Truth:
+    """What the server must not know. Per client: image indices and labels [rounds, k] of the private split."""
+
+    images: list[np.ndarray]
+    labels: list[np.ndarray]
+
+
+def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
+    """Draw every client's samples for every round, without repeats within an update, from the private range.
+
+    The draw depends on `names` (data set, federation, seed) and not on the victim, so victims are compared on the same
+    samples. `labels` are those of the whole private split.
+    """
+    private, rounds = federation["private"], federation["rounds"]
+    truth = Truth([], [])
+    for client, k in enumerate(federation["clients"]):
+        rng = np.random.Generator(np.random.PCG64(stream("private", *names, client)))
+        pool = np.arange(private["start"], private["stop"])
+        chosen = np.stack([rng.choice(pool, k, replace=False, shuffle=True) for _ in range(rounds)])
+        truth.images.append(chosen)
+        truth.labels.append(labels[chosen])
+    return truth
+
+
+def _chunks(rounds: int, model: nn.Module, k: int, pixels: int) -> Iterator[slice]:
+    parameters = sum(p.numel() for p in model.parameters())
+    size = max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * pixels)))
+    for start in range(0, rounds, size):
+        yield slice(start, min(rounds, start + size))
+
+
+def play(
+    model: nn.Module,
+    origins: list[Tensors],
+    images: Tensor,
+    truth: Truth,
+    federation: dict[str, Any],
+    defence: Defence,
+    seed: int,
+    sink: Sink,
+) -> list[Tensors]:
+    """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter → [n, *shape])`.
+
+    `images` uint8 [n, rows, columns, channels] is the private split. With server `frozen` each round starts from the
+    same weights (the demonstration code restores them); with `fedavg` the server adds the mean update, weighted by the
+    number of samples, and the next round starts there. Returns the models that were sent out, in order of origin.
+    """
+    local, rounds = federation["local"], federation["rounds"]
+    rng = torch.Generator().manual_seed(stream("local", seed))
+    model.train()
+    model = defence.protect_model(model, rng)
+
+    def send(weights: Tensors, part: slice, client: int) -> Tensors:
+        index = truth.images[client][part]
+        x = images[torch.from_numpy(index)].permute(0, 1, 4, 2, 3).float() / 255
+        y = torch.from_numpy(truth.labels[client][part])
+        masks = draw_masks(model, (local["epochs"], *index.shape), rng)
+        update = local_update(
+            model, weights, x, y, masks, local["lr"], local["batch_size"], local["epochs"], federation["update"]
+        )
+        return defence.protect_update(update, rng)
+
+    if federation["server"] == "fedavg":
+        sent = [origins[0]]
+        shares = torch.tensor(federation["clients"], dtype=torch.float32)
+        shares = shares / shares.sum()
+        for turn in range(rounds):
+            total = {name: torch.zeros_like(value) for name, value in sent[-1].items()}
+            for client in range(len(shares)):
+                update = send(sent[-1], slice(turn, turn + 1), client)
+                sink(slice(turn, turn + 1), client, update)
+                for name, value in update.items():
+                    step = value[0] if federation["update"] == "model" else -local["lr"] * value[0]
+                    total[name] += shares[client] * step
+            sent.append({name: value + total[name] for name, value in sent[-1].items()})
+        return sent[:-1]
+    for number, weights in enumerate(origins):
+        for client, k in enumerate(federation["clients"]):
+            for part in _chunks(rounds, model, k, images[0].numel()):
+                where = slice(number * rounds + part.start, number * rounds + part.stop)
+                sink(where, client, send(weights, part, client))
+    return origins

@@ -1,0 +1,17 @@
+"""Networks of the attacker, trained on auxiliary images, that turn partial reconstructions into images."""
+
+from importlib import import_module
+from typing import Any
+
+from torch import nn
+
+
+def build(
+    module: str, features: tuple[int, int, int], shape: tuple[int, int, int], parameters: dict[str, Any]
+) -> nn.Module:
+    """Build an untrained generator: float [n, *features] → images float [n, channels, rows, columns] in [0, 1].
+
+    `features` is (channels, rows, columns) of a partial reconstruction, `shape` (rows, columns, channels) of the image.
+    """
+    name = module.replace("-", "_")
+    return getattr(import_module(f"leakbench.generators.{name}"), name)(features, shape, **parameters)

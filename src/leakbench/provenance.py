@@ -1,0 +1,58 @@
+"""What made a file: digests of spec and code, seed, versions, device; and, beside it, what making it cost."""
+
+import json
+import platform
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from leakbench.artefacts import to_json, write_text
+from leakbench.catalogue.code import code_digest
+from leakbench.catalogue.digest import digest
+from leakbench.errors import UserError
+
+_LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
+
+
+def read_spec(path: Path) -> dict[str, Any]:
+    """Read a resolved spec (JSON). Raises UserError naming the file."""
+    try:
+        value = json.loads(Path(path).read_text())
+    except FileNotFoundError as problem:
+        raise UserError(f"{path}: no such spec (run `python -m leakbench plan`)") from problem
+    except (ValueError, UnicodeDecodeError) as problem:
+        raise UserError(f"{path}: not a spec ({problem}; run `python -m leakbench plan`)") from problem
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: not a spec (run `python -m leakbench plan`)")
+    return value
+
+
+def provenance(spec: dict[str, Any], *modules: str) -> dict[str, Any]:
+    """Return the facts that every output carries. Nothing here changes from run to run on one machine."""
+    return {
+        "spec": digest(spec),
+        "code": code_digest(*modules),
+        "seed": spec.get("seed"),
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "device": "cpu",
+    }
+
+
+@contextmanager
+def recording(path: Path | None, verb: str) -> Iterator[dict[str, Any]]:
+    """Write to `path` what the block cost: wall seconds, peak memory. Kept apart, since results must not change with it.
+
+    Yields a dict to which the block may add.
+    """
+    start = time.perf_counter()
+    record: dict[str, Any] = {"verb": verb}
+    yield record
+    record["seconds"] = round(time.perf_counter() - start, 3)
+    record["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    record["processor"] = platform.processor() or platform.machine()
+    if path is not None:
+        write_text(path, to_json(record) + "\n")

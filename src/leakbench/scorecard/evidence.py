@@ -1,0 +1,55 @@
+"""What the findings of a paper may look at: result tables by experiment, and facts about what was built."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from leakbench.errors import UserError
+from leakbench.scorecard import measure
+from leakbench.scorecard.measure import Measured, NotMeasured
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Tables by experiment name, facts by key, and for experiments without a table the reason why.
+
+    An experiment may be in both `tables` and `absent` when some of its cells could not run: the reason then explains
+    the rows that the table lacks.
+    """
+
+    tables: Mapping[str, pd.DataFrame]
+    facts: Mapping[str, Any]
+    absent: Mapping[str, str] = field(default_factory=dict)
+
+    def table(self, experiment: str) -> pd.DataFrame:
+        """The table of an experiment; NotMeasured with the known reason when there is none."""
+        if experiment not in self.tables:
+            raise NotMeasured(self.absent.get(experiment, f"experiment {experiment} has no results at this scale"))
+        return self.tables[experiment]
+
+    def pick(self, experiment: str, **where: object) -> Measured:
+        """`measure.pick` on an experiment's table."""
+        table = self.table(experiment)
+        try:
+            return measure.pick(table, f"table {experiment}", **where)
+        except NotMeasured as missing:
+            why = f" ({self.absent[experiment]})" if experiment in self.absent else ""
+            raise NotMeasured(f"{missing}{why}") from None
+
+    def values(self, experiment: str, column: str, **where: object) -> list[Any]:
+        """The sorted distinct values of a column among the selected rows of an experiment's table."""
+        rows = measure.select(self.table(experiment), f"table {experiment}", **where)
+        return sorted(rows[column].dropna().unique().tolist())
+
+    def fact(self, *keys: str) -> Any:
+        """A fact by its path of keys; NotMeasured when nobody handed it in."""
+        value: Any = self.facts
+        for depth, key in enumerate(keys, 1):
+            if not isinstance(value, Mapping):
+                raise UserError(f"facts: {'.'.join(keys[: depth - 1])}: is {value!r} (expected a mapping)")
+            if key not in value or value[key] is None:
+                raise NotMeasured(f"fact {'.'.join(keys[:depth])} is not known")
+            value = value[key]
+        return value

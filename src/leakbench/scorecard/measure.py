@@ -1,0 +1,149 @@
+"""Picks measured quantities out of result tables and combines them.
+
+A result table is the tidy long frame of the `table` verb: one row per condition and metric, with `mean`, `ci_low`,
+`ci_high` and `n`. Everything here returns a `Measured`, so that a claim about a difference or a ratio carries an
+interval just as a plain mean does.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from leakbench.errors import UserError
+
+# Rows of null baselines, and rows in a published convention, are only picked when they are asked for by name.
+DEFAULTS = {"baseline": "", "convention": "standard"}
+
+
+class NotMeasured(Exception):
+    """A quantity that no table holds; its message is the reason that the scorecard prints."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measured quantity with its 95 % interval and the number of measurements behind it.
+
+    `value` may be NaN (undefined, such as a ratio to zero); otherwise low <= value <= high. `n` counts what the table
+    counts: images or updates; combined quantities carry the smallest n of their parts.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def __post_init__(self) -> None:
+        if not math.isnan(self.value) and not self.low <= self.value <= self.high:
+            raise ValueError(f"interval {self.low} to {self.high} does not contain {self.value}")
+
+
+def exactly(value: float, n: int = 1) -> Measured:
+    """A quantity without uncertainty: a count of layers, a configured value."""
+    return Measured(float(value), float(value), float(value), n)
+
+
+def _column_is(column: pd.Series, wanted: object) -> pd.Series:
+    if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
+        return pd.to_numeric(column, errors="coerce") == wanted
+    return column.astype(object).where(column.notna(), "").astype(str) == str(wanted)
+
+
+def select(table: pd.DataFrame, name: str = "table", **where: object) -> pd.DataFrame:
+    """Rows of a result table whose columns equal the given values (numbers are compared as numbers, empty cells as "").
+
+    Null baselines and published conventions are left out unless `where` names them. Raises UserError for a column that
+    the table does not have.
+    """
+    chosen = pd.Series(True, index=table.index)
+    for key, wanted in {**DEFAULTS, **where}.items():
+        if key not in table.columns:
+            if key in where:
+                raise UserError(f"{name}: no column {key!r} (columns: {', '.join(map(str, table.columns))})")
+            continue
+        chosen &= _column_is(table[key], wanted)
+    return table[chosen]
+
+
+def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:
+    """The one measured mean that a condition names, e.g. `pick(t, metric="revealed", local_samples=30)`.
+
+    Raises NotMeasured when no row matches (the scale left that condition out) or when the row's mean is missing, and
+    UserError when several match, naming the columns that tell them apart.
+    """
+    rows = select(table, name, **where)
+    asked = ", ".join(f"{key}={value}" for key, value in where.items())
+    if rows.empty:
+        raise NotMeasured(f"{name} has no row for {asked}")
+    if len(rows) > 1:
+        statistics = {"mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate"}
+        differ = [c for c in rows.columns if c not in statistics and rows[c].astype(object).nunique(dropna=False) > 1]
+        apart = ", ".join(differ) or "nothing: the rows are duplicates"
+        raise UserError(f"{name}: {len(rows)} rows match {asked} (they differ in {apart})")
+    row = rows.iloc[0]
+    mean, low, high = (float(row[key]) for key in ("mean", "ci_low", "ci_high"))
+    if math.isnan(mean):
+        raise NotMeasured(f"{name} has no value for {asked}")
+    # A single measurement has no interval, and a bootstrap interval may miss the mean of a very skewed sample.
+    low = mean if math.isnan(low) else min(low, mean)
+    high = mean if math.isnan(high) else max(high, mean)
+    return Measured(mean, low, high, int(row["n"]))
+
+
+def difference(a: Measured, b: Measured, times: float = 1.0) -> Measured:
+    """a - times * b, with the square-and-add interval for two independent estimates (Newcombe 1998).
+
+    With `times=2` a positive result says that a is more than twice b, which stays defined when b is zero.
+    """
+    value = a.value - times * b.value
+    low = value - math.hypot(a.value - a.low, times * (b.high - b.value))
+    high = value + math.hypot(a.high - a.value, times * (b.value - b.low))
+    return Measured(value, low, high, min(a.n, b.n))
+
+
+def ratio(a: Measured, b: Measured) -> Measured:
+    """a / b of two non-negative quantities, with the corners of both intervals as its interval (wider than 95 %).
+
+    The value is NaN when b is zero; the upper end is infinite when b's interval reaches zero.
+    """
+    n = min(a.n, b.n)
+    if b.value <= 0:
+        return Measured(math.nan, math.nan, math.nan, n)
+    return Measured(a.value / b.value, max(a.low, 0) / b.high, a.high / b.low if b.low > 0 else math.inf, n)
+
+
+def average(parts: Sequence[Measured]) -> Measured:
+    """Unweighted mean over independent conditions, e.g. of a curve over the sizes of the local set."""
+    value = sum(part.value for part in parts) / len(parts)
+    low = value - math.hypot(*(part.value - part.low for part in parts)) / len(parts)
+    high = value + math.hypot(*(part.high - part.value for part in parts)) / len(parts)
+    return Measured(value, low, high, min(part.n for part in parts))
+
+
+def least(parts: Sequence[Measured]) -> Measured:
+    """The smallest of several quantities: what must exceed a threshold for all of them to exceed it."""
+    return Measured(*(min(getattr(part, key) for part in parts) for key in ("value", "low", "high", "n")))
+
+
+def greatest(parts: Sequence[Measured]) -> Measured:
+    """The largest of several quantities: what must stay below a threshold for all of them to stay below it."""
+    n = min(part.n for part in parts)
+    return Measured(*(max(getattr(part, key) for part in parts) for key in ("value", "low", "high")), n)
+
+
+def share_of_conditions(parts: Sequence[Measured], above: float) -> Measured:
+    """Share (0 to 1) of conditions whose value exceeds `above`; n is the number of conditions.
+
+    The interval runs from the share whose whole interval exceeds it to the share whose interval reaches above it.
+    """
+    total = len(parts)
+    shares = (sum(getattr(part, key) > above for part in parts) / total for key in ("value", "low", "high"))
+    return Measured(*shares, total)
+
+
+def where_greatest(curve: dict[float, Measured]) -> Measured:
+    """The abscissa at which a curve is greatest; its interval spans the abscissae whose intervals overlap that one's."""
+    top = max(curve, key=lambda x: curve[x].value)
+    rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
+    return Measured(top, min(rivals), max(rivals), min(point.n for point in curve.values()))

@@ -1,0 +1,102 @@
+"""One training loop for victims and generators; a killed run resumes from its last epoch with the same result."""
+
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.artefacts import read_tensors, write_tensors
+from leakbench.progress import track
+from leakbench.seeds import stream
+from leakbench.victims.layers import Dropout
+
+OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adadelta": torch.optim.Adadelta,
+}
+State = dict[str, Tensor]
+
+
+def _snapshot(model: nn.Module) -> State:
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def _save(path: Path, epoch: int, kept: dict[int, State], model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
+    tensors = {f"kept/{e}/{name}": value.numpy() for e, state in kept.items() for name, value in state.items()}
+    tensors |= {f"model/{name}": value.numpy() for name, value in _snapshot(model).items()}
+    for index, values in optimiser.state_dict()["state"].items():
+        tensors |= {f"optimiser/{index}/{k}": v.numpy() for k, v in values.items() if isinstance(v, Tensor)}
+    write_tensors(path, tensors, {"epoch": epoch})
+
+
+def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, dict[int, State]]:
+    tensors, facts = read_tensors(path)
+    kept: dict[int, State] = {}
+    state: dict[int, dict[str, Any]] = {}
+    weights: State = {}
+    for name, array in tensors.items():
+        kind, _, rest = name.partition("/")
+        value = torch.from_numpy(array)
+        if kind == "model":
+            weights[rest] = value
+        elif kind == "kept":
+            kept.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = value
+        else:
+            state.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = value
+    model.load_state_dict(weights)
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    return int(facts["epoch"]), kept
+
+
+def fit(
+    model: nn.Module,
+    inputs: Tensor,
+    targets: Tensor,
+    loss: Callable[[Tensor, Tensor], Tensor],
+    training: dict[str, Any],
+    seed: int,
+    scratch: Path,
+    label: str,
+    save_every: float = 10.0,
+) -> dict[int, State]:
+    """Fit `model` in place; return epoch → weights at each checkpoint of `training` (0 is before the first step).
+
+    `inputs` [n, …] and `targets` [n, …] are shuffled each epoch by a stream of (`seed`, epoch), so resuming needs no
+    generator state. `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
+    """
+    options = dict(training["options"])
+    optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)
+    checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]
+    begin, kept = _resume(scratch, model, optimiser) if scratch.is_file() else (0, {})
+    if begin == 0 and 0 in checkpoints:
+        kept[0] = _snapshot(model)
+    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
+    bfloat16 = training["precision"] == "bfloat16"
+    progress = track(range(begin, epochs), label, every=save_every)
+    model.train()
+    for epoch, due in progress:
+        rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
+        order = torch.randperm(len(inputs), generator=rng)
+        for start in range(0, len(inputs), size):
+            batch = order[start : start + size]
+            for layer in dropouts:
+                layer.keep = layer.draw((len(batch),), rng)
+            context = torch.autocast("cpu", torch.bfloat16) if bfloat16 else contextlib.nullcontext()
+            with context:
+                output = model(inputs[batch])
+            optimiser.zero_grad()
+            loss(output.float(), targets[batch]).backward()
+            optimiser.step()
+        if epoch + 1 in checkpoints:
+            kept[epoch + 1] = _snapshot(model)
+        if due and epoch + 1 < epochs:
+            _save(scratch, epoch + 1, kept, model, optimiser)
+    for layer in dropouts:
+        layer.keep = torch.ones(())
+    model.eval()
+    scratch.unlink(missing_ok=True)
+    return kept

@@ -1,0 +1,38 @@
+"""The fully connected network of Fidel, Table I."""
+
+from collections import OrderedDict
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from leakbench.victims.layers import ACTIVATIONS, Dropout, glorot
+
+
+def fcnn(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
+    dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+) -> nn.Module:
+    """Dense 128 (activation under test) – dropout – dense 128 ReLU – dense 64 ReLU – dense classes (softmax in the loss).
+
+    Source: Fidel, Table I; dropout after the first dense layer and its rate 0.5 from the demonstration code.
+    """
+    rows, columns, channels = shape
+    return glorot(
+        nn.Sequential(
+            OrderedDict(
+                flatten=nn.Flatten(),
+                dense1=nn.Linear(rows * columns * channels, 128),
+                activation1=ACTIVATIONS[activation](),
+                dropout=Dropout(dropout, 128),
+                dense2=nn.Linear(128, 128),
+                activation2=nn.ReLU(),
+                dense3=nn.Linear(128, 64),
+                activation3=nn.ReLU(),
+                dense4=nn.Linear(64, classes),
+            )
+        )
+    )

@@ -1,0 +1,116 @@
+"""Layers that the victims share."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "sigmoid": nn.Sigmoid,
+    "tanh": nn.Tanh,
+    "linear": nn.Identity,
+}
+
+
+class Dropout(nn.Module):
+    """Dropout whose mask is handed in, so that all chance comes from one named stream and batches over clients.
+
+    `keep` multiplies the input: the scalar 1 evaluates; in training it is a [n, width] mask of 0 and 1/(1 - rate).
+    """
+
+    keep: Tensor
+
+    def __init__(self, rate: float, width: int) -> None:
+        super().__init__()
+        self.rate, self.width = rate, width
+        self.register_buffer("keep", torch.ones(()), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.keep
+
+    def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Draw masks [*n, width]."""
+        keep = torch.full((*n, self.width), 1 - self.rate)
+        return torch.bernoulli(keep, generator=rng) / (1 - self.rate)
+
+
+def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
+    """Draw a mask for every dropout of `model`: buffer name → [*n, width]; empty for a model without dropout."""
+    return {
+        f"{name}.keep": layer.draw(n, rng)
+        for name, layer in model.named_modules()
+        if isinstance(layer, Dropout) and layer.rate > 0
+    }
+
+
+def glorot(model: nn.Module) -> nn.Module:
+    """Initialise as Keras does by default: Glorot-uniform weights, zero biases (Fidel's demonstration code)."""
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+    return model
+
+
+def first_dense(model: nn.Module) -> str:
+    """Return the name of the first dense layer. Raises ValueError if the model has none."""
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            return name
+    raise ValueError("the victim has no dense layer")
+
+
+@torch.no_grad()
+def dense_input(model: nn.Module, images: Tensor) -> Tensor:
+    """Return what the first dense layer reads of `images`, unflattened: [n, channels, rows, columns]."""
+    seen: list[Tensor] = []
+    flatten = next(layer for layer in model.modules() if isinstance(layer, nn.Flatten))
+    hook = flatten.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    try:
+        model(images)
+    finally:
+        hook.remove()
+    return seen[0]
+
+
+def describe(model: nn.Module) -> list[dict[str, str]]:
+    """Return the layers of a sequential network as the papers' tables print them: layer, size, stride, padding, activation."""
+    rows: list[dict[str, str]] = []
+    for layer in model.children():
+        match layer:
+            case nn.Linear():
+                row = {"layer": "dense", "size": str(layer.out_features)}
+            case nn.ConvTranspose2d():
+                row = {
+                    "layer": "conv2d transpose",
+                    "size": f"{layer.kernel_size[0]},{layer.kernel_size[1]} x {layer.out_channels}",
+                    "stride": f"{layer.stride[0]},{layer.stride[1]}",
+                    "padding": "valid" if layer.padding == (0, 0) else "same",
+                }
+            case nn.Conv2d():
+                row = {
+                    "layer": "conv2d",
+                    "size": f"{layer.kernel_size[0]},{layer.kernel_size[1]} x {layer.out_channels}",
+                    "stride": f"{layer.stride[0]},{layer.stride[1]}",
+                    "padding": "valid" if layer.padding == (0, 0) else "same",
+                }
+            case nn.MaxPool2d():
+                row = {"layer": "maxpool", "size": f"{layer.kernel_size},{layer.kernel_size}"}
+            case nn.Upsample():
+                row = {"layer": "up-sampling nearest", "size": "{0},{0}".format(int(float(str(layer.scale_factor))))}
+            case nn.BatchNorm2d():
+                row = {"layer": "batchnorm"}
+            case nn.Flatten():
+                row = {"layer": "flatten"}
+            case nn.Unflatten():
+                row = {"layer": "reshape", "size": ",".join(str(n) for n in tuple(layer.unflattened_size)[1:])}
+            case nn.ReLU() | nn.Sigmoid() | nn.Tanh():
+                if rows:
+                    rows[-1]["activation"] = type(layer).__name__.lower()
+                continue
+            case _:
+                continue
+        rows.append(row)
+    return rows
