@@ -14,7 +14,8 @@ from leakbench.errors import UserError
 class Found:
     """What a reader found in a folder.
 
-    tensors: `train/images`, `test/images` uint8 [N, H, W, C] (0..255) and `train/labels`, `test/labels` int64 [N],
+    tensors: `train/images`, `test/images` uint8 [N, H, W, C] (0..255) and `train/labels`, `test/labels`
+    int64 [N],
         as far as the data set has these splits; third-party weights are float32 under their own names.
     files: tensor name → the file (or folder) it was read from, for messages.
     classes: class names in the order of the labels; empty if there are none.
@@ -60,15 +61,19 @@ def refusal(damage: Damaged, pinned: Mapping[str, str], shown: str, source: str)
     found = damage.what
     if damage.file.is_file() and "sha256" not in found and "md5" not in found:
         found += f" (file sha256 {file_digest(damage.file)})"
-    return UserError(f"{shown}: expected {expected}, found {found} (from {source}: remove this copy and fetch again)")
+    return UserError(
+        f"{shown}: expected {expected}, found {found} (from {source}: remove this copy and fetch again)"
+    )
 
 
 def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
-    """Return tensor name → digest of everything found; raises Damaged at the first that is not the pinned one."""
+    """Return tensor name → digest of all that was found. Raises Damaged at the first not as pinned."""
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}
     for name, value in digests.items():
         if name in pinned and value != pinned[name]:
             raise Damaged(found.files[name], f"sha256 {value}", name)
         if pinned and name not in pinned:
-            raise Damaged(found.files[name], f"the tensor {name}", expected="only the tensors pinned in the catalogue")
+            raise Damaged(
+                found.files[name], f"the tensor {name}", expected="only the tensors pinned in the catalogue"
+            )
     return digests

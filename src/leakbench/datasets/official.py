@@ -15,7 +15,7 @@ from leakbench.datasets.canonical import Damaged, file_digest
 
 
 class Unavailable(Exception):
-    """A source cannot be reached or used here; the message is one line that says why, `output` what was printed."""
+    """A source cannot be used here; the message is one line that says why, `output` all that was printed."""
 
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
@@ -47,8 +47,9 @@ def _reach(url: str, seconds: float) -> str:
     return outcome[0]
 
 
-def download(urls: Sequence[str], folder: Path, name: str, md5: str) -> Path:
-    """Download `name` from the first of `urls` that answers, into `folder`, and check its md5.
+def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> Path:
+    """Download `name` from the first of `urls` that answers, into `folder`, and check its md5 if one is
+    known.
 
     Returns the file. Raises Unavailable if no address serves it, Damaged if the bytes are not the known ones.
     """
@@ -86,4 +87,6 @@ def unpack(archive: Path, folder: Path) -> None:
         with tarfile.open(archive) as tar:
             tar.extractall(folder, filter="data")
     except (tarfile.TarError, EOFError, OSError) as problem:
-        raise Damaged(archive, f"an archive that cannot be unpacked ({str(problem).splitlines()[0]})") from problem
+        raise Damaged(
+            archive, f"an archive that cannot be unpacked ({str(problem).splitlines()[0]})"
+        ) from problem

@@ -1,7 +1,8 @@
-"""ORL faces (Samaria and Harter 1994, AT&T Laboratories Cambridge): 40 people, ten grey images of 112 x 92 each.
+"""ORL faces (Samaria and Harter 1994, AT&T Laboratories Cambridge): 40 people, ten grey images of 112 x 92
+each.
 
-The set has no official split. Here images 1 to 8 of each person are `train`, 9 and 10 are `test`, both ordered by
-person, then image.
+The set has no official split. Here images 1 to 8 of each person are `train`, 9 and 10 are `test`, both
+ordered by person, then image.
 """
 
 import re
@@ -39,7 +40,7 @@ def orl(folder: Path) -> Found:
             except Damaged as damage:
                 raise Damaged(file, damage.what, tensor) from damage
     labels = np.repeat(np.arange(PEOPLE, dtype=np.int64)[:, None], IMAGES, 1)
-    tensors = {
+    tensors: dict[str, np.ndarray] = {
         "train/images": faces[:, :TRAIN].reshape(-1, ROWS, COLUMNS, 1),
         "train/labels": labels[:, :TRAIN].reshape(-1),
         "test/images": faces[:, TRAIN:].reshape(-1, ROWS, COLUMNS, 1),
@@ -49,12 +50,14 @@ def orl(folder: Path) -> Found:
 
 
 def read_face(file: Path) -> np.ndarray:
-    """Read one PGM, uint8 [112, 92], undoing a line-end conversion if the file went through one. Raises Damaged.
+    """Read one PGM, uint8 [112, 92], undoing a line-end conversion if the file went through one. Raises
+    Damaged.
 
-    The package holds 152 of the 400 files with a carriage return put before every line feed, in the header and among
-    the pixels alike; read as they stand, their rows are shifted. The surplus length says how many were put in. If the
-    image had carriage returns before line feeds of its own (two files have one), which pair to keep is decided by
-    smoothness: any wrong choice displaces part of the image by a pixel, which raises the differences between rows.
+    The package holds 152 of the 400 files with a carriage return put before every line feed, in the header
+    and among the pixels alike; read as they stand, their rows are shifted. The surplus length says how many
+    were put in. If the image had carriage returns before line feeds of its own (two files have one), which
+    pair to keep is decided by smoothness: any wrong choice displaces part of the image by a pixel, which
+    raises the differences between rows.
     """
     data = file.read_bytes()
     if not data.startswith(b"P5\r\n"):

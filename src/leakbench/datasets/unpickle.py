@@ -1,7 +1,8 @@
 """Read arrays out of a pickle that others wrote, without running anything it asks for.
 
-A pickle may name any callable; here only the few names that rebuild plain NumPy arrays are known, and each stands for
-a record of ours that merely keeps its arguments. Arrays are made from the records afterwards, with every field checked.
+A pickle may name any callable; here only the few names that rebuild plain NumPy arrays are known, and each
+stands for a record of ours that merely keeps its arguments. Arrays are made from the records afterwards,
+with every field checked.
 """
 
 import io
@@ -26,7 +27,7 @@ class _Dtype:
 
 
 class _Array:
-    """Stands for numpy.core.multiarray._reconstruct: keeps the state (version, shape, dtype, column-major, bytes)."""
+    """Stands for numpy's _reconstruct: keeps the state (version, shape, dtype, column-major, bytes)."""
 
     def __init__(self, *_: Any) -> None:
         self.state: Any = None
@@ -45,7 +46,7 @@ class _Array:
         raw = raw.encode("latin-1") if isinstance(raw, str) else bytes(raw)
         if len(raw) != math.prod(shape) * kind.itemsize:
             raise ValueError("bytes and shape of an array differ")
-        flat = np.frombuffer(raw, kind.newbyteorder(dtype.order))
+        flat = np.frombuffer(raw, np.dtype(f"{dtype.order}{kind.str[1:]}"))
         return flat.reshape(shape, order="F" if by_columns else "C")
 
 
@@ -88,5 +89,15 @@ def read_pickle(file: Path) -> Any:
         return _plain(_Restricted(io.BytesIO(file.read_bytes()), encoding="latin1").load())
     except pickle.UnpicklingError as problem:
         raise Damaged(file, f"a pickle that is altered or holds more than arrays: {problem}") from problem
-    except (EOFError, ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError) as problem:
-        raise Damaged(file, f"a pickle that is cut short or altered: {problem}".replace("\n", " ")) from problem
+    except (
+        EOFError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as problem:
+        raise Damaged(
+            file, f"a pickle that is cut short or altered: {problem}".replace("\n", " ")
+        ) from problem

@@ -1,0 +1,93 @@
+"""CIFAR-100 (Krizhevsky 2009): colour images of 32 x 32, a hundred fine classes.
+
+Read from the official Python version (its md5 as torchvision knows it), the official binary version, or the
+sample files `cifar100_aux10k.npz` and `cifar100_eval10k.npz`. The samples are not the official splits; the
+note says so.
+"""
+
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets import cifar_files
+from leakbench.datasets.canonical import Damaged, Found, file_digest
+from leakbench.datasets.official import download, unpack
+from leakbench.datasets.unpickle import read_pickle
+
+WHERE = "cifar-100-python or cifar-100-binary as unpacked from the official archive"
+_MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
+_LAYOUTS = {"cifar-100-python": "t*", "cifar-100-binary": "t*.bin", "cifar100": "*.npz"}
+_SAMPLES = {"train": "cifar100_aux10k.npz", "test": "cifar100_eval10k.npz"}
+_CLASSES = 100
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return next((folder / name for name, marks in _LAYOUTS.items() if any((folder / name).glob(marks))), None)
+
+
+def cifar100(folder: Path) -> Found:
+    """Read the two splits of `folder`: images uint8 [N, 32, 32, 3], fine labels int64 [N] in 0..99."""
+    if any(folder.glob("*.npz")):
+        return _sample(folder)
+    binary = any(folder.glob("*.bin"))
+    tensors: dict[str, np.ndarray] = {}
+    files: dict[str, Path] = {}
+    for split, md5 in _MD5.items():
+        file = folder / (f"{split}.bin" if binary else split)
+        if not file.is_file():
+            raise Damaged(file, "no such file", f"{split}/images")
+        found = file_digest(file, "md5")
+        if not binary and found != md5:
+            raise Damaged(file, f"md5 {found}", f"{split}/images", f"md5 {md5}")
+        images, labels = (
+            cifar_files.read_binary(file, 2) if binary else cifar_files.read_python(file, "fine_labels")
+        )
+        tensors[f"{split}/images"], tensors[f"{split}/labels"] = images, labels
+        files[f"{split}/images"] = files[f"{split}/labels"] = file
+    note = "official binary version" if binary else "official Python version"
+    return Found(tensors, files, _names(folder, binary), note)
+
+
+def _names(folder: Path, binary: bool) -> list[str]:
+    file = folder / ("fine_label_names.txt" if binary else "meta")
+    if not file.is_file():
+        return [str(number) for number in range(_CLASSES)]
+    names = file.read_text().split() if binary else read_pickle(file)["fine_label_names"]
+    if len(names) != _CLASSES:
+        raise Damaged(file, f"{len(names)} class names of {_CLASSES}")
+    return [str(name) for name in names]
+
+
+def _sample(folder: Path) -> Found:
+    tensors: dict[str, np.ndarray] = {}
+    files: dict[str, Path] = {}
+    notes, classes = [], []
+    for split, name in _SAMPLES.items():
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                images, labels = arrays["images"], arrays["fine_labels"].astype(np.int64)
+                known = int((arrays["official_index"] >= 0).sum())
+                classes = [str(name) for name in arrays["fine_label_names"]]
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as problem:
+            raise Damaged(
+                file, f"an npz that is cut short or altered: {problem}", f"{split}/images"
+            ) from problem
+        tensors[f"{split}/images"], tensors[f"{split}/labels"] = images, labels
+        files[f"{split}/images"] = files[f"{split}/labels"] = file
+        notes.append(f"{name}: {known} official {split} images, {len(images) - known} of unknown split")
+    if not tensors:
+        raise Damaged(folder / _SAMPLES["test"], "no such file", "test/images")
+    return Found(tensors, files, classes, "; ".join(notes))
+
+
+def official(folder: Path) -> None:
+    """Download and unpack the official archive into `folder`."""
+    from torchvision.datasets import CIFAR100
+
+    unpack(download([CIFAR100.url], folder, CIFAR100.filename, CIFAR100.tgz_md5), folder)

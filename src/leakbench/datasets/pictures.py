@@ -1,0 +1,56 @@
+"""Folders of JPEG or PNG files, one picture each, and the lists that say what they show."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged
+
+
+def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray:
+    """Read a picture as RGB uint8 [size, size, 3] (bilinear, antialiased). Raises Damaged.
+
+    With `crop`, the short side becomes `resize` and the centre crop x crop is kept, as is usual for ImageNet;
+    without, the whole picture is scaled to resize x resize.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(file) as picture:
+            image = picture.convert("RGB")
+    except (OSError, SyntaxError, ValueError) as problem:
+        raise Damaged(
+            file, f"a picture that is cut short or altered: {problem}".replace("\n", " ")
+        ) from problem
+    if crop is None:
+        return np.asarray(image.resize((resize, resize), Image.Resampling.BILINEAR))
+    short = min(image.size)
+    width, height = (round(side * resize / short) for side in image.size)
+    image = image.resize((width, height), Image.Resampling.BILINEAR)
+    left, top = (width - crop) // 2, (height - crop) // 2
+    return np.asarray(image.crop((left, top, left + crop, top + crop)))
+
+
+def read_pictures(files: list[Path], resize: int, crop: int | None = None) -> np.ndarray:
+    """Read many pictures as uint8 [N, size, size, 3]."""
+    size = resize if crop is None else crop
+    out = np.empty((len(files), size, size, 3), np.uint8)
+    for number, file in enumerate(files):
+        out[number] = read_picture(file, resize, crop)
+    return out
+
+
+def read_list(file: Path, columns: set[str]) -> list[dict[str, str]]:
+    """Read a tab-separated list with a header row; raises Damaged if it lacks one of `columns`."""
+    with file.open(newline="", encoding="utf-8") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    lacking = sorted(columns - set(rows[0] if rows else {}))
+    if lacking or any(None in row.values() for row in rows):
+        raise Damaged(file, f"a list without {', '.join(lacking) or 'a value in every column'}")
+    return rows
+
+
+def pictures_in(folder: Path) -> list[Path]:
+    """Return the pictures directly in `folder`, by name."""
+    return sorted(p for p in folder.iterdir() if p.suffix.lower() in (".jpg", ".jpeg", ".png"))
