@@ -22,5 +22,5 @@ def dataset_mean(train_images: np.ndarray) -> np.ndarray:
 
 
 def blank(shape: tuple[int, ...]) -> np.ndarray:
-    """Return mid-grey images, float32 of `shape`: the score of a diverged trial, which has no image to show."""
+    """Return mid-grey, float32 of `shape`: what a diverged trial, having no image to show, is scored as."""
     return np.full(shape, 0.5, dtype=np.float32)

@@ -37,14 +37,14 @@ def lpips_alex(
 def lpips_vgg(
     reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """Return LPIPS with VGG16, otherwise as `lpips_alex` ("vgg/features.0.weight"…; enlarged below 16 pixels)."""
+    """Return LPIPS with VGG16; as `lpips_alex`, but "vgg/features.0.weight"… and enlarged below 16 pixels."""
     return _distance("vgg", lpips_backbones, *_standard(reconstructions, truths))
 
 
 def lpips_alex_raw255_bgr(
     reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
 ) -> np.ndarray:
-    """Return what thesis Table 5.6 prints as LPIPS (Alex), float64 [N]; not LPIPS as published by its authors.
+    """Return what thesis Table 5.6 prints as LPIPS (Alex), float64 [N]; not LPIPS as its authors mean it.
 
     FedKL's `evaluation_metrics.py` gives the network 8-bit values 0..255 in BGR order, where it expects RGB
     in [-1, 1]. Sizes, grey images and weights as in `lpips_alex`.
@@ -60,7 +60,7 @@ def lpips_vgg_raw255_bgr(
 
 
 def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
-    """Return the `lpips` network "alex" or "vgg" with its own linear layers over the given backbone, ready to use."""
+    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone."""
     import lpips
     import torch
 
@@ -97,7 +97,7 @@ def _raw255_bgr(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.nda
 
 
 def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the distance of batches already in the network's input scale, float64 [N], NaN where either is NaN."""
+    """Return the distance of batches in the network's input scale, float64 [N], NaN where either is NaN."""
     import torch
 
     model = network(net, backbones)
@@ -110,7 +110,9 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
     with torch.inference_mode():
         for start in range(0, len(shown), step):
             rows = shown[start : start + step]
-            x, y = (torch.tensor(batch[rows], dtype=torch.float32).expand(-1, 3, -1, -1) for batch in (a, b))
+            # One memory layout for both: torch picks its convolution by layout, and they round differently.
+            layout = (np.ascontiguousarray(batch[rows], dtype=np.float32) for batch in (a, b))
+            x, y = (torch.from_numpy(batch).expand(-1, 3, -1, -1) for batch in layout)
             if size != (height, width):
                 x, y = (torch.nn.functional.interpolate(image, size, mode="bilinear") for image in (x, y))
             scores[rows] = model(x, y).flatten().double().numpy()

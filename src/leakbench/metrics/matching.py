@@ -5,7 +5,7 @@ from scipy.optimize import linear_sum_assignment
 
 
 def match(cost: np.ndarray) -> np.ndarray:
-    """Return for each of k images the reconstruction matched to it, int64 [k], from cost [n, k] (n reconstructions).
+    """Return for each of k images which of n reconstructions is matched to it, int64 [k], from cost [n, k].
 
     The Hungarian method: no reconstruction serves two images, as many images as possible get one, the total
     cost is least. Images left without one (k > n) get -1. A cost that is NaN or infinite is worse than any

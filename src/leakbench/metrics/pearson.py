@@ -23,7 +23,7 @@ def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
     shape = (len(reconstructions), math.prod(np.shape(reconstructions)[1:]))
     a, b = (_unit_rows(np.reshape(x, shape), np.float64) for x in (reconstructions, truths))
-    return np.clip(np.einsum("nd,nd->n", a, b), -1.0, 1.0)
+    return np.clip(np.vecdot(a, b), -1.0, 1.0)
 
 
 def pearson_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
@@ -47,7 +47,7 @@ def revealed(correlation: np.ndarray, threshold: float = THRESHOLD) -> np.ndarra
 
 
 def _unit_rows(rows: np.ndarray, dtype: DTypeLike) -> np.ndarray:
-    """Return rows [..., d] centred and scaled to Euclidean length one; rows without a correlation become zero."""
+    """Return rows [..., d] centred and scaled to length one; rows without a correlation become zero."""
     rows = np.asarray(rows)
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(dtype)
@@ -61,7 +61,7 @@ def _unit_rows(rows: np.ndarray, dtype: DTypeLike) -> np.ndarray:
         unit = ((rows - mean) / np.where(usable, peak, 1)).astype(dtype, copy=False)
     unit[~usable[..., 0]] = 0
     unit -= unit.mean(axis=-1, keepdims=True)
-    length = np.sqrt(np.einsum("...d,...d->...", unit, unit))[..., None]
+    length = np.sqrt(np.vecdot(unit, unit))[..., None]
     unit /= np.where(length > 0, length, 1)
     return unit
 

@@ -1,0 +1,75 @@
+"""The table of metrics: every name keeps its convention, and the conventions never mix."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import leakbench.metrics
+from leakbench.errors import UserError
+from leakbench.metrics import METRICS, measure
+
+CONVENTIONS = {
+    "mse": ("standard", False),
+    "psnr": ("standard", True),
+    "ssim": ("standard", True),
+    "pearson": ("standard", True),
+    "lpips_alex": ("standard", False),
+    "lpips_vgg": ("standard", False),
+    "rmse_255": ("published", False),
+    "psnr_of_rmse": ("published", True),
+    "psnr_uint8_wrap": ("published", True),
+    "lpips_alex_raw255_bgr": ("published", False),
+    "lpips_vgg_raw255_bgr": ("published", False),
+}
+WITHOUT_WEIGHTS = sorted(name for name in CONVENTIONS if not name.startswith("lpips"))
+
+
+def test_every_name_has_its_convention_and_direction() -> None:
+    assert {name: (m.convention, m.higher_is_better) for name, m in METRICS.items()} == CONVENTIONS
+    assert all(metric.name == name == metric.function.__name__ for name, metric in METRICS.items())
+    assert {name for name, metric in METRICS.items() if metric.needs} == set(CONVENTIONS) - set(
+        WITHOUT_WEIGHTS
+    )
+
+
+def test_adding_a_metric_is_adding_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "largest_error.py").write_text(
+        "import numpy as np\n"
+        "from leakbench.metrics.metric import Metric\n"
+        "def largest_error(a, b):\n"
+        "    return np.abs(a - b).max(axis=(1, 2, 3))\n"
+        "METRICS = (Metric('largest_error', largest_error, 'standard', higher_is_better=False),)\n"
+    )
+    monkeypatch.setattr(leakbench.metrics, "__path__", [*leakbench.metrics.__path__, str(tmp_path)])
+    table = leakbench.metrics._declared()
+    assert set(table) == set(METRICS) | {"largest_error"}
+    (tmp_path / "again.py").write_text("from leakbench.metrics.mse import METRICS\n")
+    with pytest.raises(ImportError, match="same name"):
+        leakbench.metrics._declared()
+
+
+@pytest.mark.parametrize("name", WITHOUT_WEIGHTS)
+def test_the_better_of_two_reconstructions_scores_better(name: str, photographs: np.ndarray) -> None:
+    noise = np.random.default_rng(0).standard_normal(photographs.shape)
+    near, far = photographs + 0.01 * noise, photographs + 0.2 * noise
+    near, far = (measure([name], guess, photographs)[name] for guess in (near, far))
+    better = near > far if METRICS[name].higher_is_better else near < far
+    assert better.all()
+
+
+def test_published_numbers_differ_from_the_standard_ones_of_like_name(photographs: np.ndarray) -> None:
+    scores = measure(WITHOUT_WEIGHTS, photographs, photographs[[1, 2, 0]])
+    assert list(scores) == WITHOUT_WEIGHTS
+    assert all(score.shape == (3,) and score.dtype == np.float64 for score in scores.values())
+    assert (scores["rmse_255"] > 100 * scores["mse"]).all()
+    assert (scores["psnr_of_rmse"] > scores["psnr"] + 10).all()
+    assert (scores["psnr_uint8_wrap"] > scores["psnr"] + 10).all()
+
+
+def test_mistakes_are_named() -> None:
+    images = np.zeros((1, 3, 8, 8))
+    with pytest.raises(UserError, match=r"'pnsr' is not a metric \(there are lpips_alex, "):
+        measure(["pnsr"], images, images)
+    with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):
+        measure(["lpips_vgg"], images, images)

@@ -1,0 +1,122 @@
+"""Pearson correlation against SciPy, and its invariances."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import pearsonr
+
+from leakbench.metrics.pearson import THRESHOLD, pearson, pearson_matrix, revealed
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@given(seeds, st.integers(2, 40), st.floats(0, 1))
+def test_pairs_equal_scipy(seed: int, values: int, mixing: float) -> None:
+    rng = np.random.default_rng(seed)
+    truth = rng.random((3, values))
+    guess = mixing * truth + (1 - mixing) * rng.random((3, values))
+    expected = [pearsonr(a, b).statistic for a, b in zip(guess, truth, strict=True)]
+    assert pearson(guess, truth) == pytest.approx(expected, abs=1e-7)
+
+
+@given(seeds, st.sampled_from([(), (3,), (2, 2)]))
+def test_matrix_equals_scipy_for_every_pair_of_every_batch(seed: int, leading: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((*leading, 4, 30), dtype=np.float32)
+    b = rng.standard_normal((*leading, 3, 30), dtype=np.float32)
+    r = pearson_matrix(a, b)
+    assert r.shape == (*leading, 4, 3)
+    assert r.dtype == np.float32
+    for where in np.ndindex(*r.shape):
+        *batch, n, k = where
+        expected = pearsonr(a[(*batch, n)].astype(float), b[(*batch, k)].astype(float)).statistic
+        assert r[where] == pytest.approx(expected, abs=1e-5)
+
+
+@given(seeds, st.floats(-6, 6), st.floats(-100, 100), st.sampled_from([-1.0, 1.0]))
+def test_scale_and_shift_change_at_most_the_sign(seed: int, power: float, shift: float, sign: float) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((5, 50)), rng.standard_normal((4, 50))
+    scale = sign * 10.0**power
+    moved = scale * (a + shift)
+    assert pearson_matrix(moved, b) == pytest.approx(sign * pearson_matrix(a, b), abs=1e-4)
+    assert pearson(moved[:4], b) == pytest.approx(sign * pearson(a[:4], b), abs=1e-9)
+
+
+@given(seeds)
+def test_order_of_pixels_and_of_arguments_is_immaterial(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.random((5, 50)), rng.random((4, 50))
+    order = rng.permutation(50)
+    r = pearson_matrix(a, b)
+    assert pearson_matrix(a[:, order], b[:, order]) == pytest.approx(r, abs=1e-6)
+    assert pearson_matrix(b, a) == pytest.approx(r.T, abs=1e-6)
+    assert np.abs(r).max() <= 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_rows_without_a_correlation_are_zero(dtype: type) -> None:
+    rng = np.random.default_rng(0)
+    b = rng.random((2, 784)).astype(dtype)
+    a = np.stack([b[0], np.full(784, 0.1), np.zeros(784), b[0], b[0]]).astype(dtype)
+    a[3, 5] = np.nan
+    a[4, 5] = np.inf
+    r = pearson_matrix(a, b)
+    assert r[0, 0] == pytest.approx(1)
+    assert (r[1:] == 0).all()
+    assert pearson(a, b[[0] * 5])[1:].tolist() == [0.0] * 4
+    assert (pearson_matrix(b, a)[:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e-12, 1e12, 1e36])
+def test_float32_rows_whose_squares_overflow_or_vanish_keep_their_correlation(scale: float) -> None:
+    rng = np.random.default_rng(1)
+    b = rng.random((3, 100), dtype=np.float32)
+    assert np.diag(pearson_matrix(b * np.float32(scale), b)) == pytest.approx(np.ones(3), abs=1e-5)
+
+
+def test_a_large_common_offset_does_no_harm() -> None:
+    rng = np.random.default_rng(2)
+    b = rng.standard_normal((3, 784))
+    shifted = b + 1e6
+    expected = np.corrcoef(shifted, b)[:3, 3:]
+    assert pearson_matrix(shifted, b) == pytest.approx(expected, abs=1e-5)
+    single = (b + 1000).astype(np.float32)
+    expected = np.corrcoef(single.astype(float), b)[:3, 3:]
+    assert pearson_matrix(single, b) == pytest.approx(expected, abs=1e-5)
+
+
+def test_images_and_flat_rows_agree_and_bytes_are_accepted(photographs: np.ndarray) -> None:
+    others = photographs[[1, 2, 0]]
+    expected = [pearsonr(a.ravel(), b.ravel()).statistic for a, b in zip(photographs, others, strict=True)]
+    assert pearson(photographs, others) == pytest.approx(expected, abs=1e-12)
+    flat = np.rint(photographs * 255).astype(np.uint8).reshape(3, -1)
+    assert np.diag(pearson_matrix(flat, photographs.reshape(3, -1))) == pytest.approx(np.ones(3), abs=1e-6)
+
+
+def test_empty_batches() -> None:
+    assert pearson(np.zeros((0, 3, 4, 4)), np.zeros((0, 3, 4, 4))).shape == (0,)
+    assert pearson_matrix(np.zeros((2, 0, 9)), np.ones((2, 4, 9))).shape == (2, 0, 4)
+
+
+def test_inputs_are_left_as_they_were() -> None:
+    a, b = np.random.default_rng(0).random((2, 5, 20), dtype=np.float32)
+    before = a.copy(), b.copy()
+    pearson_matrix(a, b)
+    pearson(a, b)
+    assert np.array_equal(a, before[0])
+    assert np.array_equal(b, before[1])
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(ValueError, match="shape"):
+        pearson(np.zeros((2, 5)), np.zeros((2, 6)))
+
+
+def test_an_image_is_revealed_once_and_only_at_the_threshold() -> None:
+    r = np.array([[[0.99, 0.5, -0.99], [0.985, 0.9799, 0.0]], [[0.98, 0.0, 0.0], [0.0, 1.0, 0.0]]])
+    assert revealed(r).tolist() == [[True, False, False], [True, True, False]]
+    assert revealed(r).sum(axis=-1).tolist() == [1, 2]
+    assert revealed(np.zeros((0, 2))).tolist() == [False, False]
+    assert THRESHOLD == 0.98
