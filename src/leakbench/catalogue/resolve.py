@@ -201,6 +201,9 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
             "cells": [cell.stem for cell in cells],
             "scale": scale_name,
         }
+        out.specs[f"figure/{name}"] = {
+            **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,
+        }  # fmt: skip
     for cell, names in wanted.items():
         out.specs[f"score/{cell.stem}"] = {
             "cell": cell.__dict__,

@@ -120,11 +120,12 @@ class Cells(Strict):
 class Exhibit(Strict):
     """Which pictures an experiment shows: of one client's updates, some reconstructions chosen by a stated rule.
 
-    `first`: the reconstructions in their own order. `matched`: each sample's match.
+    `first`: the reconstructions in their own order. `usable`: those of them that are not dead. `best`: by correlation
+    with any sample, highest first. `matched`: each sample's match.
     `worst-median-best`: the samples at those ranks of the first metric.
     """
 
-    rule: Literal["first", "matched", "worst-median-best"]
+    rule: Literal["first", "usable", "best", "matched", "worst-median-best"]
     client: Annotated[int, Field(ge=0)] = 0
     rounds: Positive = 1
     reconstructions: Positive = 24

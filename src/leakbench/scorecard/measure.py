@@ -1,12 +1,12 @@
 """Picks measured quantities out of result tables and combines them.
 
-A result table is the tidy long frame of the `table` verb: one row per condition and metric, with `mean`, `ci_low`,
-`ci_high` and `n`. Everything here returns a `Measured`, so that a claim about a difference or a ratio carries an
-interval just as a plain mean does.
+A result table is the tidy long frame of the `table` verb: one row per condition and metric, with `mean`,
+`ci_low`, `ci_high` and `n`. Everything here returns a `Measured`, so that a claim about a difference or a
+ratio carries an interval just as a plain mean does.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -25,7 +25,8 @@ class NotMeasured(Exception):
 class Measured:
     """A measured quantity with its 95 % interval and the number of measurements behind it.
 
-    `value` may be NaN (undefined, such as a ratio to zero); otherwise low <= value <= high. `n` counts what the table
+    `value` may be NaN (undefined, such as a ratio to zero); otherwise low <= value <= high. `n` counts what
+    the table
     counts: images or updates; combined quantities carry the smallest n of their parts.
     """
 
@@ -51,10 +52,11 @@ def _column_is(column: pd.Series, wanted: object) -> pd.Series:
 
 
 def select(table: pd.DataFrame, name: str = "table", **where: object) -> pd.DataFrame:
-    """Rows of a result table whose columns equal the given values (numbers are compared as numbers, empty cells as "").
+    """Rows of a result table whose columns equal the given values (numbers are compared as numbers, empty
+    cells as "").
 
-    Null baselines and published conventions are left out unless `where` names them. Raises UserError for a column that
-    the table does not have.
+    Null baselines and published conventions are left out unless `where` names them. Raises UserError for a
+    column that the table does not have.
     """
     chosen = pd.Series(True, index=table.index)
     for key, wanted in {**DEFAULTS, **where}.items():
@@ -69,8 +71,8 @@ def select(table: pd.DataFrame, name: str = "table", **where: object) -> pd.Data
 def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:
     """The one measured mean that a condition names, e.g. `pick(t, metric="revealed", local_samples=30)`.
 
-    Raises NotMeasured when no row matches (the scale left that condition out) or when the row's mean is missing, and
-    UserError when several match, naming the columns that tell them apart.
+    Raises NotMeasured when no row matches (the scale left that condition out) or when the row's mean is
+    missing, and UserError when several match, naming the columns that tell them apart.
     """
     rows = select(table, name, **where)
     asked = ", ".join(f"{key}={value}" for key, value in where.items())
@@ -78,14 +80,14 @@ def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:
         raise NotMeasured(f"{name} has no row for {asked}")
     if len(rows) > 1:
         statistics = {"mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate"}
-        differ = [c for c in rows.columns if c not in statistics and rows[c].astype(object).nunique(dropna=False) > 1]
+        differ = [c for c in rows.columns if c not in statistics and len(set(rows[c].astype(str))) > 1]
         apart = ", ".join(differ) or "nothing: the rows are duplicates"
         raise UserError(f"{name}: {len(rows)} rows match {asked} (they differ in {apart})")
     row = rows.iloc[0]
     mean, low, high = (float(row[key]) for key in ("mean", "ci_low", "ci_high"))
     if math.isnan(mean):
         raise NotMeasured(f"{name} has no value for {asked}")
-    # A single measurement has no interval, and a bootstrap interval may miss the mean of a very skewed sample.
+    # One measurement has no interval, and a bootstrap interval may miss the mean of a very skewed sample.
     low = mean if math.isnan(low) else min(low, mean)
     high = mean if math.isnan(high) else max(high, mean)
     return Measured(mean, low, high, int(row["n"]))
@@ -103,7 +105,7 @@ def difference(a: Measured, b: Measured, times: float = 1.0) -> Measured:
 
 
 def ratio(a: Measured, b: Measured) -> Measured:
-    """a / b of two non-negative quantities, with the corners of both intervals as its interval (wider than 95 %).
+    """a / b of two non-negative quantities; its interval spans the corners of both, so it exceeds 95 %.
 
     The value is NaN when b is zero; the upper end is infinite when b's interval reaches zero.
     """
@@ -123,27 +125,38 @@ def average(parts: Sequence[Measured]) -> Measured:
 
 def least(parts: Sequence[Measured]) -> Measured:
     """The smallest of several quantities: what must exceed a threshold for all of them to exceed it."""
-    return Measured(*(min(getattr(part, key) for part in parts) for key in ("value", "low", "high", "n")))
+    return _extreme(parts, min)
 
 
 def greatest(parts: Sequence[Measured]) -> Measured:
-    """The largest of several quantities: what must stay below a threshold for all of them to stay below it."""
+    """The largest of several quantities: what must stay below a threshold for all of them to do so."""
+    return _extreme(parts, max)
+
+
+def _extreme(parts: Sequence[Measured], of: Callable[[list[float]], float]) -> Measured:
     n = min(part.n for part in parts)
-    return Measured(*(max(getattr(part, key) for part in parts) for key in ("value", "low", "high")), n)
+    # Python's min and max pass over a NaN or keep it depending on the order, so it is passed on by hand.
+    if any(math.isnan(part.value) for part in parts):
+        return Measured(math.nan, math.nan, math.nan, n)
+    value, low, high = (of([getattr(part, key) for part in parts]) for key in ("value", "low", "high"))
+    return Measured(value, low, high, n)
 
 
 def share_of_conditions(parts: Sequence[Measured], above: float) -> Measured:
     """Share (0 to 1) of conditions whose value exceeds `above`; n is the number of conditions.
 
-    The interval runs from the share whose whole interval exceeds it to the share whose interval reaches above it.
+    The interval runs from the share whose whole interval exceeds it to the share whose interval reaches
+    above it.
     """
     total = len(parts)
-    shares = (sum(getattr(part, key) > above for part in parts) / total for key in ("value", "low", "high"))
-    return Measured(*shares, total)
+    value, low, high = (
+        sum(getattr(part, key) > above for part in parts) / total for key in ("value", "low", "high")
+    )
+    return Measured(value, low, high, total)
 
 
 def where_greatest(curve: dict[float, Measured]) -> Measured:
-    """The abscissa at which a curve is greatest; its interval spans the abscissae whose intervals overlap that one's."""
+    """The abscissa at which a curve is greatest; the interval spans those it cannot be told apart from."""
     top = max(curve, key=lambda x: curve[x].value)
     rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
     return Measured(top, min(rivals), max(rivals), min(point.n for point in curve.values()))

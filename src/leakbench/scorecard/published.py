@@ -1,8 +1,9 @@
 """Reads `published/`: the papers' numbers and claims as one tidy frame.
 
-Every CSV there has a header, a unique `id` first, and `source`. What the other columns mean is told by the file's kind:
-numbers have `table`, `metric`, `value`; architectures have `layer_index`; attack properties have `property`; claims have
-`claim` and `check`; figures have `figure` and only index the claims, so they are no rows of the tidy frame.
+Every CSV there has a header, a unique `id` first, and `source`. What the other columns mean is told by the
+file's kind: numbers have `table`, `metric`, `value`; architectures have `layer_index`; attack properties
+have `property`; claims have `claim` and `check`; figures have `figure` and only index the claims, so they
+are no rows of the tidy frame.
 """
 
 import csv
@@ -18,30 +19,35 @@ import pandas as pd
 from leakbench.errors import UserError
 
 COLUMNS = [
-    "id", "source", "item", "kind", "condition", "metric", "convention", "published", "value", "bound", "tolerance", "note",
+    "id", "source", "item", "kind", "condition", "metric", "convention", "published", "value", "bound", "tolerance",
+    "note",
 ]  # fmt: skip
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
 NOT_CONDITION = {"id", "source", "table", "metric", "value", "std", "note", "property"}
 
 # Metrics with an agreed definition; what is not here is a setting or a fact and has no convention.
 METRICS = {
-    "psnr", "psnr_mean", "psnr_db", "psnr_difference_db", "psnr_as_printed", "psnr_gain_max", "ssim", "lpips", "lpips_vgg",
-    "lpips_alex", "mse", "mse_as_printed", "mse_threshold", "success_rate", "visually_recognisable", "matching_success_rate",
-    "label_accuracy_percent", "label_accuracy_percent_std", "word_accuracy_percent", "test_accuracy_percent",
-    "gap_to_random", "accuracy_percent", "accuracy_difference_percent", "relative_gain_percent", "confidence_percent",
-    "top1_percent", "top3_percent", "top5_percent", "train_accuracy_percent", "fully_revealed_mean",
-    "fully_revealed_mean_min", "fully_revealed_fraction",
+    "psnr", "psnr_mean", "psnr_db", "psnr_difference_db", "psnr_as_printed", "psnr_gain_max",
+    "mse", "mse_as_printed", "mse_threshold", "ssim", "lpips", "lpips_vgg", "lpips_alex",
+    "success_rate", "visually_recognisable", "matching_success_rate",
+    "label_accuracy_percent", "word_accuracy_percent", "test_accuracy_percent", "train_accuracy_percent",
+    "gap_to_random", "accuracy_percent", "accuracy_difference_percent", "relative_gain_percent",
+    "confidence_percent", "top1_percent", "top3_percent", "top5_percent",
+    "fully_revealed_mean", "fully_revealed_mean_min", "fully_revealed_fraction",
 }  # fmt: skip
 
 # (item pattern, metric pattern) of thesis and AGIC numbers that are not the standard metric of their name.
 NONSTANDARD = [
-    (r"table-3\.4|table-3\.16|text-3\.3\.2|text-3\.3\.5", r"psnr_.*"),  # affinely converted, perhaps after uint8 wrap
+    # converted affinely, perhaps after the difference of 8-bit images wrapped around
+    (r"table-3\.4|table-3\.16|text-3\.3\.2|text-3\.3\.5", r"psnr_.*"),
     (r"table-3\.6|table-3\.9", r"visually_recognisable"),  # judged by eye, without a rule
     (r"table-3\.13", r"label_accuracy_percent_std"),  # a fraction beside a percentage
     (r"fig-3\.5", r"mse_threshold|success_rate"),  # on an axis normalised in an unstated way
-    (r"table-5\.6", r"mse_as_printed|psnr_as_printed|lpips_.*"),  # RMSE, its PSNR, and LPIPS of raw 0..255 BGR
+    # RMSE on 0..255, the PSNR made of it, and LPIPS of raw 0..255 BGR
+    (r"table-5\.6", r"mse_as_printed|psnr_as_printed|lpips_.*"),
     (r"text-5\.3\.3", r"percent|psnr_as_printed|lpips"),
-    (r"table-5\.[13]", r"test_accuracy_percent|gap_to_random"),  # divided by the nominal size of the last batch
+    # correct answers over the nominal size of every batch, the short last one too
+    (r"table-5\.[13]", r"test_accuracy_percent|gap_to_random"),
     (r"text-5\.3\.2", r"relative_gain_percent|accuracy_percent"),
     (r"text-abstract|text-V-E", r"psnr_gain_max"),  # a percentage of decibels
 ]
@@ -51,7 +57,9 @@ NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed value as a number: NaN when it is no single number; `tolerance` is the rounding that the print allows."""
+    """A printed value as a number: NaN when it is no single number; `tolerance` is the rounding that the
+    print allows.
+    """
 
     value: float
     bound: Literal["", ">", "<"] = ""
@@ -59,12 +67,14 @@ class Printed:
 
 
 def parse_printed(text: str, metric: str = "") -> Printed:
-    """Read a value as it is printed: `31.34`, `+2.94`, `1e-4`, `50%` (50), `5x` (5), `>1`, `within 0.5`, `approximately 28`.
+    """Read a value as it is printed: `31.34`, `+2.94`, `1e-4`, `50%` (50), `5x` (5), `>1`, `within 0.5`,
+    `approximately 28`.
 
-    A rising range such as `35 to 50` is its middle with half its width as tolerance. A slash is a fraction only for a
-    metric whose name says so (`2/3` of fully_revealed_fraction); elsewhere it separates values of a list, which like
-    words, comparisons and changes (`0.231 to 0.180`) has no single number and gives NaN. Metrics ending in `_min`
-    (`_max`) are bounds from below (above). The tolerance is half a unit in the last printed place, a whole one after "approximately".
+    A rising range such as `35 to 50` is its middle with half its width as tolerance. A slash is a fraction
+    only for a metric whose name says so (`2/3` of fully_revealed_fraction); elsewhere it separates values
+    of a list, which like words, comparisons and changes (`0.231 to 0.180`) has no single number and gives
+    NaN. Metrics ending in `_min` (`_max`) are bounds from below (above). The tolerance is half a unit in
+    the last printed place, a whole one after "approximately".
     """
     bound: Literal["", ">", "<"] = ">" if metric.endswith("_min") else "<" if metric.endswith("_max") else ""
     nothing = Printed(math.nan)
@@ -88,7 +98,9 @@ def parse_printed(text: str, metric: str = "") -> Printed:
 
 
 def convention_of(source: str, item: str, metric: str) -> str:
-    """ "published" for a number that is not the standard metric of its name, "standard" for one that is, "" for facts."""
+    """ "published" for a number that is not the standard metric of its name, "standard" for one that is,
+    "" for facts.
+    """
     if source in ("thesis", "agic"):
         for items, metrics in NONSTANDARD:
             if re.fullmatch(items, item) and re.fullmatch(metrics, metric):
@@ -99,11 +111,13 @@ def convention_of(source: str, item: str, metric: str) -> str:
 def read_published(folder: Path) -> pd.DataFrame:
     """All published numbers, facts and claims, one row each, with the columns COLUMNS.
 
-    `kind` is number, fact or claim; `condition` is readable `key=value; ...` (for a claim: the check that decides it);
-    `published` is the text as printed; `value`, `bound` and `tolerance` are what `parse_printed` makes of it. A printed
-    standard deviation is a row of its own, with `-std` after the id. Rows keep the order of files and lines.
+    `kind` is number, fact or claim; `condition` is readable `key=value; ...` (for a claim: the check that
+    decides it); `published` is the text as printed; `value`, `bound` and `tolerance` are what
+    `parse_printed` makes of it. A printed standard deviation is a row of its own, with `-std` after the id.
+    Rows keep the order of files and lines.
 
-    Raises UserError naming file, line and key for a missing column, an empty or repeated id, or an empty statement.
+    Raises UserError naming file, line and key for a missing column, an empty or repeated id, or an empty
+    statement.
     """
     rows: list[dict[str, object]] = []
     seen: dict[str, str] = {}
@@ -111,7 +125,10 @@ def read_published(folder: Path) -> pd.DataFrame:
         for line, record in _records(path):
             where = f"{path.name}: line {line}"
             if record["id"] in seen:
-                raise UserError(f"{where}: id: {record['id']!r} is also in {seen[record['id']]} (ids are unique over all files)")
+                first = seen[record["id"]]
+                raise UserError(
+                    f"{where}: id: {record['id']!r} is also in {first} (ids are unique over all files)"
+                )
             seen[record["id"]] = where
             if "figure" not in record:
                 rows += _tidy(record, where)
@@ -119,7 +136,9 @@ def read_published(folder: Path) -> pd.DataFrame:
 
 
 def read_figures(folder: Path) -> pd.DataFrame:
-    """The figures that carry no numbers in the text: id, source, figure, kind, shows, axes, qualitative_claim."""
+    """The figures that carry no numbers in the text: id, source, figure, kind, shows, axes,
+    qualitative_claim.
+    """
     return pd.DataFrame([record for _, record in _records(folder / "figures.csv")])
 
 
@@ -141,10 +160,9 @@ def _records(path: Path) -> list[tuple[int, dict[str, str]]]:
             records = []
             for cells in reader:
                 if len(cells) != len(header):
-                    known = dict(zip(header, cells, strict=False))
                     raise UserError(
-                        f"{path.name}: line {reader.line_num}: {known.get('id') or 'id'}: {len(cells)} cells for "
-                        f"{len(header)} columns (quote a cell that contains a comma)"
+                        f"{path.name}: line {reader.line_num}: {cells[0] if cells else 'id'}: {len(cells)} cells "
+                        f"for {len(header)} columns (quote a cell that contains a comma)"
                     )
                 records.append((reader.line_num, dict(zip(header, cells, strict=True))))
     except FileNotFoundError:
@@ -164,23 +182,32 @@ def _tidy(record: dict[str, str], where: str) -> list[dict[str, object]]:
             raise UserError(f"{where}: {key}: is {'empty' if key in record else 'missing'}")
         return record[key]
 
-    shared: dict[str, object] = {"id": record["id"], "source": record["source"], "note": record.get("note", ""), "convention": ""}
+    shared: dict[str, object] = {
+        "id": record["id"],
+        "source": record["source"],
+        "note": record.get("note", ""),
+        "convention": "",
+    }
     if "claim" in record:
         claim = {"kind": "claim", "item": needed("item"), "condition": needed("check"), "metric": "claim"}
         return [shared | claim | _value(needed("claim"), "claim")]
-    shared["item"] = needed("table")
+    shared["item"] = item = needed("table")
     if "layer_index" in record:
         return [shared | _layer(record, needed("layer"))]
-    condition = "; ".join(f"{key}={value}" for key, value in record.items() if value and key not in NOT_CONDITION)
+    condition = "; ".join(
+        f"{key}={value}" for key, value in record.items() if value and key not in NOT_CONDITION
+    )
     metric = needed("property") if "property" in record else needed("metric")
-    convention = convention_of(record["source"], shared["item"], metric)
+    convention = convention_of(record["source"], item, metric)
     kind = "number" if convention else "fact"
     shared |= {"kind": kind, "condition": condition}
     rows = [shared | {"metric": metric, "convention": convention} | _value(needed("value"), metric)]
     if record.get("std"):
-        spread = {"id": f"{record['id']}-std", "metric": f"{metric}_std"}
-        spread["convention"] = convention_of(record["source"], shared["item"], spread["metric"])
-        rows.append(shared | spread | _value(record["std"], spread["metric"]))
+        # Its unit follows its own convention: Table 3.13 prints it as a fraction beside a percentage.
+        spread = f"{metric}_std"
+        own = {"id": f"{record['id']}-std", "metric": spread}
+        own["convention"] = convention_of(record["source"], item, spread) or convention
+        rows.append(shared | own | _value(record["std"], spread))
     return rows
 
 

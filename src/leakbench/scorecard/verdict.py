@@ -26,11 +26,14 @@ class Verdict:
 class Finding:
     """What we measured for one published number or claim, before it is judged.
 
-    measured: a quantity with its interval, a text (for facts), or None when nothing was measured; `absent` then says why.
-    against, relation: the threshold of a claim, e.g. 0 and ">". None and "" leave both to the published row: its
-        number and its bound.
-    tolerance: distance in the published unit within which a number still counts as reproduced; fixed before measuring.
-    direction_holds: whether the ordering or sign that a number belongs to holds; None when it belongs to none.
+    measured: a quantity with its interval, a text (for facts), or None when nothing was measured; `absent`
+    then says why.
+    against, relation: the threshold of a claim, e.g. 0 and ">". None and "" leave both to the published
+        row: its number and its bound.
+    tolerance: distance in the published unit within which a number still counts as reproduced; fixed before
+    measuring.
+    direction_holds: whether the ordering or sign that a number belongs to holds; None when it belongs to
+    none.
     convention: the metric convention of `measured`; the scorecard refuses to compare two different ones.
     note: what explains or limits the comparison; appended to the reason.
     """
@@ -59,15 +62,17 @@ def decide(
     The rule, first match wins:
 
     1. Nothing was measured (`measured` is None): **not-run**, for the reason `absent`.
-    2. A fact (`measured` is text): **reproduced** when it equals `against`, else **differs**. When the published text
-       is a list `key=value; ...`, each of its cells must equal the measured cell of that key; what the source leaves
-       out is not compared. Numbers are equal by value, words regardless of case. A fact has no direction.
+    2. A fact (`measured` is text): **reproduced** when it equals `against`, else **differs**. When the
+       published text is a list `key=value; ...`, each of its cells must equal the measured cell of that
+       key; what the source leaves out is not compared. Numbers are equal by value, words regardless of
+       case. A fact has no direction.
     3. The measured value is NaN, so the quantity is undefined: **differs**.
-    4. A number (`relation` "="): **reproduced** when `against` lies inside the measured interval, or when the measured
-       value is no further than `tolerance` from it. Else **direction** when `direction_holds` is True: the
-       ordering or sign that the number belongs to holds. Else **differs**.
-    5. A claim or a bound (any inequality): **reproduced** when the whole measured interval satisfies it; **direction**
-       when only the measured value does, or when `direction_holds` is True; else **differs**. `tolerance` is not used.
+    4. A number (`relation` "="): **reproduced** when `against` lies inside the measured interval, or when
+       the measured value is no further than `tolerance` from it. Else **direction** when `direction_holds`
+       is True: the ordering or sign that the number belongs to holds. Else **differs**.
+    5. A claim or a bound (any inequality): **reproduced** when the whole measured interval satisfies it;
+       **direction** when only the measured value does, or when `direction_holds` is True; else **differs**.
+       `tolerance` is not used.
 
     Raises ValueError when there is no number to compare a measured quantity with.
     """
@@ -85,7 +90,9 @@ def decide(
         if measured.low <= against <= measured.high:
             return Verdict("reproduced", f"{_show(against)} lies inside the interval {span}")
         if distance <= tolerance:
-            return Verdict("reproduced", f"within the stated tolerance of {_show(tolerance)} of {_show(against)}")
+            return Verdict(
+                "reproduced", f"within the stated tolerance of {_show(tolerance)} of {_show(against)}"
+            )
         miss = f"{_show(against)} lies outside the interval {span}, {_show(distance)} from the measured value"
         if direction_holds:
             return Verdict("direction", f"{miss}; the ordering that it belongs to holds")
@@ -95,7 +102,9 @@ def decide(
     if holds(measured.low, against) and holds(measured.high, against):
         return Verdict("reproduced", f"{test} through the whole interval {span}")
     if holds(measured.value, against):
-        return Verdict("direction", f"{test} for the measured value but not through the whole interval {span}")
+        return Verdict(
+            "direction", f"{test} for the measured value but not through the whole interval {span}"
+        )
     if direction_holds:
         return Verdict("direction", f"not {test}; the ordering that it belongs to holds")
     return Verdict("differs", f"not {test}: measured {_show(measured.value)}, interval {span}")

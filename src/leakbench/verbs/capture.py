@@ -12,7 +12,7 @@ from leakbench.federation import play, private_samples
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
-from leakbench.verbs.train import load_victim
+from leakbench.victims.file import load_victim
 
 
 def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record: Path | None) -> None:
@@ -29,11 +29,11 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
             raise UserError(f"{data}: no '{split}' split (choose another private.split in the federation)")
         names = (image["name"], value["federation_name"], value["seed"])
         hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
-        model, facts = load_victim(value, victim)
+        model, facts = load_victim(victim)
         epochs = [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
         origins = []
         for epoch in epochs:
-            loaded, _ = load_victim(value, victim, epoch)
+            loaded, _ = load_victim(victim, epoch)
             origins.append({name: p.detach() for name, p in loaded.named_parameters()})
         rounds, clients = federation["rounds"], federation["clients"]
         moving = federation["server"] == "fedavg"

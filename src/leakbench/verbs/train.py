@@ -13,24 +13,13 @@ from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.training import fit
 from leakbench.verbs.absence import absent, pass_on
+from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input, describe
 
 
 def to_images(array: Any) -> Tensor:
     """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1]."""
     return torch.from_numpy(array.copy()).permute(0, 3, 1, 2).float().div_(255).contiguous()
-
-
-def load_victim(spec: dict[str, Any], path: Path, epoch: int | None = None) -> tuple[nn.Module, dict[str, Any]]:
-    """Return a victim with its weights of `epoch` (default: the last kept), in evaluation mode, and its file's facts."""
-    tensors, facts = open_tensors(path)
-    image = spec["dataset"]
-    model = victims.build(spec["victim"]["module"], tuple(image["shape"]), image["classes"], spec["victim"]["parameters"])
-    prefix = f"epoch-{max(facts['checkpoints']) if epoch is None else epoch}/"
-    model.load_state_dict(
-        {name.removeprefix(prefix): torch.from_numpy(v.copy()) for name, v in tensors.items() if name.startswith(prefix)}
-    )
-    return model.eval(), facts
 
 
 @torch.no_grad()
@@ -82,7 +71,7 @@ def train_generator(spec: dict[str, Any], data: Path, victim: Path, out: Path, s
     auxiliary = entry["auxiliary"]
     arrays, _ = open_tensors(data)
     images = to_images(arrays[f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]])
-    model, _ = load_victim(spec, victim)
+    model, _ = load_victim(victim)
     features = torch.cat([dense_input(model, part) for part in images.split(500)])
     shape = tuple(features.shape[1:])
     seed = stream("generator", image["name"], spec["seed"])

@@ -1,0 +1,40 @@
+"""leakbench: fetch → train → capture → attack → score → report. `snakemake --cores N` runs the quick scale."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(workflow.basedir)
+sys.path.insert(0, str(ROOT / "src"))
+
+from leakbench.catalogue.workflow import Workflow
+from leakbench.errors import UserError
+
+SCALE = config.get("scale", "quick")
+try:
+    flow = Workflow(ROOT, SCALE)
+except UserError as mistake:
+    print(f"leakbench: {mistake}", file=sys.stderr)
+    sys.exit(2)
+R = flow.results
+
+# A job runs with the interpreter that runs Snakemake; the printed command stays one that a person can type.
+shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
+
+
+wildcard_constraints:
+    dataset="[^/]+",
+    victim="[^/]+",
+    federation="[^/]+",
+    defence="[^/]+",
+    attack="[^/]+",
+    generator="[^/]+",
+    experiment="[^/]+",
+    seed="[0-9]+",
+
+
+include: "workflow/rules/report.smk"
+include: "workflow/rules/fetch.smk"
+include: "workflow/rules/train.smk"
+include: "workflow/rules/capture.smk"
+include: "workflow/rules/attack.smk"
+include: "workflow/rules/score.smk"

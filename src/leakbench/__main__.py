@@ -1,0 +1,8 @@
+"""`python -m leakbench VERB …`."""
+
+import sys
+
+from leakbench.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""The command line: one subcommand for each verb, the same that the workflow's rules call."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from leakbench.errors import UserError
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="leakbench", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def command(name: str, text: str, *required: str, optional: Sequence[str] = (), lists: Sequence[str] = ()) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        for flag in required:
+            sub.add_argument(f"--{flag}", type=Path, required=True, nargs="+" if flag in lists else None)
+        for flag in optional:
+            sub.add_argument(f"--{flag}", type=Path)
+        return sub
+
+    command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["record"])
+    command("train", "fit a victim, or a generator for one", "spec", "data", "out", optional=["victim", "record"])
+    command("capture", "play the federation and store every update", "spec", "data", "victim", "out", "truth", optional=["record"])
+    command("attack", "reconstruct from an observation alone", "capture", "spec", "out", optional=["generator", "record"])
+    command(
+        "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
+        optional=["attack-record", "backbones", "record"],
+    )  # fmt: skip
+    command("table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", lists=["scores"])
+    command("figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed")
+    command(
+        "scorecard", "set every published number beside ours", "tables", "exhibits", "networks", "out",
+        lists=["tables", "exhibits", "networks"],
+    )  # fmt: skip
+    command(
+        "report", "write the page", "scorecard", "tables", "exhibits", "figures", "specs", "out",
+        lists=["tables", "exhibits", "figures", "specs"],
+    )  # fmt: skip
+    plan = commands.add_parser("plan", help="check the whole catalogue and count the jobs", allow_abbrev=False)
+    bench = commands.add_parser("bench", help="compare ways to do the same work", allow_abbrev=False)
+    bench.add_argument("--out", type=Path, required=True)
+    for sub in commands.choices.values():
+        sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
+        sub.add_argument("--threads", type=int, default=1, help="threads of one job (default: 1; it is part of exactness)")
+    plan.add_argument("--scale", default="quick")
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
+    root = values.pop("root")
+    match arguments.verb:
+        case "fetch":
+            from leakbench.verbs.fetch import fetch
+
+            fetch(**values, scratch=root / "scratch" / "fetch")
+        case "train":
+            from leakbench.verbs.train import train
+
+            train(**values, scratch=root / "scratch" / "train")
+        case "capture":
+            from leakbench.verbs.capture import capture
+
+            capture(**values)
+        case "attack":
+            from leakbench.verbs.attack import attack
+
+            attack(**values)
+        case "score":
+            from leakbench.verbs.score import score
+
+            score(**values)
+        case "table":
+            from leakbench.verbs.table import table
+
+            table(**values)
+        case "figure":
+            from leakbench.verbs.figure import figure
+
+            figure(**values)
+        case "scorecard":
+            from leakbench.verbs.scorecard import scorecard
+
+            scorecard(**values, root=root)
+        case "report":
+            from leakbench.verbs.report import report
+
+            report(**values, root=root)
+        case "plan":
+            from leakbench.verbs.plan import plan
+
+            plan(root, arguments.scale)
+        case "bench":
+            from leakbench.bench import bench
+
+            bench(arguments.out)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; return the exit code: 0, or 2 after one line for a user's mistake."""
+    arguments = _parser().parse_args(argv)
+    # Results depend on the number of threads in the last bits, so it is fixed by the job and not by the machine.
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(arguments.threads)
+    try:
+        _run(arguments)
+    except UserError as problem:
+        print(f"leakbench {arguments.verb}: {problem}", file=sys.stderr)
+        return 2
+    return 0

@@ -1,0 +1,88 @@
+"""The pictures an experiment shows, chosen by a stated rule and never by eye."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leakbench.artefacts import open_tensors, read_table
+from leakbench.metrics.pearson import pearson_matrix
+from leakbench.verbs.score import aim_at
+
+Panel = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def _correlation(guess: np.ndarray, truth: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each guess [n, …] the sample it resembles most and its r; (-1, 0) where it is not usable."""
+    r = pearson_matrix(guess.reshape(len(guess), -1), truth.reshape(len(truth), -1))
+    sample, value = r.argmax(-1), r.max(-1)
+    return np.where(usable, sample, -1), np.where(usable, value, 0).astype(np.float32)
+
+
+def pictures(root: Path, stem: str, shown: dict[str, Any]) -> Iterator[Panel]:
+    """Yield one panel for the cell `stem` below `root` (results/<scale>): its description and its tensors.
+
+    Tensors: truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample [m], score [m] (r).
+    With target features, a guess is one channel of one reconstruction.
+    """
+    dataset, victim, federation, defence, attack, seed = stem.split("/")
+    origin = f"{dataset}/{victim}/{federation}/{defence}/{seed}"
+    tensors, facts = open_tensors(root / "guesses" / f"{stem}.safetensors")
+    secret, hidden = open_tensors(root / "truth" / f"{origin}.safetensors")
+    arrays, _ = open_tensors(root.parents[1] / "data" / f"{dataset}.safetensors")
+    client, count, rule = shown["client"], shown["reconstructions"], shown["rule"]
+    index = secret[f"images/{client}"]
+    rounds = min(shown["rounds"], len(index))
+    chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]
+    truth = chosen.transpose(0, 1, 4, 2, 3).astype(np.float32) / 255
+    trained = root / "victims" / dataset / victim / f"{seed}.safetensors"
+    aim = np.stack([aim_at(facts["target"], images, trained) for images in chosen])
+    guess = np.array(tensors["images"][:rounds, client])
+    usable = np.array(tensors["usable"][:rounds, client])
+    panel = {
+        "dataset": dataset, "victim": victim, "federation": federation, "attack": attack,
+        "checkpoint": int(secret["checkpoint"][0]), "local_samples": int(index.shape[1]), "rule": rule,
+        "target": facts["target"], "metric": "pearson", "knows": facts["knows"],
+    }  # fmt: skip
+    if rule in ("matched", "worst-median-best"):
+        rows, _ = read_table(root / "scores" / f"{stem}.parquet")
+        rows = rows[(rows["baseline"] == "") & (rows["client"] == client) & (rows["round"] < rounds)]
+        if rule == "worst-median-best":
+            rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
+        at = rows["round"].to_numpy(), np.maximum(rows["match"].to_numpy(), 0)
+        yield panel, {
+            "truth": truth[rows["round"].to_numpy(), rows["sample"].to_numpy()],
+            "guess": guess[at],
+            "usable": (rows["match"] >= 0).to_numpy(),
+            "sample": np.arange(len(rows)),
+            "score": rows["pearson"].to_numpy().astype(np.float32),
+        }
+        return
+    sample, value = _correlation(guess[0], aim[0], usable[0])
+    order = np.arange(len(value))
+    if rule == "usable":
+        order = order[usable[0]]
+    elif rule == "best":
+        order = np.argsort(-value, kind="stable")
+    if facts["target"] == "features":
+        neuron = order[usable[0][order]][:1]
+        channels = guess[0][neuron][0][:count, None]
+        truths = aim[0][max(int(sample[neuron][0]), 0)][:count, None]
+        r = np.diag(pearson_matrix(channels.reshape(len(channels), -1), truths.reshape(len(truths), -1)))
+        yield panel | {"neuron": int(neuron[0])}, {
+            "truth": truth[0],
+            "guess": channels,
+            "usable": np.ones(len(channels), bool),
+            "sample": np.repeat(sample[neuron], len(channels)),
+            "score": r.astype(np.float32),
+        }
+        return
+    order = order[:count]
+    yield panel, {
+        "truth": truth[0],
+        "guess": guess[0][order],
+        "usable": usable[0][order],
+        "sample": sample[order],
+        "score": value[order],
+    }

@@ -1,0 +1,159 @@
+"""score: match guesses with the truth and measure them, one row per private image."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import open_tensors, write_table
+from leakbench.metrics import METRICS, measure
+from leakbench.metrics.baselines import blank, dataset_mean, random_noise
+from leakbench.metrics.matching import best, match
+from leakbench.metrics.mse import mse
+from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.provenance import provenance, read_spec, recording
+from leakbench.seeds import stream
+from leakbench.verbs.absence import absent, pass_on
+
+WORKING_FLOATS = 30_000_000
+
+
+@dataclass
+class Candidates:
+    """Reconstructions of one client's updates: images [rounds, n, …] and which of them are usable [rounds, n]."""
+
+    images: np.ndarray
+    usable: np.ndarray
+
+
+def _matched(candidates: Candidates, truth: np.ndarray, matching: str) -> dict[str, np.ndarray]:
+    """Match [rounds, n, …] candidates with [rounds, k, …] truths.
+
+    Returns `match`, `pearson` and `neurons` (candidates with r ≥ 0.98), each [rounds, k].
+    """
+    rounds, k = truth.shape[:2]
+    n, width = candidates.images.shape[1], truth[0, 0].size
+    out = {"match": np.empty((rounds, k), np.int64), "pearson": np.empty((rounds, k)), "neurons": np.empty((rounds, k), np.int64)}
+    step = max(1, WORKING_FLOATS // max(1, n * width))
+    for start in range(0, rounds, step):
+        part = slice(start, start + step)
+        guess = np.asarray(candidates.images[part]).reshape(-1, n, width)
+        r = pearson_matrix(guess, truth[part].reshape(-1, k, width)).astype(np.float64)
+        out["neurons"][part] = (r >= THRESHOLD).sum(-2)
+        r[~candidates.usable[part]] = np.nan
+        if matching == "best":
+            out["match"][part], out["pearson"][part] = best(r)
+            continue
+        for row, (pictures, images) in enumerate(zip(guess, truth[part].reshape(-1, k, width), strict=True), start):
+            cost = np.stack([mse(pictures[:, None, None], np.broadcast_to(x, pictures.shape)[:, None, None]) for x in images], 1)
+            cost[~candidates.usable[row]] = np.nan
+            index = match(cost)
+            index[[i >= 0 and not candidates.usable[row, i] for i in index]] = -1
+            out["match"][row] = index
+            out["pearson"][row] = np.where(index >= 0, r[row - start, index, np.arange(k)], np.nan)
+    return out
+
+
+def _rows(
+    candidates: Candidates, truth: np.ndarray, names: list[str], matching: str, resources: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """Return one value per private image, flattened over rounds × samples, for matching and metrics."""
+    found = _matched(candidates, truth, matching)
+    index = found["match"]
+    nothing = index < 0
+    out = {name: value.reshape(-1) for name, value in found.items()}
+    out["pearson"] = np.where(np.isnan(out["pearson"]), 0.0, out["pearson"])
+    out["status"] = np.where(nothing.reshape(-1), "nothing", "ok")
+    out["usable"] = np.repeat(candidates.usable.sum(1), truth.shape[1])
+    others = [name for name in names if name != "pearson"]
+    if others:
+        images = np.take_along_axis(
+            np.asarray(candidates.images), np.maximum(index, 0)[(..., *[None] * (truth.ndim - 2))], axis=1
+        )
+        images = np.where(nothing[(..., *[None] * (truth.ndim - 2))], blank(truth.shape[2:]), images)
+        flat = np.clip(images.reshape(-1, *truth.shape[2:]), 0, 1).astype(np.float32)
+        out |= measure(others, flat, truth.reshape(-1, *truth.shape[2:]), resources)
+    return out
+
+
+def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
+    """Return what an attack aims at for uint8 images [m, rows, columns, channels]: pixels or features, float [m, …]."""
+    pixels = images.transpose(0, 3, 1, 2).astype(np.float32) / 255
+    if target == "images":
+        return pixels
+    import torch
+
+    from leakbench.victims.file import load_victim
+    from leakbench.victims.layers import dense_input
+
+    model, _ = load_victim(victim)
+    return dense_input(model, torch.from_numpy(pixels)).numpy()
+
+
+def score(
+    guesses: Path, truth: Path, data: Path, victim: Path, spec: Path, out: Path,
+    attack_record: Path | None, backbones: Path | None, record: Path | None,
+) -> None:  # fmt: skip
+    """Write the rows of one cell: each private image, then the null baselines on the first rounds."""
+    with recording(record, "score"):
+        inputs = [guesses, truth, data, victim]
+        reason = absent(inputs)
+        if reason:
+            return pass_on(reason, [out])
+        value = read_spec(spec)
+        resources: dict[str, Any] = {}
+        names = list(value["metrics"])
+        left_out = ""
+        if backbones is not None:
+            left_out = absent([backbones]) or ""
+            if left_out:
+                names = [name for name in names if not METRICS[name].needs]
+            else:
+                resources["lpips_backbones"] = open_tensors(backbones)[0]
+        tensors, facts = open_tensors(guesses)
+        secret, hidden = open_tensors(truth)
+        arrays, _ = open_tensors(data)
+        pictures = arrays[f"{hidden['split']}/images"]
+        if facts["target"] == "features":
+            names = [name for name in names if name == "pearson"]
+        cost = json.loads(attack_record.read_text()) if attack_record else {}
+        average = aim_at(facts["target"], np.array(arrays.get("train/images", pictures)[:1000]), victim).mean(0)
+        if facts["target"] == "images":
+            average = dataset_mean(np.array(arrays.get("train/images", pictures))).transpose(2, 0, 1)
+        rng = np.random.Generator(np.random.PCG64(stream("baseline", value["cell"]["seed"])))
+        frames = []
+        for client, k in enumerate(hidden["clients"]):
+            index = secret[f"images/{client}"]
+            aim = aim_at(facts["target"], pictures[index.reshape(-1)], victim)
+            aim = aim.reshape(len(index), k, *aim.shape[1:])
+            nulls = min(len(index), tensors["null/images"].shape[0])
+            shape = (nulls, *tensors["images"].shape[2:])
+            everything = np.ones(shape[:2], bool)
+            groups = {
+                "": Candidates(tensors["images"][:, client], tensors["usable"][:, client]),
+                "random-gradient": Candidates(tensors["null/images"][:, client], tensors["null/usable"][:, client]),
+                "random-noise": Candidates(random_noise(shape, rng), everything),
+                "dataset-mean": Candidates(np.broadcast_to(average, (nulls, 1, *shape[2:])), everything[:, :1]),
+            }
+            for baseline, candidates in groups.items():
+                rounds = len(candidates.images)
+                frame = pd.DataFrame(_rows(candidates, aim[:rounds], names, value["matching"], resources))
+                frame.insert(0, "baseline", baseline)
+                frame.insert(0, "image", index[:rounds].reshape(-1))
+                frame.insert(0, "sample", np.tile(np.arange(k), rounds))
+                frame.insert(0, "local_samples", k)
+                frame.insert(0, "client", client)
+                frame.insert(0, "round", np.repeat(np.arange(rounds), k))
+                frame.insert(0, "checkpoint", np.repeat(secret["checkpoint"][:rounds], k))
+                frames.append(frame)
+        rows = pd.concat(frames, ignore_index=True)
+        for name in reversed(list(value["cell"])):
+            rows.insert(0, name, value["cell"][name])
+        rows["iterations"] = facts["iterations"]
+        # An attack's seconds are measured for the cell; its updates ran together, so each row bears its share.
+        rows["seconds"] = cost["seconds"] / (cost["updates"]) if cost else np.nan
+        made = provenance(value, "leakbench.verbs.score")
+        write_table(out, rows, {"knows": facts["knows"], "target": facts["target"], "left_out": left_out} | made)

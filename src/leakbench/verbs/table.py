@@ -1,0 +1,104 @@
+"""table: from the scores of an experiment's cells to one tidy table, and to the pictures it shows."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import read_facts, read_table, write_tensors, write_text
+from leakbench.metrics import METRICS
+from leakbench.metrics.interval import summary
+from leakbench.metrics.pearson import THRESHOLD
+from leakbench.provenance import provenance, read_spec
+from leakbench.seeds import stream
+
+CONDITION = [
+    "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples", "baseline",
+]  # fmt: skip
+PER_UPDATE = ["revealed", "revealed_fraction", "usable_neurons", "isolating_neurons"]
+
+
+def _updates(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return per-update values: how many samples were fully revealed (each once), how many neurons were usable."""
+    rows = rows.assign(hit=rows["pearson"] >= THRESHOLD)
+    groups = rows.groupby(["seed", "round"], sort=True)
+    return pd.DataFrame(
+        {
+            "revealed": groups["hit"].sum().astype(float),
+            "revealed_fraction": groups["hit"].mean(),
+            "usable_neurons": groups["usable"].first().astype(float),
+            "isolating_neurons": groups["neurons"].sum().astype(float),
+        }
+    ).reset_index()
+
+
+def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFrame:
+    """Return the tidy table of score rows: one line per condition and metric.
+
+    Intervals are 95 % bootstrap intervals over updates, since the samples of one update share its fate.
+    """
+    out: list[dict[str, Any]] = []
+    for values, group in rows.groupby(CONDITION, sort=True, dropna=False):
+        condition = dict(zip(CONDITION, values, strict=True))
+        failed = (group["status"] != "ok").to_numpy()
+        clusters = (group["seed"].astype(str) + "/" + group["round"].astype(str)).to_numpy()
+        common = {"seeds": " ".join(str(s) for s in sorted(group["seed"].unique())), "scale": scale}
+
+        def line(metric: str, unit: str, convention: str, stats: dict[str, Any], condition: dict = condition, common: dict = common) -> None:
+            out.append({**condition, "metric": metric, "convention": convention, **stats, "unit": unit, **common})
+
+        for metric in metrics:
+            if metric in group and not group[metric].isna().all():
+                rng = np.random.default_rng(stream("bootstrap", metric))
+                stats = summary(group[metric].to_numpy(), failed, rng, clusters)
+                line(metric, "image", METRICS[metric].convention, stats)
+        if "pearson" in metrics:
+            updates = _updates(group)
+            for metric in PER_UPDATE:
+                rng = np.random.default_rng(stream("bootstrap", metric))
+                line(metric, "update", "standard", summary(updates[metric].to_numpy(), np.zeros(len(updates), bool), rng))
+    return pd.DataFrame(out)
+
+
+def table(scores: list[Path], spec: Path, out: Path, exhibit: Path, root: Path) -> None:
+    """Write tables/<experiment>.csv and exhibits/<experiment>.safetensors.
+
+    Cells whose scores are absent are left out and named, with their reasons, in the exhibit's facts.
+    """
+    from leakbench.verbs.exhibit import pictures
+
+    value = read_spec(spec)
+    frames, reasons, knows = [], {}, {}
+    for stem, path in zip(value["cells"], scores, strict=True):
+        facts = read_facts(path)
+        if "absent" in facts:
+            reasons[stem] = facts["absent"]
+            continue
+        frame, _ = read_table(path)
+        frames.append(frame)
+        knows[stem] = facts["knows"]
+    asked = value["experiment"]["metrics"]
+    if frames:
+        text = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"]).to_csv(index=False, float_format="%.6g")
+    else:
+        columns = [*CONDITION, "metric", "convention", "mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "unit", "seeds", "scale"]
+        text = ",".join(columns) + "\n"
+    shown = value["experiment"]["exhibit"]
+    tensors: dict[str, np.ndarray] = {}
+    panels: list[dict[str, Any]] = []
+    if shown:
+        present = [stem for stem in value["cells"] if stem in knows]
+        for number, (panel, content) in enumerate(itertools.chain.from_iterable(pictures(root, stem, shown) for stem in present)):
+            tensors |= {f"{number}/{name}": array for name, array in content.items()}
+            panels.append(panel)
+    facts = {
+        "panels": panels,
+        "knows": knows,
+        "absent_cells": reasons,
+        "scale": value["scale"],
+        "seeds": value["experiment"]["seeds"],
+    }
+    write_tensors(exhibit, tensors, facts | provenance(value, "leakbench.verbs.table"))
+    write_text(out, text)

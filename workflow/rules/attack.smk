@@ -1,0 +1,36 @@
+rule attack:
+    message:
+        "attack {wildcards.federation} of {wildcards.victim} on {wildcards.dataset} with {wildcards.attack}"
+    input:
+        capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
+        spec=f"{R}/specs/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
+        generator=lambda w: flow.generator("/".join(w)),
+        code=lambda w: flow.code(
+            "attack",
+            attacks=flow.module(f"attack/{'/'.join(w)}", "attack"),
+            victims=flow.module(f"train/{w.dataset}/{w.victim}/{w.seed}", "victim"),
+        ),
+    output:
+        guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
+        record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
+    params:
+        generator=lambda w, input: f"--generator '{input.generator}'" if input.generator else "",
+    log:
+        f"logs/{SCALE}/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
+    wildcard_constraints:
+        federation=flow.bulky(keep=True),
+    resources:
+        mem_mb=4000,
+    shell:
+        "python -m leakbench attack --capture {input.capture:q} --spec {input.spec:q} {params.generator}"
+        " --out {output.guesses:q} --record {output.record:q} 2> {log:q}"
+
+
+use rule attack as attack_bulk with:
+    output:
+        guesses=temp(
+            f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors"
+        ),
+        record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
+    wildcard_constraints:
+        federation=flow.bulky(keep=False),

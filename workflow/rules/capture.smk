@@ -1,0 +1,40 @@
+rule capture:
+    message:
+        "capture {wildcards.federation} of {wildcards.victim} on {wildcards.dataset}, defence {wildcards.defence}"
+    input:
+        spec=f"{R}/specs/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
+        data="data/{dataset}.safetensors",
+        victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
+        code=lambda w: flow.code(
+            "capture",
+            victims=flow.module(f"train/{w.dataset}/{w.victim}/{w.seed}", "victim"),
+            defences=flow.module(
+                f"capture/{w.dataset}/{w.victim}/{w.federation}/{w.defence}/{w.seed}",
+                "defence",
+            ),
+        ),
+    output:
+        capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
+        truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
+        record=f"{R}/records/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
+    log:
+        f"logs/{SCALE}/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
+    wildcard_constraints:
+        federation=flow.bulky(keep=True),
+    resources:
+        mem_mb=4000,
+    shell:
+        "python -m leakbench capture --spec {input.spec:q} --data {input.data:q} --victim {input.victim:q}"
+        " --out {output.capture:q} --truth {output.truth:q} --record {output.record:q} 2> {log:q}"
+
+
+# Federations with `keep: false` share more bytes than they are worth keeping: cheap to play again, gone once used.
+use rule capture as capture_bulk with:
+    output:
+        capture=temp(
+            f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors"
+        ),
+        truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
+        record=f"{R}/records/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
+    wildcard_constraints:
+        federation=flow.bulky(keep=False),

@@ -1,0 +1,89 @@
+rule report:
+    default_target: True
+    message:
+        "report: the scorecard and {params.experiments} experiments on one page"
+    input:
+        scorecard=f"{R}/scorecard.csv",
+        tables=flow.each("tables", "csv"),
+        exhibits=flow.each("exhibits", "safetensors"),
+        figures=flow.each("figures", "png"),
+        specs=[f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)],
+        code=flow.code("report"),
+    output:
+        report(f"{R}/report.html", caption="../report/report.rst", category="leakbench"),
+    params:
+        experiments=len(flow.plan.experiments),
+    log:
+        f"logs/{SCALE}/report.log",
+    resources:
+        mem_mb=1000,
+    shell:
+        "python -m leakbench report --scorecard {input.scorecard:q} --tables {input.tables:q}"
+        " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
+        " --out {output:q} 2> {log:q}"
+
+
+rule scorecard:
+    message:
+        "scorecard: every published number beside ours"
+    input:
+        tables=flow.each("tables", "csv"),
+        exhibits=flow.each("exhibits", "safetensors"),
+        networks=flow.networks(),
+        published=flow.published(),
+        code=flow.code("scorecard"),
+    output:
+        report(f"{R}/scorecard.csv", caption="../report/scorecard.rst", category="leakbench"),
+    log:
+        f"logs/{SCALE}/scorecard.log",
+    resources:
+        mem_mb=1000,
+    shell:
+        "python -m leakbench scorecard --tables {input.tables:q} --exhibits {input.exhibits:q}"
+        " --networks {input.networks:q} --out {output:q} 2> {log:q}"
+
+
+rule table:
+    message:
+        "table {wildcards.experiment}"
+    input:
+        scores=lambda w: flow.scores(w.experiment),
+        spec=f"{R}/specs/table/{{experiment}}.json",
+        pictured=lambda w: flow.pictured(w.experiment),
+        code=flow.code("table"),
+    output:
+        table=f"{R}/tables/{{experiment}}.csv",
+        exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
+    log:
+        f"logs/{SCALE}/table/{{experiment}}.log",
+    resources:
+        mem_mb=2000,
+    shell:
+        "python -m leakbench table --scores {input.scores:q} --spec {input.spec:q}"
+        " --out {output.table:q} --exhibit {output.exhibit:q} 2> {log:q}"
+
+
+rule figure:
+    message:
+        "figure {wildcards.experiment}"
+    input:
+        notebook=lambda w: f"notebooks/{flow.plan.definitions[w.experiment].notebook}.ipynb",
+        table=f"{R}/tables/{{experiment}}.csv",
+        exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
+        spec=f"{R}/specs/figure/{{experiment}}.json",
+        code=flow.drawing(),
+    output:
+        figure=report(
+            f"{R}/figures/{{experiment}}.png",
+            caption="../report/figure.rst",
+            category="figures",
+        ),
+        executed=f"{R}/notebooks/{{experiment}}.ipynb",
+    log:
+        f"logs/{SCALE}/figure/{{experiment}}.log",
+    resources:
+        mem_mb=2000,
+    shell:
+        "python -m leakbench figure --notebook {input.notebook:q} --table {input.table:q}"
+        " --exhibit {input.exhibit:q} --spec {input.spec:q}"
+        " --out {output.figure:q} --executed {output.executed:q} 2> {log:q}"

@@ -1,0 +1,43 @@
+rule train:
+    message:
+        "train victim {wildcards.victim} on {wildcards.dataset}, seed {wildcards.seed}"
+    input:
+        spec=f"{R}/specs/train/{{dataset}}/{{victim}}/{{seed}}.json",
+        data="data/{dataset}.safetensors",
+        code=lambda w: flow.code(
+            "train",
+            victims=flow.module(f"train/{w.dataset}/{w.victim}/{w.seed}", "victim"),
+        ),
+    output:
+        victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
+        record=f"{R}/records/train/{{dataset}}/{{victim}}/{{seed}}.json",
+    log:
+        f"logs/{SCALE}/train/{{dataset}}/{{victim}}/{{seed}}.log",
+    resources:
+        mem_mb=3000,
+    shell:
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q}"
+        " --out {output.victim:q} --record {output.record:q} 2> {log:q}"
+
+
+rule train_generator:
+    message:
+        "train generator {wildcards.generator} against victim {wildcards.victim} on {wildcards.dataset}"
+    input:
+        spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
+        data="data/{dataset}.safetensors",
+        victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
+        code=lambda w: flow.code(
+            "train",
+            generators=flow.module(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}", "generator"),
+        ),
+    output:
+        generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",
+        record=f"{R}/records/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
+    log:
+        f"logs/{SCALE}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
+    resources:
+        mem_mb=3000,
+    shell:
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --victim {input.victim:q}"
+        " --out {output.generator:q} --record {output.record:q} 2> {log:q}"
