@@ -1,0 +1,61 @@
+"""The words that figures and the report put under names: data sets, victims, threat models."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+DATASETS = {
+    "mnist": "MNIST",
+    "fashion-mnist": "Fashion-MNIST",
+    "orl": "ORL faces",
+    "lfw": "LFW",
+    "imagenet": "ImageNet",
+}
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
+SPELLING = {"relu": "ReLU", "fcnn": "FCNN", "cnn": "CNN", "lenet": "LeNet"}
+# What a reader needs first; other fields of a threat model follow in their own order.
+FIRST = ("threat model", "shared", "labels", "batch size")
+
+
+def dataset(name: str) -> str:
+    """The name of a data set as it is printed."""
+    return DATASETS.get(name, re.sub(r"^cifar(\d+)$", r"CIFAR-\1", name))
+
+
+def victim(name: str) -> str:
+    """A victim's name as words: fcnn-relu-dropout is "FCNN, ReLU, dropout"."""
+    return ", ".join(SPELLING.get(part, part) for part in name.split("-"))
+
+
+def merged(knows: Mapping[str, Any]) -> dict[str, str]:
+    """One threat model out of one (field → value) or several (cell → field → value).
+
+    Where cells differ, the values of a field are joined with " or ", so nothing is hidden.
+    """
+    models = [value for value in knows.values() if isinstance(value, Mapping)] or ([knows] if knows else [])
+    fields = [
+        *(f for f in FIRST if any(f in m for m in models)),
+        *(f for m in models for f in m if f not in FIRST),
+    ]
+    return {
+        field: " or ".join(dict.fromkeys(str(m[field]) for m in models if field in m)) for field in fields
+    }
+
+
+def threat(knows: Mapping[str, Any]) -> str:
+    """A threat model in one line: "honest-but-curious server; labels unknown; ..."."""
+    fields = merged(knows)
+    return "; ".join(
+        value if field == "threat model" else f"{field}: {value}" for field, value in fields.items()
+    )
+
+
+def listed(values: list[Any], most: int = 6) -> str:
+    """Values with commas; a long list is shown by its ends."""
+    words = [str(value) for value in values]
+    return ", ".join(words) if len(words) <= most else f"{words[0]}, {words[1]} … {words[-1]}"
+
+
+def many(count: int, thing: str) -> str:
+    """A count with its noun."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
