@@ -69,11 +69,14 @@ class Plan:
                 write_text(path, text)
 
 
-def capped(kind: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, never more."""
+def capped(kind: str, dataset: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
+    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, never more.
+
+    A pattern matches the name, or <data set>/<name> if it holds a slash.
+    """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
-        if not fnmatch.fnmatchcase(name, pattern):
+        if not fnmatch.fnmatchcase(f"{dataset}/{name}" if "/" in pattern else name, pattern):
             continue
         for path, cap in caps.items():
             *parents, last = path.split(".")
@@ -89,10 +92,10 @@ def capped(kind: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
     return out
 
 
-def _entry(config: Path, kind: str, name: str, where: str, scale: Scale, scale_file: str) -> Spec:
+def _entry(config: Path, kind: str, dataset: str, name: str, where: str, scale: Scale, scale_file: str) -> Spec:
     value = find(config, kind, name, where).model_dump(mode="json")
     value.pop("summary", None)
-    value = capped(kind, name, value, scale, scale_file)
+    value = capped(kind, dataset, name, value, scale, scale_file)
     training = value.get("training")
     if training:
         last = training["epochs"]
@@ -164,7 +167,7 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 f"{scale_file}: caps.{kind}: no such kind ({suggest(kind, ['victims', 'generators', 'federations', 'attacks'])})"
             )
         for pattern in globs:
-            if not fnmatch.filter(load_kind(config, kind), pattern):
+            if not fnmatch.filter(load_kind(config, kind), pattern.rpartition("/")[2]):
                 raise UserError(f"{scale_file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)")
     out = Plan(scale_name, {}, {})
     wanted: dict[Cell, set[str]] = {}
@@ -186,18 +189,18 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 _resolve_cell(out, cell, config, where, scale, scale_file)
                 cells.append(cell)
                 wanted.setdefault(cell, set()).update(experiment.metrics)
-        if experiment.exhibit:
+        if experiment.client is not None:
             for cell in cells:
                 federation = out.specs[f"capture/{cell.capture}"]["federation"]
-                if experiment.exhibit.client >= len(federation["clients"]):
+                if experiment.client >= len(federation["clients"]):
                     raise UserError(
-                        f"{where}: exhibit.client: {experiment.exhibit.client} is beyond the {len(federation['clients'])} "
+                        f"{where}: client: {experiment.client} is beyond the {len(federation['clients'])} "
                         f"clients of federation '{cell.federation}' (count from 0)"
                     )
         out.experiments[name] = cells
         out.definitions[name] = experiment
         out.specs[f"table/{name}"] = {
-            "experiment": {k: v for k, v in experiment.model_dump(mode="json").items() if k in ("seeds", "metrics", "exhibit")},
+            "experiment": {k: v for k, v in experiment.model_dump(mode="json").items() if k in ("seeds", "metrics", "client", "exhibit")},
             "cells": [cell.stem for cell in cells],
             "scale": scale_name,
         }
@@ -223,12 +226,14 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
     if dataset.shape is None or dataset.classes is None:
         raise UserError(f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)")
     entries = {
-        kind: _entry(config, f"{kind}s", getattr(cell, kind), where, scale, scale_file)
+        kind: _entry(config, f"{kind}s", cell.dataset, getattr(cell, kind), where, scale, scale_file)
         for kind in ("victim", "federation", "defence", "attack")
     }
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
-        entries["generator"] = _entry(config, "generators", generator, f"{config}/attacks: {cell.attack}", scale, scale_file)
+        entries["generator"] = _entry(
+            config, "generators", cell.dataset, generator, f"{config}/attacks: {cell.attack}", scale, scale_file
+        )
     _check_cell(cell, config, where, entries, dataset)
     images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
     network = {key: entries["victim"][key] for key in ("module", "parameters")}

@@ -118,7 +118,7 @@ class Cells(Strict):
 
 
 class Exhibit(Strict):
-    """Which pictures an experiment shows: of one client's updates, some reconstructions chosen by a stated rule.
+    """Which pictures an experiment shows: some reconstructions chosen by a stated rule.
 
     `first`: the reconstructions in their own order. `usable`: those of them that are not dead. `best`: by correlation
     with any sample, highest first. `matched`: each sample's match.
@@ -126,13 +126,15 @@ class Exhibit(Strict):
     """
 
     rule: Literal["first", "usable", "best", "matched", "worst-median-best"]
-    client: Annotated[int, Field(ge=0)] = 0
     rounds: Positive = 1
     reconstructions: Positive = 24
 
 
 class Experiment(Strict):
-    """One published table, figure or claim: which cells, which metrics, which pictures, which notebook."""
+    """One published table, figure or claim: which cells, which metrics, which pictures, which notebook.
+
+    `client` narrows table and pictures to one client of the federation, counted from 0 (pictures default to client 0).
+    """
 
     source: Literal["fidel", "agic", "thesis", "leakbench"]
     item: str
@@ -141,6 +143,7 @@ class Experiment(Strict):
     cells: Annotated[list[Cells], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
     metrics: Annotated[list[str], Field(min_length=1)]
+    client: Annotated[int, Field(ge=0)] | None = None
     exhibit: Exhibit | None = None
     notebook: Name
 

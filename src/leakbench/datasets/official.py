@@ -39,7 +39,8 @@ def _reach(url: str, seconds: float) -> str:
             with urllib.request.urlopen(request, timeout=seconds):
                 outcome[0] = ""
         except (OSError, http.client.HTTPException, ValueError) as problem:
-            outcome[0] = str(getattr(problem, "reason", problem)) or type(problem).__name__
+            bare = type(problem) is urllib.error.URLError
+            outcome[0] = str(problem.reason if bare else problem) or type(problem).__name__
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()

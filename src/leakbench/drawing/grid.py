@@ -12,9 +12,11 @@ from leakbench.drawing.result import Panel, Result
 from leakbench.drawing.sheet import MARGIN, WIDTH, nothing, sheet
 from leakbench.drawing.tile import THRESHOLD, canvas, dead, show, write
 
-CAPTION = 0.34
+CAPTION = 0.24
+HEADING = 0.17
 LABEL = 0.15
 GAP = 0.06
+NOTE = "normalised: own minimum black, own maximum white"
 BETWEEN = 0.22
 RULES = {
     "first": "the first {m} {things} in their own order",
@@ -35,31 +37,31 @@ def samples_over_reconstructions(
 
     def height(panel: Panel) -> float:
         rows = math.ceil(len(panel.guess) / columns)
-        grid = rows * (tile + LABEL + GAP)
-        samples = 0 if single else math.ceil(len(panel.truth) / columns) * (tile + LABEL + GAP) + 0.17
-        return CAPTION + 0.17 + samples + grid
+        grid = rows * (tile + LABEL)
+        samples = 0 if single else math.ceil(len(panel.truth) / columns) * (tile + LABEL) + HEADING
+        return CAPTION + HEADING + samples + grid
 
     def draw(axes: Axes, panel: Panel, x: float, y: float) -> None:
         features = panel.about.get("target") == "features"
         left, top = x, y + CAPTION
         if single:
-            size = min(2, math.ceil(len(panel.guess) / columns)) * (tile + LABEL + GAP) - LABEL - GAP
+            size = min(2, math.ceil(len(panel.guess) / columns)) * (tile + LABEL) - LABEL
             size = max(size, tile)
             write(axes, x, top, "private sample", bold=True, align="left")
-            show(axes, panel.truth[0], x, top + 0.17, size)
+            show(axes, panel.truth[0], x, top + HEADING, size)
             left = x + size + 0.25
         else:
             # Under features every channel comes from one neuron, so the sample it answers to is marked above.
             answers = set(panel.sample.tolist()) if features else set()
             write(axes, x, top, "private samples", bold=True, align="left")
             for i, image in enumerate(panel.truth):
-                at = x + (i % columns) * (tile + GAP), top + 0.17 + (i // columns) * (tile + LABEL + GAP)
+                at = x + (i % columns) * (tile + GAP), top + HEADING + (i // columns) * (tile + LABEL)
                 show(axes, image, *at, tile, marked=i in answers)
                 write(axes, at[0] + tile / 2, at[1] + tile + 0.02, f"{i + 1}")
-            top += 0.17 + math.ceil(len(panel.truth) / columns) * (tile + LABEL + GAP)
+            top += 0.17 + math.ceil(len(panel.truth) / columns) * (tile + LABEL)
         rescaled = 0
         for j, image in enumerate(panel.guess):
-            at = left + (j % columns) * (tile + GAP), top + 0.17 + (j // columns) * (tile + LABEL + GAP)
+            at = left + (j % columns) * (tile + GAP), top + HEADING + (j // columns) * (tile + LABEL)
             if panel.usable[j]:
                 rescaled += show(axes, image, *at, tile, marked=_full(panel, j) and not features)
                 label = (

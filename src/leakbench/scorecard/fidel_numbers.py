@@ -18,7 +18,7 @@ SETTINGS = tuple(f"{activation}{dropout}" for activation in ACTIVATIONS for drop
 FCNN, CNN = "fidel-figure-13", "fidel-figure-14"
 FAMILY = {FCNN: "fcnn", CNN: "cnn"}
 
-# Table -> network in facts["architectures"], and the number of layer rows that the table prints, input included.
+# Table -> network in facts["architectures"], and how many layer rows it prints, the input included.
 TABLES = {
     "table-1": ("FCNN", 5),
     "table-2": ("CNN", 7),
@@ -32,7 +32,7 @@ HYPER = {
     "table-4": ("learning_rate", "rho", "loss", "optimizer"),
 }
 WHY = {
-    "fidel.table-4.5": "'same' would make 28 pixels where CIFAR-10 needs 32; the authors' code leaves it valid",
+    "fidel.table-4.5": "'same' would make 28 pixels where CIFAR-10 needs 32; the authors' code uses valid",
 }
 
 

@@ -19,8 +19,8 @@ import pandas as pd
 from leakbench.errors import UserError
 
 COLUMNS = [
-    "id", "source", "item", "kind", "condition", "metric", "convention", "published", "value", "bound", "tolerance",
-    "note",
+    "id", "source", "item", "kind", "condition", "metric", "convention", "published", "value", "bound",
+    "tolerance", "note",
 ]  # fmt: skip
 LAYER_CELLS = ("layer", "size", "stride", "padding", "activation")
 NOT_CONDITION = {"id", "source", "table", "metric", "value", "std", "note", "property"}
@@ -160,9 +160,10 @@ def _records(path: Path) -> list[tuple[int, dict[str, str]]]:
             records = []
             for cells in reader:
                 if len(cells) != len(header):
+                    key = cells[0] if cells else "id"
                     raise UserError(
-                        f"{path.name}: line {reader.line_num}: {cells[0] if cells else 'id'}: {len(cells)} cells "
-                        f"for {len(header)} columns (quote a cell that contains a comma)"
+                        f"{path.name}: line {reader.line_num}: {key}: {len(cells)} cells for {len(header)} "
+                        "columns (quote a cell that contains a comma)"
                     )
                 records.append((reader.line_num, dict(zip(header, cells, strict=True))))
     except FileNotFoundError:

@@ -20,8 +20,8 @@ def _correlation(guess: np.ndarray, truth: np.ndarray, usable: np.ndarray) -> tu
     return np.where(usable, sample, -1), np.where(usable, value, 0).astype(np.float32)
 
 
-def pictures(root: Path, stem: str, shown: dict[str, Any]) -> Iterator[Panel]:
-    """Yield one panel for the cell `stem` below `root` (results/<scale>): its description and its tensors.
+def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Iterator[Panel]:
+    """Yield one panel for a client of the cell `stem` below `root` (results/<scale>): its description and its tensors.
 
     Tensors: truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample [m], score [m] (r).
     With target features, a guess is one channel of one reconstruction.
@@ -31,7 +31,7 @@ def pictures(root: Path, stem: str, shown: dict[str, Any]) -> Iterator[Panel]:
     tensors, facts = open_tensors(root / "guesses" / f"{stem}.safetensors")
     secret, hidden = open_tensors(root / "truth" / f"{origin}.safetensors")
     arrays, _ = open_tensors(root.parents[1] / "data" / f"{dataset}.safetensors")
-    client, count, rule = shown["client"], shown["reconstructions"], shown["rule"]
+    count, rule = shown["reconstructions"], shown["rule"]
     index = secret[f"images/{client}"]
     rounds = min(shown["rounds"], len(index))
     chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]

@@ -62,7 +62,7 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
     return pd.DataFrame(out)
 
 
-def table(scores: list[Path], spec: Path, out: Path, exhibit: Path, root: Path) -> None:
+def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     """Write tables/<experiment>.csv and exhibits/<experiment>.safetensors.
 
     Cells whose scores are absent are left out and named, with their reasons, in the exhibit's facts.
@@ -71,26 +71,25 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path, root: Path) 
 
     value = read_spec(spec)
     frames, reasons, knows = [], {}, {}
+    asked, client, shown = (value["experiment"][key] for key in ("metrics", "client", "exhibit"))
     for stem, path in zip(value["cells"], scores, strict=True):
         facts = read_facts(path)
         if "absent" in facts:
             reasons[stem] = facts["absent"]
             continue
         frame, _ = read_table(path)
-        frames.append(frame)
+        frames.append(frame if client is None else frame[frame["client"] == client])
         knows[stem] = facts["knows"]
-    asked = value["experiment"]["metrics"]
     if frames:
         text = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"]).to_csv(index=False, float_format="%.6g")
     else:
         columns = [*CONDITION, "metric", "convention", "mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "unit", "seeds", "scale"]
         text = ",".join(columns) + "\n"
-    shown = value["experiment"]["exhibit"]
     tensors: dict[str, np.ndarray] = {}
     panels: list[dict[str, Any]] = []
     if shown:
         present = [stem for stem in value["cells"] if stem in knows]
-        for number, (panel, content) in enumerate(itertools.chain.from_iterable(pictures(root, stem, shown) for stem in present)):
+        for number, (panel, content) in enumerate(itertools.chain.from_iterable(pictures(exhibit.parents[1], stem, shown, client or 0) for stem in present)):
             tensors |= {f"{number}/{name}": array for name, array in content.items()}
             panels.append(panel)
     facts = {

@@ -48,7 +48,9 @@ def test_verify_refuses_another_digest_and_an_unknown_tensor(tmp_path: Path) -> 
 def test_refusal_names_the_digest_of_the_damaged_file(tmp_path: Path) -> None:
     file = tmp_path / "a file"
     file.write_bytes(b"half")
-    line = str(refusal(Damaged(file, "half a file", "test/images"), {"test/images": "1" * 64}, "a file", "npm"))
+    line = str(
+        refusal(Damaged(file, "half a file", "test/images"), {"test/images": "1" * 64}, "a file", "npm")
+    )
     assert f"expected test/images with sha256 {'1' * 64}, found half a file" in line
     assert hashlib.sha256(b"half").hexdigest() in line
     assert "\n" not in line

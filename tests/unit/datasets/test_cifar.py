@@ -48,7 +48,9 @@ def test_png_of_another_layout_is_refused(tmp_path: Path) -> None:
 
 
 def planes(batch: np.ndarray) -> np.ndarray:
-    return np.stack([batch[..., channel].reshape(len(batch), -1) for channel in range(3)], 1).reshape(len(batch), -1)
+    return np.stack([batch[..., channel].reshape(len(batch), -1) for channel in range(3)], 1).reshape(
+        len(batch), -1
+    )
 
 
 def write_cifar10(folder: Path, layout: str) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +92,9 @@ def test_all_layouts_give_the_same_arrays(
     assert tensors["train/labels"].dtype == np.int64
 
 
-@pytest.mark.parametrize(("layout", "file"), [("py", "data_batch_3"), ("bin", "test_batch.bin"), ("png", "test_lables.json")])
+@pytest.mark.parametrize(
+    ("layout", "file"), [("py", "data_batch_3"), ("bin", "test_batch.bin"), ("png", "test_lables.json")]
+)
 def test_a_missing_file_is_named(tmp_path: Path, layout: str, file: str) -> None:
     write_cifar10(tmp_path / "c", layout)
     (tmp_path / "c" / file).unlink()

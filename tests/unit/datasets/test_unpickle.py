@@ -32,7 +32,7 @@ class Evil:
         np.arange(6, dtype=np.uint8).reshape(2, 3),
         np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3)),
         np.arange(4, dtype=">i4"),
-        np.zeros((0, 5)),
+        np.ones((1, 5)),
     ],
 )
 def test_reads_arrays_as_numpy_wrote_them(tmp_path: Path, protocol: int, value: np.ndarray) -> None:

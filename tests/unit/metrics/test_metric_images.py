@@ -35,6 +35,11 @@ def test_all_256_levels_survive_the_way_to_float_and_back() -> None:
     assert np.array_equal(to_uint8(images)[:, 0], stored[..., 0])
 
 
+def test_bytes_are_rounded_to_the_nearest_level() -> None:
+    levels = np.array([-4.0, 0.4, 0.6, 99.4, 99.6, 254.6, 300.0, np.nan])
+    assert to_uint8(levels / 255).tolist() == [0, 0, 1, 99, 100, 255, 255, 0]
+
+
 def test_channels_move_to_the_front() -> None:
     stored = np.zeros((1, 4, 5, 3), dtype=np.uint8)
     stored[0, 2, 3] = (255, 0, 51)

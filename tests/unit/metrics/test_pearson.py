@@ -87,6 +87,13 @@ def test_a_large_common_offset_does_no_harm() -> None:
     assert pearson_matrix(single, b) == pytest.approx(expected, abs=1e-5)
 
 
+def test_float32_rows_far_from_zero_are_centred_again() -> None:
+    """A mean of 1000 rounds to 3e-5 in float32: left in both rows it would pass for correlation."""
+    rows = (1000.3 + 1e-3 * np.random.default_rng(3).standard_normal((8, 784))).astype(np.float32)
+    expected = np.corrcoef(rows.astype(float))
+    assert pearson_matrix(rows, rows) == pytest.approx(expected, abs=2e-5)
+
+
 def test_images_and_flat_rows_agree_and_bytes_are_accepted(photographs: np.ndarray) -> None:
     others = photographs[[1, 2, 0]]
     expected = [pearsonr(a.ravel(), b.ravel()).statistic for a, b in zip(photographs, others, strict=True)]

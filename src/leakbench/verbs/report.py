@@ -1,0 +1,37 @@
+"""report: the one page."""
+
+from pathlib import Path
+
+import pandas as pd
+
+from leakbench.artefacts import read_facts, write_text
+from leakbench.provenance import read_spec
+from leakbench.report import Section, page
+
+
+def report(
+    scorecard: Path, tables: list[Path], exhibits: list[Path], figures: list[Path], specs: list[Path], out: Path
+) -> None:
+    """Write report.html from the scorecard and, per experiment, its table, threat models and figure."""
+    sections, versions = [], {}
+    for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
+        shown, facts = read_spec(spec), read_facts(exhibit)
+        frame = pd.read_csv(table)
+        frame["baseline"] = frame["baseline"].fillna("")
+        versions = facts["versions"]
+        sections.append(
+            Section(
+                name=table.stem,
+                source=shown["source"],
+                item=shown["item"],
+                title=shown["title"],
+                shows=shown["shows"],
+                figure=figure.read_bytes(),
+                table=frame,
+                knows=facts["knows"],
+                absent=facts["absent_cells"],
+            )
+        )
+    rows = pd.read_csv(scorecard, keep_default_na=False)
+    facts = {"scale": read_spec(specs[0])["scale"], "versions": versions}
+    write_text(out, page(rows, sections, facts))

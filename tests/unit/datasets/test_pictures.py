@@ -1,0 +1,103 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from leakbench.datasets import imagenet, lfw
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.pictures import read_picture
+
+
+def save(file: Path, pixels: np.ndarray) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(file)
+
+
+def flat(value: int, rows: int = 30, columns: int = 30) -> np.ndarray:
+    return np.full((rows, columns, 3), value, np.uint8)
+
+
+def test_the_centre_is_kept_after_the_short_side_is_scaled(tmp_path: Path) -> None:
+    wide = np.zeros((40, 120, 3), np.uint8)
+    wide[:, 40:80] = 255, 128, 0
+    save(tmp_path / "p.png", wide)
+    read = read_picture(tmp_path / "p.png", 20, 16)
+    assert read.shape == (16, 16, 3)
+    assert np.array_equal(read, np.broadcast_to(np.array([255, 128, 0], np.uint8), (16, 16, 3)))
+
+
+def test_scaling_averages_over_the_pixels_it_drops(tmp_path: Path) -> None:
+    stripes = np.zeros((64, 64), np.uint8)
+    stripes[:, ::2] = 200
+    save(tmp_path / "p.png", stripes)
+    read = read_picture(tmp_path / "p.png", 8)
+    assert read.shape == (8, 8, 3)
+    assert np.abs(read.astype(int) - 100).max() <= 12
+
+
+def test_a_truncated_picture_is_refused(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    save(tmp_path / "p.jpg", noise)
+    (tmp_path / "p.jpg").write_bytes((tmp_path / "p.jpg").read_bytes()[:2000])
+    with pytest.raises(Damaged, match=r"p\.jpg"):
+        read_picture(tmp_path / "p.jpg", 8)
+
+
+@pytest.mark.parametrize("layout", ["imagenet/val", "imagenet", "."])
+def test_imagenet_folders_give_the_first_pictures_of_each_class(tmp_path: Path, layout: str) -> None:
+    for value, synset in enumerate(["n00000003", "n00000001"]):
+        for name in ("b", "a", "c"):
+            save(tmp_path / layout / synset / f"{name}.JPEG", flat(40 + 100 * value + (name == "a") * 20))
+    place = imagenet.place(tmp_path)
+    assert place is not None
+    found = imagenet.imagenet(place, resize=24, size=20, per_class=2)
+    assert found.tensors["test/images"].shape == (4, 20, 20, 3)
+    assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [160, 140, 60, 40]
+    assert found.tensors["test/labels"].tolist() == [0, 0, 1, 1]
+    assert found.classes == ["n00000001", "n00000003"]
+    assert "train/images" not in found.tensors
+
+
+def test_imagenet_train_and_val_become_train_and_test(tmp_path: Path) -> None:
+    save(tmp_path / "imagenet" / "train" / "n00000001" / "x.JPEG", flat(10))
+    save(tmp_path / "imagenet" / "val" / "n00000001" / "y.JPEG", flat(20))
+    place = imagenet.place(tmp_path)
+    assert place is not None
+    tensors = imagenet.imagenet(place, resize=8, size=8).tensors
+    assert tensors["train/images"][0, 0, 0].tolist() == [10, 10, 10]
+    assert tensors["test/images"][0, 0, 0].tolist() == [20, 20, 20]
+
+
+def test_an_imagenet_list_gives_the_official_class_index(tmp_path: Path) -> None:
+    folder = tmp_path / "imagenet_200"
+    save(folder / "images" / "one.png", flat(7))
+    text = "file\tclass_index\twnid\tclass_name\nimages/one.png\t{}\tn01440764\ttench\n"
+    (folder / "labels.tsv").write_text(text.format(995))
+    found = imagenet.imagenet(folder, resize=8, size=8)
+    assert found.tensors["test/labels"].tolist() == [995]
+    assert found.classes[995] == "tench"
+    assert len(found.classes) == 1000
+    (folder / "labels.tsv").write_text(text.format(1000))
+    with pytest.raises(Damaged, match="class_index '1000'"):
+        imagenet.imagenet(folder, resize=8, size=8)
+    (folder / "labels.tsv").write_text("file\twnid\nimages/one.png\tn01440764\n")
+    with pytest.raises(Damaged, match="a list without class_index, class_name"):
+        imagenet.imagenet(folder, resize=8, size=8)
+
+
+def test_lfw_keeps_people_with_enough_pictures_and_splits_each(tmp_path: Path) -> None:
+    for person, count in {"B_Two": 4, "A_One": 5, "C_Few": 2}.items():
+        for number in range(1, count + 1):
+            name = f"{person}_{number:04d}.jpg"
+            save(tmp_path / "lfw-deepfunneled" / person / name, flat(10 * number + 100 * (person == "B_Two")))
+    place = lfw.place(tmp_path)
+    assert place is not None
+    found = lfw.lfw(place, size=16, minimum=4, per_person=4, test=1)
+    assert found.classes == ["A_One", "B_Two"]
+    assert found.tensors["train/labels"].tolist() == [0, 0, 0, 1, 1, 1]
+    assert found.tensors["train/images"][:, 0, 0, 0].tolist() == [10, 20, 30, 110, 120, 130]
+    assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [40, 140]
+    assert found.tensors["test/labels"].tolist() == [0, 1]
+    with pytest.raises(Damaged, match="no person with 9 pictures"):
+        lfw.lfw(place, size=16, minimum=9)

@@ -1,0 +1,199 @@
+"""The clients and the downloader, against stand-in programs on PATH and a web server on this machine."""
+
+import hashlib
+import http.server
+import os
+import stat
+import tarfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leakbench.datasets import official, packages
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.official import Unavailable, download
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "with a space").mkdir()
+    return tmp_path / "with a space"
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+    (folder / name).chmod(stat.S_IRWXU)
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    return folder
+
+
+def test_npm_is_asked_for_the_pinned_version_and_unpacked(place: Path, programs: Path) -> None:
+    program(programs, "node", "exit 1")
+    (place / "package").mkdir()
+    (place / "package" / "a file").write_text("content")
+    with tarfile.open(programs / "made.tgz", "w:gz") as tar:
+        tar.add(place / "package", "package")
+    (place / "package" / "a file").unlink()
+    program(programs, "npm", f'echo "$@" > asked; cp "{programs}/made.tgz" thing-1.0.0.tgz')
+    packages.npm("thing@1.0.0", place)
+    assert (place / "package" / "a file").read_text() == "content"
+    asked = (place / "asked").read_text()
+    assert asked.startswith("pack thing@1.0.0 ")
+    assert "--ignore-scripts" in asked
+
+
+def test_a_failing_client_gives_one_telling_line(place: Path, programs: Path) -> None:
+    program(programs, "node", "exit 1")
+    program(programs, "npm", 'echo notice; echo "npm error code ENOTFOUND" >&2; echo "A log is here"; exit 1')
+    with pytest.raises(Unavailable) as caught:
+        packages.npm("thing@1.0.0", place)
+    assert str(caught.value) == "npm failed: npm error code ENOTFOUND"
+
+
+def test_a_hanging_client_ends_with_its_children(
+    place: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packages, "SECONDS", 1.0)
+    program(programs, "slow", "sleep 300 & echo $! > child; wait")
+    with pytest.raises(Unavailable, match="slow gave no result within 1 s"):
+        packages.run(["slow"], place)
+    child = int((place / "child").read_text())
+    deadline = time.monotonic() + 20
+    while _alive(child) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not _alive(child)
+
+
+def _alive(process: int) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_an_absent_client_is_told(place: Path) -> None:
+    with pytest.raises(Unavailable, match="no-such-client cannot be run: No such file"):
+        packages.run(["no-such-client"], place)
+
+
+def test_npm_falls_back_to_the_one_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    command, environment = packages._npm()
+    assert Path(command[0]).name == "node"
+    assert all(Path(part).is_file() for part in command)
+    assert environment["PATH"].split(os.pathsep)[0] == str(Path(command[0]).parent)
+
+
+def test_a_package_file_of_another_digest_is_refused(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = "ab" * 32
+    program(
+        place / "bin",
+        "python",
+        f"""[ "$1" = -c ] && exit 0
+echo "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES"
+echo "        Expected sha256 {"cd" * 32}"
+echo "             Got        {found}"
+exit 1""",
+    )
+    monkeypatch.setattr("sys.executable", str(place / "bin" / "python"))
+    with pytest.raises(Damaged) as caught:
+        packages.pip("thing==1.0", "cd" * 32, place)
+    assert caught.value.expected == f"sha256 {'cd' * 32}"
+    assert caught.value.what == f"sha256 {found}"
+
+
+def test_apt_keeps_its_lists_in_our_folder_and_unpacks(place: Path, programs: Path) -> None:
+    program(programs, "apt-get", 'echo "$@" >> asked; case "$*" in *download*) touch thing_1_all.deb;; esac')
+    program(programs, "dpkg-deb", 'mkdir -p "$3/usr/share/thing"; echo "$2" > "$3/usr/share/thing/made"')
+    packages.apt("thing", place)
+    assert (place / "usr/share/thing/made").read_text().strip() == str(place / "thing_1_all.deb")
+    update, fetched = (place / "asked").read_text().splitlines()
+    assert update.endswith(" update")
+    assert fetched.endswith(" download thing")
+    assert f"Dir::State::lists={place}/apt-state/lists" in update
+    assert not list(place.glob("apt-*"))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "right").write_bytes(b"the known bytes")
+    (folder / "wrong").write_bytes(b"other bytes")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(folder))  # type: ignore[arg-type]
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        threading.Thread(target=running.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+
+
+MD5 = hashlib.md5(b"the known bytes").hexdigest()
+
+
+def test_download_takes_the_first_address_that_answers(place: Path, server: str) -> None:
+    file = download([f"{server}/nothing-here", f"{server}/right"], place, "right", MD5)
+    assert file.read_bytes() == b"the known bytes"
+
+
+def test_download_refuses_other_bytes(place: Path, server: str) -> None:
+    with pytest.raises(Damaged) as caught:
+        download([f"{server}/wrong"], place, "right", MD5)
+    assert caught.value.expected == f"md5 {MD5}"
+    assert caught.value.what == f"md5 {hashlib.md5(b'other bytes').hexdigest()}"
+
+
+def test_download_says_in_one_line_why_no_address_serves(place: Path, server: str) -> None:
+    with pytest.raises(Unavailable) as caught:
+        download([f"{server}/nothing-here", "http://127.0.0.1:9/x"], place, "x", MD5)
+    line = str(caught.value)
+    assert "HTTP Error 404" in line
+    assert "127.0.0.1:9" in line
+    assert "\n" not in line
+
+
+def test_an_address_that_never_answers_is_given_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(official, "REACH_SECONDS", 0.2)
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+        with pytest.raises(Unavailable, match=r"no answer within 0\.2 s|timed out"):
+            download([address], place, "x", MD5)
+
+
+def test_an_archive_that_reaches_out_of_its_folder_is_refused(place: Path) -> None:
+    (place / "secret").write_text("x")
+    with tarfile.open(place / "a.tgz", "w:gz") as tar:
+        tar.add(place / "secret", "../escaped")
+    (place / "inner").mkdir()
+    with pytest.raises(Damaged, match="cannot be unpacked"):
+        official.unpack(place / "a.tgz", place / "inner")
+    assert not (place / "escaped").exists()
+
+
+def test_a_truncated_archive_is_refused(place: Path) -> None:
+    (place / "noise").write_bytes(os.urandom(50_000))
+    with tarfile.open(place / "a.tgz", "w:gz") as tar:
+        tar.add(place / "noise", "noise")
+    (place / "a.tgz").write_bytes((place / "a.tgz").read_bytes()[:20_000])
+    with pytest.raises(Damaged, match="cannot be unpacked"):
+        official.unpack(place / "a.tgz", place / "inner")
