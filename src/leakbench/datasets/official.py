@@ -38,9 +38,12 @@ def _reach(url: str, seconds: float) -> str:
             request = urllib.request.Request(url, method="HEAD", headers={"User-Agent": "leakbench"})
             with urllib.request.urlopen(request, timeout=seconds):
                 outcome[0] = ""
+        except urllib.error.HTTPError as problem:
+            outcome[0] = str(problem)
+        except urllib.error.URLError as problem:
+            outcome[0] = str(problem.reason)
         except (OSError, http.client.HTTPException, ValueError) as problem:
-            bare = type(problem) is urllib.error.URLError
-            outcome[0] = str(problem.reason if bare else problem) or type(problem).__name__
+            outcome[0] = str(problem) or type(problem).__name__
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()

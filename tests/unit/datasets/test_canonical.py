@@ -15,7 +15,13 @@ def test_digest_is_the_sha256_of_dtype_shape_and_bytes() -> None:
 
 def test_digest_depends_on_shape_dtype_and_bytes_alone() -> None:
     array = np.arange(12, dtype=np.int64).reshape(3, 4)
-    others = [array.reshape(4, 3), array.astype(np.int32), array.astype(np.uint64), array + 1, array[:2]]
+    others: list[np.ndarray] = [
+        array.reshape(4, 3),
+        array.astype(np.int32),
+        array.astype(np.uint64),
+        array + 1,
+        array[:2],
+    ]
     assert len({digest(a) for a in [array, *others]}) == 1 + len(others)
     assert digest(np.asfortranarray(array)) == digest(array)
     assert digest(array.astype(">i8")) == digest(array)

@@ -11,7 +11,7 @@ HEADER = b"P5\n92 112\n255\n"
 
 
 def face(seed: int = 0) -> np.ndarray:
-    """A smooth picture with a dark stripe in which some pixels are line feeds (10), none a carriage return."""
+    """A smooth picture with a dark stripe where some pixels are line feeds (10), none carriage returns."""
     rows, columns = np.mgrid[:112, :92]
     picture = (120 + 60 * np.sin(rows / 9 + seed) + 60 * np.cos(columns / 7)).astype(np.uint8)
     picture[picture == 13] = 14
