@@ -3,11 +3,13 @@
 import contextlib
 import http.client
 import io
+import shutil
 import socket
 import tarfile
 import threading
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -86,11 +88,27 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a tar archive below `folder`; links out of it and absolute names are refused. Raises Damaged."""
+    """Write the plain files of a tar archive below `folder`. Raises Damaged.
+
+    Links and names that lead out of the folder are refused here and not by tarfile's filter, which Python 3.11.2
+    (Debian 12) does not have.
+    """
+    folder = folder.resolve()
     try:
         with tarfile.open(archive) as tar:
-            tar.extractall(folder, filter="data")
-    except (tarfile.TarError, EOFError, OSError) as problem:
+            for member in tar:
+                target = (folder / member.name).resolve()
+                if member.isdir():
+                    continue
+                stream = tar.extractfile(member) if member.isreg() else None
+                if stream is None or not target.is_relative_to(folder):
+                    raise Damaged(
+                        archive, f"an archive that cannot be unpacked: '{member.name}' is not a file in it"
+                    )
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with stream, target.open("wb") as out:
+                    shutil.copyfileobj(stream, out)
+    except (tarfile.TarError, EOFError, OSError, zlib.error) as problem:
         raise Damaged(
-            archive, f"an archive that cannot be unpacked ({str(problem).splitlines()[0]})"
+            archive, f"an archive that cannot be unpacked: {problem}".replace("\n", " ")
         ) from problem

@@ -180,14 +180,19 @@ def test_an_address_that_never_answers_is_given_up(place: Path, monkeypatch: pyt
             download([address], place, "x", MD5)
 
 
-def test_an_archive_that_reaches_out_of_its_folder_is_refused(place: Path) -> None:
-    (place / "secret").write_text("x")
+@pytest.mark.parametrize("kind", ["parent", "absolute", "link", "hard link"])
+def test_an_archive_that_reaches_out_of_its_folder_is_refused(place: Path, kind: str) -> None:
+    member = tarfile.TarInfo({"parent": "../escaped", "absolute": str(place / "escaped")}.get(kind, "name"))
+    member.linkname = str(place / "secret")
+    member.type = {"link": tarfile.SYMTYPE, "hard link": tarfile.LNKTYPE}.get(kind, tarfile.REGTYPE)
     with tarfile.open(place / "a.tgz", "w:gz") as tar:
-        tar.add(place / "secret", "../escaped")
+        tar.addfile(member)
+    (place / "secret").write_text("x")
     (place / "inner").mkdir()
     with pytest.raises(Damaged, match="cannot be unpacked"):
         official.unpack(place / "a.tgz", place / "inner")
     assert not (place / "escaped").exists()
+    assert list((place / "inner").iterdir()) == []
 
 
 def test_a_truncated_archive_is_refused(place: Path) -> None:
