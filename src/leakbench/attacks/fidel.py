@@ -1,11 +1,14 @@
 """The First Dense Layer Attack (Fidel, section II): divide weight changes by bias changes, neuron by neuron."""
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.victims.layers import dense_input, first_dense
+
+ROUNDS_AT_ONCE = 20
+IMAGES_AT_ONCE = 128
 
 
 def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
@@ -33,14 +36,28 @@ def fidel(observation: Observation, rng: torch.Generator) -> Reconstruction:
     model = observation.model()
     layer = first_dense(model)
     rows, columns, channels = observation.network["shape"]
-    shape = tuple(dense_input(model, torch.zeros(1, channels, rows, columns)).shape[1:])
-    ratio, usable = divide(observation.update(f"{layer}.weight"), observation.update(f"{layer}.bias"))
-    partial = ratio.unflatten(-1, shape)
-    if observation.generator is None:
-        return Reconstruction(partial, usable, "images" if shape == (channels, rows, columns) else "features")
-    images = torch.zeros(*partial.shape[:3], channels, rows, columns)
-    flat, kept = partial.flatten(0, 2), usable.flatten().nonzero().squeeze(1)
-    for batch in kept.split(256):
+    pixels = (channels, rows, columns)
+    features = tuple(dense_input(model, torch.zeros(1, *pixels)).shape[1:])
+    made = pixels if observation.generator else features
+    shape = observation.updates[f"{layer}.bias"].shape
+    images, usable = torch.zeros(*shape, *made), torch.zeros(shape, dtype=torch.bool)
+    for start in range(0, observation.rounds, ROUNDS_AT_ONCE):
+        part = slice(start, start + ROUNDS_AT_ONCE)
+        ratio, alive = divide(observation.update(f"{layer}.weight", part), observation.update(f"{layer}.bias", part))
+        usable[part] = alive
+        if observation.generator is None:
+            images[part] = ratio.unflatten(-1, features)
+        else:
+            images[part] = _generate(observation.generator, ratio.unflatten(-1, features), alive, pixels)
+    return Reconstruction(images, usable, "images" if made == pixels else "features")
+
+
+def _generate(generator: nn.Module, partial: Tensor, alive: Tensor, pixels: tuple[int, int, int]) -> Tensor:
+    """Return images of the live partial reconstructions; dead ones stay zero and cost nothing."""
+    images = torch.zeros(*alive.shape, *pixels)
+    flat, kept = partial.flatten(0, 2), alive.flatten().nonzero().squeeze(1)
+    for batch in kept.split(IMAGES_AT_ONCE):
         with torch.autocast("cpu", torch.bfloat16):
-            images.view(-1, channels, rows, columns)[batch] = observation.generator(flat[batch]).float()
-    return Reconstruction(images, usable)
+            read = generator(flat[batch].contiguous(memory_format=torch.channels_last))
+        images.view(-1, *pixels)[batch] = read.float()
+    return images

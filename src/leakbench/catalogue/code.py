@@ -2,13 +2,13 @@
 
 import ast
 import hashlib
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _imports(path: Path) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
@@ -28,7 +28,7 @@ def _file(module: str) -> Path | None:
     return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def closure(*modules: str) -> tuple[Path, ...]:
     """Return, sorted, the package's files that `modules` (dotted names) reach through their imports."""
     found: set[Path] = set()

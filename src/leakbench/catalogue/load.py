@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,7 @@ def validate(kind: str, path: str, value: dict[str, Any]) -> BaseModel:
     return entry
 
 
-@lru_cache(maxsize=None)
+@cache
 def load_kind(config: Path, kind: str) -> dict[str, BaseModel]:
     """Return name → validated entry for every YAML of `kind`; a `variants:` key makes `<file>-<variant>` of each."""
     folder = config / kind

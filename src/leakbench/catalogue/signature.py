@@ -1,7 +1,7 @@
 """A part's keyword arguments are its schema: read them from the source, without importing it (it may need torch)."""
 
 import ast
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +21,7 @@ def module_file(room: str, module: str) -> Path:
     return PACKAGE / room / f"{module.replace('-', '_')}.py"
 
 
-@lru_cache(maxsize=None)
+@cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
     """Return a pydantic model of the keyword-only arguments of the function that the file is named after.
 

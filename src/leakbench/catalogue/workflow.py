@@ -2,7 +2,7 @@
 
 import ast
 import os
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 from leakbench.catalogue.code import PACKAGE, closure
@@ -11,7 +11,7 @@ from leakbench.catalogue.resolve import Plan, plan
 LPIPS = "lpips-backbones"
 
 
-@lru_cache(maxsize=None)
+@cache
 def metric_needs() -> dict[str, bool]:
     """Return the names that the metric files declare and whether each needs the LPIPS backbones, read from the source."""
     found: dict[str, bool] = {}

@@ -90,8 +90,8 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
 def unpack(archive: Path, folder: Path) -> None:
     """Write the plain files of a tar archive below `folder`. Raises Damaged.
 
-    Links and names that lead out of the folder are refused here and not by tarfile's filter, which Python 3.11.2
-    (Debian 12) does not have.
+    Links and names that lead out of the folder are refused here and not by tarfile's filter, which the
+    Python 3.11.2 of Debian 12 does not have.
     """
     folder = folder.resolve()
     try:

@@ -17,9 +17,9 @@ TENSORS = ("truth", "guess", "usable", "sample", "score")
 class Panel:
     """The pictures of one cell.
 
-    about: what they are (dataset, victim, local_samples, rule, target, knows, ...). truth: float32 [k, C, H, W] in
-    [0, 1]. guess: float32 [m, C, H, W] as reconstructed, in any range. usable: bool [m]. sample: int64 [m], the
-    sample that a guess resembles most, -1 for none. score: float32 [m], its Pearson r.
+    about: what they are (dataset, victim, local_samples, rule, target, knows, ...). truth: float32
+    [k, C, H, W] in [0, 1]. guess: float32 [m, C, H, W] as reconstructed, in any range. usable: bool [m].
+    sample: int64 [m], the sample that a guess resembles most, -1 for none. score: float32 [m], its Pearson r.
     """
 
     about: dict[str, Any]
@@ -32,7 +32,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment: rows as the `table` verb writes them, panels, facts, and the words around the figure."""
+    """One experiment: rows as the `table` verb writes them, panels, facts, the words around the figure."""
 
     rows: pd.DataFrame
     panels: list[Panel]

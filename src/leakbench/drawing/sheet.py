@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import seaborn as sns
@@ -42,7 +43,8 @@ Painter = Callable[[SubFigure], None]
 def sheet(result: Result, height: float, n: str, paint: Painter) -> Figure:
     """Lay out one figure and let `paint` draw its body, WIDTH by `height` inches.
 
-    The footer states scale, n, seeds and the threat model. The figure never touches pyplot, so no state is shared.
+    The footer states scale, n, seeds and the threat model. The figure never touches pyplot, so figures share
+    no state.
     """
     head = [
         *[(line, 0.23, {"fontsize": 11.5, "fontweight": "bold"}) for line in textwrap.wrap(result.title, 88)],
@@ -53,7 +55,8 @@ def sheet(result: Result, height: float, n: str, paint: Painter) -> Figure:
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH, top + height + bottom), dpi=DPI, facecolor="white")
         FigureCanvasAgg(figure)
-        above, body, below = figure.subfigures(3, 1, height_ratios=[top, height, bottom], hspace=0)
+        parts: Any = figure.subfigures(3, 1, height_ratios=[top, height, bottom], hspace=0)
+        above, body, below = parts
         y = 0.16
         for line, step, look in head:
             above.text(MARGIN / WIDTH, 1 - y / top, line, va="top", **look)
@@ -96,9 +99,8 @@ def _small_print(result: Result, n: str) -> list[str]:
         str(i): panel.about.get("knows", {}) for i, panel in enumerate(result.panels)
     }
     seeds = words.listed(result.facts.get("seeds", []))
-    lines = [
-        f"Scale {result.scale or result.facts.get('scale', 'not stated')} · {n} · seed {seeds or 'not stated'}"
-    ]
+    scale = result.scale or result.facts.get("scale") or "not stated"
+    lines = [f"Scale {scale} · {n} · seed {seeds or 'not stated'}"]
     if model := words.threat(knows):
         lines.append(f"Threat model: {model}")
     if result.missing:

@@ -14,10 +14,10 @@ SLACK = 0.02
 
 
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Return an image [C, H, W] of any range as [H, W] or [H, W, 3] in [0, 1], and whether it was rescaled for that.
+    """Return an image [C, H, W] of any range as [H, W] or [H, W, 3] in [0, 1], and whether it was rescaled.
 
-    An image that stays in [0, 1] is shown as it is. Any other is stretched linearly from its own minimum (black) to
-    its own maximum (white), all channels together. Values that are not finite count as 0.
+    An image that stays in [0, 1] is shown as it is. Any other is stretched linearly from its own minimum
+    (black) to its own maximum (white), all channels together. Values that are not finite count as 0.
     """
     values = np.nan_to_num(np.asarray(image, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
     low, high = values.min(), values.max()
@@ -38,7 +38,7 @@ def canvas(body: SubFigure) -> Axes:
 
 
 def show(axes: Axes, image: np.ndarray, x: float, y: float, size: float, *, marked: bool = False) -> bool:
-    """Draw an image with its upper left corner at (x, y); a marked one gets a coloured frame. True if rescaled."""
+    """Draw an image with its upper left corner at (x, y), framed in green if marked. True if rescaled."""
     pixels, rescaled = displayable(image)
     axes.imshow(
         pixels,

@@ -1,6 +1,5 @@
 """Local training of many clients at once: one vmapped gradient serves every round that starts from the same model."""
 
-import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
