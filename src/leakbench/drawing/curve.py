@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
@@ -187,17 +186,17 @@ def _null(axes: Axes, rows: pd.DataFrame, x: str) -> None:
 
 
 def _everything(axes: Axes, sizes: Sequence[float], metric: str) -> None:
-    at = np.geomspace(min(sizes), max(sizes), 200)
-    axes.plot(
-        at, at if metric == "revealed" else np.ones(200), color=MUTED, linewidth=1, zorder=1, gid="everything"
-    )
+    # Straight between the measured sizes, as the curves are, so that no curve seems to cross it.
+    whole = list(sizes) if metric == "revealed" else [1.0] * len(sizes)
+    axes.plot(sizes, whole, color=MUTED, linewidth=1, zorder=1, gid="everything")
 
 
 def _published(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
     for k, y in points:
         axes.plot(k, y, linestyle="none", **STAR, markersize=12, zorder=5)
-        box = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
-        axes.annotate("published", (k, y), (9, 4), textcoords="offset points", fontsize=7, bbox=box, zorder=5)
+        axes.annotate(
+            "published", (k, y), (4, -14), textcoords="offset points", ha="right", fontsize=7, zorder=5
+        )
 
 
 def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:

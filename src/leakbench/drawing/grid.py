@@ -11,7 +11,7 @@ from matplotlib.figure import Figure, SubFigure
 from leakbench.drawing import words
 from leakbench.drawing.result import Panel, Result
 from leakbench.drawing.sheet import MARGIN, WIDTH, nothing, sheet
-from leakbench.drawing.tile import THRESHOLD, canvas, dead, show, write
+from leakbench.drawing.tile import THRESHOLD, canvas, dead, displayable, show, write
 from leakbench.errors import UserError
 
 # All lengths are inches.
@@ -22,7 +22,6 @@ RULES = {
     "usable": "the first {m} usable neurons in their own order",
     "best": "the {m} neurons with the highest r",
 }
-NORMALISED = " Normalised: own minimum black, own maximum white."
 Draw = Callable[[Axes, Panel, float, float], None]
 
 
@@ -118,7 +117,7 @@ def pairs(result: Result, *, columns: int = 10, tile: float = 0.68) -> Figure:
         if _ranked(result)
         else "every sample with its matched reconstruction"
     )
-    legend = f"Shown: {kind}. Green frame and bold: fully revealed, r ≥ 0.98.{NORMALISED}"
+    legend = f"Shown: {kind}. Green frame and bold: fully revealed, r ≥ 0.98."
     return _panels(result, height, draw, legend, 1, columns * (tile + GAP) - GAP + SIDE)
 
 
@@ -135,7 +134,7 @@ def _panels(
         )
     rows = [result.panels[i : i + across] for i in range(0, len(result.panels), across)]
     heights = [max(height(panel) for panel in row) for row in rows]
-    notes = textwrap.wrap(legend, 145)
+    notes = textwrap.wrap(legend + _normalised(result), 168)
     total = sum(heights) + BETWEEN * len(rows) + 0.1 + 0.14 * len(notes)
 
     def paint(body: SubFigure) -> None:
@@ -187,11 +186,20 @@ def _full(panel: Panel, j: int) -> bool:
 
 
 def _r(score: float) -> str:
-    # Cut, not rounded: 0.9796 must not look like the threshold 0.98.
+    # Rounding must not lift a score over the threshold: 0.9796 is 0.979 here.
     value = float(score)
     if not math.isfinite(value):
         return "undefined"
-    return f"{math.trunc(value * 1000 + math.copysign(1e-6, value)) / 1000:.3f}".replace("-", "−")
+    shown = round(value, 3)
+    if value < THRESHOLD <= shown:
+        shown = THRESHOLD - 0.001
+    return f"{shown:.3f}".replace("-", "−")
+
+
+def _normalised(result: Result) -> str:
+    guesses = [guess for panel in result.panels for guess in panel.guess[panel.usable]]
+    some = any(displayable(guess)[1] for guess in guesses)
+    return " Normalised: own minimum black, own maximum white." if some else ""
 
 
 def _scaling(rescaled: int, panel: Panel) -> str:
@@ -210,12 +218,12 @@ def _legend(result: Result) -> str:
         frame = (
             "" if len(result.panels[0].truth) == 1 else " Green frame: the sample that the neuron answers to."
         )
-        return f"Shown: {most} channels of one neuron. Below each: {what}.{frame}{NORMALISED}"
+        return f"Shown: {most} channels of one neuron. Below each: {what}.{frame}"
     shown = RULES.get(str(result.panels[0].about.get("rule")), "{m} neurons").format(m=most)
     single = all(len(panel.truth) == 1 for panel in result.panels)
     label = "Pearson r" if single else "the sample it resembles most · Pearson r"
     black = " Black: dead neuron, sent nothing." if any(not p.usable.all() for p in result.panels) else ""
-    return f"Shown: {shown}. Below each: {label}. Green: fully revealed, r ≥ 0.98.{black}{NORMALISED}"
+    return f"Shown: {shown}. Below each: {label}. Green: fully revealed, r ≥ 0.98.{black}"
 
 
 def _n(result: Result) -> str:

@@ -50,7 +50,7 @@ def sheet(result: Result, height: float, n: str, paint: Painter) -> Figure:
         *[(line, 0.23, {"fontsize": 11.5, "fontweight": "bold"}) for line in textwrap.wrap(result.title, 88)],
         *[(line, 0.165, {"fontsize": 8, "color": MUTED}) for line in _claim(result.published)],
     ]
-    foot = [line for text in _small_print(result, n) for line in textwrap.wrap(text, 158)]
+    foot = [line for text in _small_print(result, n) for line in textwrap.wrap(text, 178)]
     top, bottom = 0.16 + sum(step for _, step, _ in head) + 0.1, 0.14 + 0.125 * len(foot) + 0.06
     with mpl.rc_context(LOOK):
         figure = Figure(figsize=(WIDTH, top + height + bottom), dpi=DPI, facecolor="white")
