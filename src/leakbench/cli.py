@@ -40,8 +40,6 @@ def _parser() -> argparse.ArgumentParser:
         lists=["tables", "exhibits", "figures", "specs"],
     )  # fmt: skip
     plan = commands.add_parser("plan", help="check the whole catalogue and count the jobs", allow_abbrev=False)
-    bench = commands.add_parser("bench", help="compare ways to do the same work", allow_abbrev=False)
-    bench.add_argument("--out", type=Path, required=True)
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
         sub.add_argument("--threads", type=int, default=1, help="threads of one job (default: 1; it is part of exactness)")
@@ -93,10 +91,6 @@ def _run(arguments: argparse.Namespace) -> None:
             from leakbench.verbs.plan import plan
 
             plan(root, arguments.scale)
-        case "bench":
-            from leakbench.bench import bench
-
-            bench(arguments.out)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
