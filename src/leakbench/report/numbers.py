@@ -1,0 +1,48 @@
+"""How the page writes numbers."""
+
+import math
+from typing import Any
+
+
+def number(value: Any, digits: int = 4) -> str:
+    """A number with `digits` significant places; text stays text; nothing (None, NaN, "") is an empty string.
+
+    A table read without type guessing holds numbers as text, so text that reads as a number is written as one.
+    """
+    if value is None or value == "":
+        return ""
+    try:
+        x = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    if math.isnan(x):
+        return ""
+    if math.isinf(x):
+        return "∞" if x > 0 else "−∞"
+    text = f"{x:,.0f}" if abs(x) >= 1000 else f"{x:.{digits}g}"
+    return text.replace("-", "−")
+
+
+def count(value: Any) -> str:
+    """A whole number with thousands apart."""
+    return number(value, 6).removesuffix(".0")
+
+
+def interval(low: Any, high: Any) -> str:
+    """An interval in brackets, or an empty string when a bound is missing."""
+    ends = number(low), number(high)
+    return f"[{ends[0]}, {ends[1]}]" if all(ends) else ""
+
+
+def percent(value: Any) -> str:
+    """A rate between 0 and 1 as percent."""
+    text = number(value)
+    return f"{number(100 * float(value), 3)} %" if text else ""
+
+
+def span(values: list[Any]) -> str:
+    """Smallest to largest."""
+    known = sorted({float(value) for value in values if number(value)})
+    if not known:
+        return "0"
+    return count(known[0]) if len(known) == 1 else f"{count(known[0])} to {count(known[-1])}"

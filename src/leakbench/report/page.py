@@ -1,0 +1,78 @@
+"""Assembles the page."""
+
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+import pandas as pd
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from leakbench.drawing.words import merged
+from leakbench.report.card import VERDICTS, Line, groups, lines
+from leakbench.report.numbers import span
+from leakbench.report.results import results
+from leakbench.report.section import Section, picture
+
+LIST_MANY = 30
+
+
+def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
+    """Return the whole report as one HTML page that asks nothing of the network and runs no script.
+
+    scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version), and
+    optionally `seeds`, else those of the tables. Everything is escaped. Raises ValueError for a figure that is no PNG
+    or an unknown verdict.
+    """
+    rows = lines(scorecard)
+    seeds = facts.get("seeds") or _seeds(sections)
+    environment = Environment(
+        loader=PackageLoader("leakbench.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = (files("leakbench.report") / "page.css").read_text(encoding="utf-8")
+    return environment.get_template("page.html.j2").render(
+        style=Markup(style),
+        groups=groups(rows),
+        verdicts=VERDICTS,
+        total=len(rows),
+        sections=[_section(section, rows) for section in sections],
+        scale=facts["scale"],
+        seeds=" ".join(map(str, seeds)) or "none",
+        versions=dict(facts.get("versions", {})),
+        many=LIST_MANY,
+    )
+
+
+def _section(section: Section, rows: Sequence[tuple[str, Line]]) -> dict[str, Any]:
+    own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
+    return {
+        "section": section,
+        "picture": picture(section.figure),
+        "lines": [line for source, line in rows if _belongs(section, source, line)],
+        "results": results(section.table),
+        "threat": merged(section.knows),
+        "reasons": list(dict.fromkeys(section.absent.values())),
+        "n": {unit: span(part["n"].tolist()) for unit, part in own.groupby("unit")} if len(own) else {},
+        "seeds": " ".join(map(str, _seeds([section]))) or "none",
+    }
+
+
+def _belongs(section: Section, source: str, line: Line) -> bool:
+    """A scorecard row belongs to an experiment of the same item, or when its check names the experiment."""
+    if source != section.source:
+        return False
+    return line.item == section.item or bool(
+        re.search(rf"\b{re.escape(section.name)}(?![\w-])", line.condition)
+    )
+
+
+def _seeds(sections: Sequence[Section]) -> list[int]:
+    texts = {
+        str(text) for section in sections if len(section.table) for text in section.table["seeds"].unique()
+    }
+    return sorted({int(seed) for text in texts for seed in text.split()})

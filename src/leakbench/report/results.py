@@ -1,0 +1,111 @@
+"""A result table as the page shows it: what varies in columns, what does not in one line, nulls beside the attack."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from leakbench.report.numbers import count, interval, number, percent
+
+CONDITION = {
+    "dataset": "data set",
+    "victim": "victim",
+    "federation": "federation",
+    "defence": "defence",
+    "attack": "attack",
+    "checkpoint": "epoch",
+    "client": "client",
+    "local_samples": "k",
+}
+FIRST = ["revealed", "revealed_fraction"]
+NULLS = {
+    "random-gradient": "random gradient",
+    "random-noise": "random noise",
+    "dataset-mean": "data-set mean",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One condition and metric. `nulls` has one mean for each null baseline of the table, "" where it has none."""
+
+    condition: list[str]
+    metric: str
+    unit: str
+    convention: str
+    mean: str
+    interval: str
+    median: str
+    n: str
+    failure: str
+    nulls: list[str]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The compact table: `columns` of the conditions that vary, `constant` (label, value), null headings, rows."""
+
+    columns: list[str]
+    constant: list[tuple[str, str]]
+    nulls: list[str]
+    rows: list[Row]
+    conventions: bool
+
+
+def results(table: pd.DataFrame) -> Results:
+    """Arrange the rows of one table. The revealed counts come first, other metrics in order of appearance."""
+    table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
+    if not len(table):
+        return Results([], [], [], [], False)
+    varying, constant = _split(table)
+    keys = [*varying, "metric", "convention"]
+    baselines = [name for name in NULLS if name in set(table["baseline"])]
+    baselines += [n for n in table["baseline"].unique() if n and n not in NULLS]
+    means = {
+        (row["baseline"], *(row[key] for key in keys)): row["mean"]
+        for row in table.to_dict("records")
+        if row["baseline"]
+    }
+    order = [*FIRST, *(m for m in table["metric"].unique() if m not in FIRST)]
+    own = table[table["baseline"] == ""]
+    own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
+    rows = [
+        Row(
+            condition=[_value(row[column]) for column in varying],
+            metric=str(row["metric"]),
+            unit=str(row["unit"]),
+            convention=str(row["convention"]),
+            mean=number(row["mean"]),
+            interval=interval(row["ci_low"], row["ci_high"]),
+            median=number(row["median"]),
+            n=count(row["n"]),
+            failure=percent(row["failure_rate"]),
+            nulls=[number(means.get((name, *(row[key] for key in keys)))) for name in baselines],
+        )
+        for row in own.to_dict("records")
+    ]
+    return Results(
+        columns=[CONDITION[column] for column in varying],
+        constant=constant,
+        nulls=[NULLS.get(name, name) for name in baselines],
+        rows=rows,
+        conventions=bool((own["convention"] != "standard").any()),
+    )
+
+
+def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
+    varying = [column for column in CONDITION if table[column].nunique(dropna=False) > 1]
+    # Each client of these federations has its own set size; then the size alone says which client it was.
+    if {"client", "local_samples"} <= set(varying) and (
+        table.groupby("local_samples")["client"].nunique() == 1
+    ).all():
+        varying.remove("client")
+    constant = [
+        (CONDITION[column], _value(table[column].iloc[0]))
+        for column in CONDITION
+        if column not in varying and table[column].nunique(dropna=False) == 1
+    ]
+    return varying, constant
+
+
+def _value(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

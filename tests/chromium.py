@@ -1,0 +1,81 @@
+"""Loads a page in headless Chromium and says everything that is wrong with it; for every test that has a page."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
+QUIET = [
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync",
+    "--disable-component-update", "--disable-default-apps", "--no-first-run", "--no-pings",
+]  # fmt: skip
+LOOK = """() => ({
+  undrawn: [...document.images].filter(i => !i.complete || i.naturalWidth === 0).map(i => i.alt),
+  images: document.images.length,
+  beyond: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  scorecard: document.querySelector('#scorecard')?.getBoundingClientRect().top ?? null,
+  figure: document.querySelector('figure')?.getBoundingClientRect().top ?? null,
+})"""
+
+
+def executable() -> str:
+    """Path of Chromium. Skips the test where there is none, but fails it where CI is set."""
+    path = shutil.which("chromium")
+    if path is None:
+        reason = "no chromium on this machine (Debian: apt-get install chromium)"
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    return path
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A headless Chromium (playwright's Browser)."""
+    from playwright.sync_api import sync_playwright
+
+    path = executable()
+    with sync_playwright() as play:
+        chromium = play.chromium.launch(executable_path=path, args=QUIET)
+        try:
+            yield chromium
+        finally:
+            chromium.close()
+
+
+def faults(path: Path, *, shots: Path | None = None) -> list[str]:
+    """Load a report at phone and desktop width; return one sentence for every fault, an empty list for none.
+
+    Faults: console and page errors, any request other than the file itself and data: addresses, a picture that is not
+    drawn, a document wider than the window, a scorecard that does not come before the first figure. With `shots`, a
+    folder, each width's screenshot is written there.
+    """
+    address = path.resolve().as_uri()
+    found: list[str] = []
+    with browser() as chromium:
+        for name, (width, height) in SIZES.items():
+            page = chromium.new_page(viewport={"width": width, "height": height})
+            page.on("console", lambda m, n=name: found.append(f"{n}: console {m.type}: {m.text}") if m.type in ("error", "warning") else None)
+            page.on("pageerror", lambda problem, n=name: found.append(f"{n}: page error: {problem}"))
+            page.on(
+                "request",
+                lambda r, n=name: None if r.url == address or r.url.startswith("data:") else found.append(f"{n}: asks for {r.url}"),
+            )
+            page.goto(address, wait_until="load")
+            seen = page.evaluate(LOOK)
+            found += [f"{name}: picture not drawn: {alt}" for alt in seen["undrawn"]]
+            if seen["beyond"] > 0:
+                found.append(f"{name}: the document is {seen['beyond']} pixels wider than its window")
+            if seen["scorecard"] is None:
+                found.append(f"{name}: no scorecard")
+            elif seen["figure"] is not None and seen["figure"] < seen["scorecard"]:
+                found.append(f"{name}: a figure comes before the scorecard")
+            if shots is not None:
+                page.screenshot(path=shots / f"{name}.png", full_page=True)
+            page.close()
+    return found
