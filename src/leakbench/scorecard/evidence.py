@@ -26,9 +26,7 @@ class Evidence:
     def table(self, experiment: str) -> pd.DataFrame:
         """The table of an experiment; NotMeasured with the known reason when there is none."""
         if experiment not in self.tables:
-            raise NotMeasured(
-                self.absent.get(experiment, f"experiment {experiment} has no results at this scale")
-            )
+            raise NotMeasured(self.absent.get(experiment, f"no results of experiment {experiment}"))
         return self.tables[experiment]
 
     def pick(self, experiment: str, **where: object) -> Measured:

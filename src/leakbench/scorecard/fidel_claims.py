@@ -25,6 +25,7 @@ from leakbench.scorecard.verdict import Finding, Relation
 
 Quantity = Callable[[Evidence], Measured]
 BOTH = ("mnist", "cifar10")
+MOVING = {"victim": "fcnn-relu-dropout", "federation": "fidel-reveal-moving", "local_samples": 30}
 SEVERAL = (2, 5, 10, 20, 30, 50, 100, 200)
 MANY = (10, 20, 30, 50, 100, 200)
 OTHERS = ("sigmoid", "tanh", "linear")
@@ -101,7 +102,9 @@ def training_gain(evidence: Evidence) -> Measured:
     epochs = evidence.values("fidel-training", "checkpoint", metric="revealed")
 
     def count(victim: str, epoch: object) -> Measured:
-        return evidence.pick("fidel-training", metric="revealed", victim=victim, checkpoint=epoch)
+        return evidence.pick(
+            "fidel-training", metric="revealed", victim=victim, local_samples=30, checkpoint=epoch
+        )
 
     return least(
         [difference(count(v, epochs[-1]), count(v, epochs[0])) for v in ("fcnn-relu", "fcnn-relu-dropout")]
@@ -112,7 +115,7 @@ def moving_gap(evidence: Evidence) -> Measured:
     """How far the count of a moving model is from that of a restored one at 30 samples: the larger of
     both signs.
     """
-    moving = evidence.pick("fidel-moving", metric="revealed", victim="fcnn-relu-dropout", local_samples=30)
+    moving = at("fidel-moving", "revealed", "mnist", **MOVING)(evidence)
     restored = revealed(evidence, FCNN, LEAKIEST, 30)
     return greatest([difference(moving, restored), difference(restored, moving)])
 
@@ -198,7 +201,10 @@ CLAIMS: dict[str, Callable[[Evidence], Finding]] = {
         0,
     ),
     "fidel.text-V-B.cumulative": claim(
-        minus(at("fidel-moving", "revealed_cumulative", "mnist"), at("fidel-moving", "revealed", "mnist")),
+        minus(
+            at("fidel-moving", "revealed_cumulative", "mnist", **MOVING),
+            at("fidel-moving", "revealed", "mnist", **MOVING),
+        ),
         ">",
         0,
     ),

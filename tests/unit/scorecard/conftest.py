@@ -84,7 +84,8 @@ def tables() -> dict[str, pd.DataFrame]:
             for epoch in (0, 1, 5, 10, 30)
         ],
         "fidel-moving": [
-            row("mnist", "fcnn-relu-dropout", 30, metric, mean)
+            row("mnist", "fcnn-relu-dropout", 30, metric, mean, federation=federation)
+            for federation in ("fidel-reveal", "fidel-reveal-moving")
             for metric, mean in (("revealed", 19.5), ("revealed_cumulative", 30))
         ],
         "fidel-width": [

@@ -45,7 +45,7 @@ def test_without_tables_and_facts_everything_is_not_run_with_a_reason() -> None:
     card = scorecard(fidel(), findings({}, {}, {"fidel-figure-13": "MNIST is not present"})).set_index("id")
     assert set(card["verdict"]) == {"not-run"}
     assert card.loc["fidel.text-abstract.1", "reason"] == "MNIST is not present"
-    assert card.loc["fidel.fig-14.1", "reason"] == "experiment fidel-figure-14 has no results at this scale"
+    assert card.loc["fidel.fig-14.1", "reason"] == "no results of experiment fidel-figure-14"
     assert card.loc["fidel.text-III-B.2", "reason"] == "fact auxiliary_samples is not known"
 
 
