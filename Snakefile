@@ -22,19 +22,15 @@ shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
 
 
 wildcard_constraints:
-    dataset="[^/]+",
-    victim="[^/]+",
-    federation="[^/]+",
-    defence="[^/]+",
-    attack="[^/]+",
-    generator="[^/]+",
-    experiment="[^/]+",
-    seed="[0-9]+",
+    **flow.constraints,
 
 
-include: "workflow/rules/report.smk"
-include: "workflow/rules/fetch.smk"
-include: "workflow/rules/train.smk"
-include: "workflow/rules/capture.smk"
-include: "workflow/rules/attack.smk"
-include: "workflow/rules/score.smk"
+# Here and not in an included file, whose default target Snakemake passes over.
+rule all:
+    input:
+        f"{R}/report.html",
+
+
+for verb in ("report", "fetch", "train", "capture", "attack", "score"):
+
+    include: f"workflow/rules/{verb}.smk"

@@ -1,6 +1,4 @@
 rule attack:
-    message:
-        "attack {wildcards.federation} of {wildcards.victim} on {wildcards.dataset} with {wildcards.attack}"
     input:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         spec=f"{R}/specs/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
@@ -13,14 +11,18 @@ rule attack:
     output:
         guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
         record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
-    params:
-        generator=lambda w, input: f"--generator '{input.generator}'" if input.generator else "",
     log:
         f"logs/{SCALE}/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
     wildcard_constraints:
         federation=flow.bulky(keep=True),
     resources:
         mem_mb=4000,
+    params:
+        generator=lambda w, input: (
+            f"--generator '{input.generator}'" if input.generator else ""
+        ),
+    message:
+        "attack {wildcards.federation} of {wildcards.victim} on {wildcards.dataset} with {wildcards.attack}"
     shell:
         "python -m leakbench attack --capture {input.capture:q} --spec {input.spec:q} {params.generator}"
         " --out {output.guesses:q} --record {output.record:q} 2> {log:q}"

@@ -1,6 +1,4 @@
 rule capture:
-    message:
-        "capture {wildcards.federation} of {wildcards.victim} on {wildcards.dataset}, defence {wildcards.defence}"
     input:
         spec=f"{R}/specs/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
@@ -23,6 +21,8 @@ rule capture:
         federation=flow.bulky(keep=True),
     resources:
         mem_mb=4000,
+    message:
+        "capture {wildcards.federation} of {wildcards.victim} on {wildcards.dataset}, defence {wildcards.defence}"
     shell:
         "python -m leakbench capture --spec {input.spec:q} --data {input.data:q} --victim {input.victim:q}"
         " --out {output.capture:q} --truth {output.truth:q} --record {output.record:q} 2> {log:q}"

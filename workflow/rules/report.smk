@@ -1,22 +1,23 @@
 rule report:
-    default_target: True
-    message:
-        "report: the scorecard and {params.experiments} experiments on one page"
     input:
         scorecard=f"{R}/scorecard.csv",
         tables=flow.each("tables", "csv"),
         exhibits=flow.each("exhibits", "safetensors"),
         figures=flow.each("figures", "png"),
-        specs=[f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)],
+        specs=[
+            f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)
+        ],
         code=flow.code("report"),
     output:
         report(f"{R}/report.html", caption="../report/report.rst", category="leakbench"),
-    params:
-        experiments=len(flow.plan.experiments),
     log:
         f"logs/{SCALE}/report.log",
     resources:
         mem_mb=1000,
+    params:
+        experiments=len(flow.plan.experiments),
+    message:
+        "report: the scorecard and {params.experiments} experiments on one page"
     shell:
         "python -m leakbench report --scorecard {input.scorecard:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
@@ -24,8 +25,6 @@ rule report:
 
 
 rule scorecard:
-    message:
-        "scorecard: every published number beside ours"
     input:
         tables=flow.each("tables", "csv"),
         exhibits=flow.each("exhibits", "safetensors"),
@@ -33,19 +32,23 @@ rule scorecard:
         published=flow.published(),
         code=flow.code("scorecard"),
     output:
-        report(f"{R}/scorecard.csv", caption="../report/scorecard.rst", category="leakbench"),
+        report(
+            f"{R}/scorecard.csv",
+            caption="../report/scorecard.rst",
+            category="leakbench",
+        ),
     log:
         f"logs/{SCALE}/scorecard.log",
     resources:
         mem_mb=1000,
+    message:
+        "scorecard: every published number beside ours"
     shell:
         "python -m leakbench scorecard --tables {input.tables:q} --exhibits {input.exhibits:q}"
         " --networks {input.networks:q} --out {output:q} 2> {log:q}"
 
 
 rule table:
-    message:
-        "table {wildcards.experiment}"
     input:
         scores=lambda w: flow.scores(w.experiment),
         spec=f"{R}/specs/table/{{experiment}}.json",
@@ -58,14 +61,14 @@ rule table:
         f"logs/{SCALE}/table/{{experiment}}.log",
     resources:
         mem_mb=2000,
+    message:
+        "table {wildcards.experiment}"
     shell:
         "python -m leakbench table --scores {input.scores:q} --spec {input.spec:q}"
         " --out {output.table:q} --exhibit {output.exhibit:q} 2> {log:q}"
 
 
 rule figure:
-    message:
-        "figure {wildcards.experiment}"
     input:
         notebook=lambda w: f"notebooks/{flow.plan.definitions[w.experiment].notebook}.ipynb",
         table=f"{R}/tables/{{experiment}}.csv",
@@ -83,6 +86,8 @@ rule figure:
         f"logs/{SCALE}/figure/{{experiment}}.log",
     resources:
         mem_mb=2000,
+    message:
+        "figure {wildcards.experiment}"
     shell:
         "python -m leakbench figure --notebook {input.notebook:q} --table {input.table:q}"
         " --exhibit {input.exhibit:q} --spec {input.spec:q}"

@@ -1,6 +1,4 @@
 rule score:
-    message:
-        "score {wildcards.attack} on {wildcards.federation} of {wildcards.victim}, {wildcards.dataset}"
     input:
         guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
@@ -12,12 +10,16 @@ rule score:
         code=flow.code("score"),
     output:
         f"{R}/scores/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.parquet",
-    params:
-        backbones=lambda w, input: f"--backbones '{input.backbones}'" if input.backbones else "",
     log:
         f"logs/{SCALE}/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
     resources:
         mem_mb=3000,
+    params:
+        backbones=lambda w, input: (
+            f"--backbones '{input.backbones}'" if input.backbones else ""
+        ),
+    message:
+        "score {wildcards.attack} on {wildcards.federation} of {wildcards.victim}, {wildcards.dataset}"
     shell:
         "python -m leakbench score --guesses {input.guesses:q} --truth {input.truth:q} --data {input.data:q}"
         " --victim {input.victim:q} --spec {input.spec:q} --attack-record {input.attack_record:q}"

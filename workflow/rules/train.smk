@@ -1,6 +1,4 @@
 rule train:
-    message:
-        "train victim {wildcards.victim} on {wildcards.dataset}, seed {wildcards.seed}"
     input:
         spec=f"{R}/specs/train/{{dataset}}/{{victim}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
@@ -15,21 +13,23 @@ rule train:
         f"logs/{SCALE}/train/{{dataset}}/{{victim}}/{{seed}}.log",
     resources:
         mem_mb=3000,
+    message:
+        "train victim {wildcards.victim} on {wildcards.dataset}, seed {wildcards.seed}"
     shell:
         "python -m leakbench train --spec {input.spec:q} --data {input.data:q}"
         " --out {output.victim:q} --record {output.record:q} 2> {log:q}"
 
 
 rule train_generator:
-    message:
-        "train generator {wildcards.generator} against victim {wildcards.victim} on {wildcards.dataset}"
     input:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         code=lambda w: flow.code(
             "train",
-            generators=flow.module(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}", "generator"),
+            generators=flow.module(
+                f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}", "generator"
+            ),
         ),
     output:
         generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",
@@ -38,6 +38,8 @@ rule train_generator:
         f"logs/{SCALE}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
     resources:
         mem_mb=3000,
+    message:
+        "train generator {wildcards.generator} against victim {wildcards.victim} on {wildcards.dataset}"
     shell:
         "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --victim {input.victim:q}"
         " --out {output.generator:q} --record {output.record:q} 2> {log:q}"

@@ -9,6 +9,7 @@ from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.resolve import Plan, plan
 
 LPIPS = "lpips-backbones"
+_NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "experiment")
 
 
 @cache
@@ -42,6 +43,7 @@ class Workflow:
         self.plan: Plan = plan(root, scale, frozenset(metric_needs()), local_datasets(root))
         self.plan.write(root)
         self.results = f"results/{scale}"
+        self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
     def code(self, verb: str, **parts: str) -> list[str]:
         """Return the source files that a verb with these parts depends on, relative to the root if they are below it."""
