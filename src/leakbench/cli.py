@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> None:
         case "report":
             from leakbench.verbs.report import report
 
-            report(**values, root=root)
+            report(**values)
         case "plan":
             from leakbench.verbs.plan import plan
 

@@ -207,10 +207,10 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
         out.specs[f"figure/{name}"] = {
             **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,
         }  # fmt: skip
-    for cell, names in wanted.items():
+    for cell, metrics_wanted in wanted.items():
         out.specs[f"score/{cell.stem}"] = {
             "cell": cell.__dict__,
-            "metrics": sorted(names),
+            "metrics": sorted(metrics_wanted),
             "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
         }
     for kind in ("datasets",):

@@ -13,7 +13,7 @@ from leakbench.progress import track
 from leakbench.seeds import stream
 from leakbench.victims.layers import Dropout
 
-OPTIMISERS: dict[str, type[torch.optim.Optimizer]] = {
+OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": torch.optim.SGD,
     "adam": torch.optim.Adam,
     "adadelta": torch.optim.Adadelta,

@@ -73,7 +73,7 @@ def train_generator(spec: dict[str, Any], data: Path, victim: Path, out: Path, s
     images = to_images(arrays[f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]])
     model, _ = load_victim(victim)
     features = torch.cat([dense_input(model, part) for part in images.split(500)])
-    shape = tuple(features.shape[1:])
+    shape = (features.shape[1], features.shape[2], features.shape[3])
     seed = stream("generator", image["name"], spec["seed"])
     torch.manual_seed(seed)
     network = generators.build(entry["module"], shape, tuple(image["shape"]), entry["parameters"])
@@ -105,7 +105,9 @@ def train(spec: Path, data: Path, out: Path, victim: Path | None, record: Path |
         if reason:
             return pass_on(reason, [out])
         value = read_spec(spec)
-        resume = scratch / f"{out.stem}-{provenance(value, 'leakbench.verbs.train')['spec'][:16]}.safetensors"
+        room, part = ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
+        stamp = provenance(value, "leakbench.verbs.train", f"leakbench.{room}.{part['module'].replace('-', '_')}")
+        resume = scratch / f"{stamp['spec'][:16]}-{stamp['code'][:16]}.safetensors"
         if "generator" in value:
             assert victim is not None
             facts = train_generator(value, data, victim, out, resume)
