@@ -178,7 +178,10 @@ CLAIMS: dict[str, Callable[[Evidence], Finding]] = {
         0,
     ),
     "fidel.text-V-A.relu-isolates": claim(
-        lambda e: relu_over_others(e, "isolating_neurons", 10, ("",)), ">", 0
+        lambda e: relu_over_others(e, "isolating_neurons", 10, ("",)),
+        ">",
+        0,
+        note="neurons that isolate the same sample each count here; Fig. 13 counts that sample once",
     ),
     "fidel.text-V-A.dropout-isolates": claim(lambda e: dropout_gain(e, "isolating_neurons", MANY), ">", 0),
     "fidel.fig-13.relu-above-others": claim(
