@@ -16,9 +16,12 @@ except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)
 R = flow.results
-
 # A job runs with the interpreter that runs Snakemake; the printed command stays one that a person can type.
 shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
+
+
+# For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.
+container: "leakbench.sif"
 
 
 wildcard_constraints:
