@@ -49,33 +49,56 @@ def browser() -> Iterator[Any]:
 
 
 def faults(path: Path, *, shots: Path | None = None) -> list[str]:
+    """Load a report in a browser of its own at phone and desktop width; see `inspect`."""
+    with browser() as chromium:
+        return inspect(chromium, path, shots=shots)
+
+
+def inspect(chromium: Any, path: Path, *, shots: Path | None = None) -> list[str]:
     """Load a report at phone and desktop width; return one sentence for every fault, an empty list for none.
 
-    Faults: console and page errors, any request other than the file itself and data: addresses, a picture that is not
-    drawn, a document wider than the window, a scorecard that does not come before the first figure. With `shots`, a
-    folder, each width's screenshot is written there.
+    Faults: console and page errors, any request other than the file itself and data: addresses, a picture that
+    is not drawn, a document wider than the window, a scorecard that does not come before the first figure. With
+    `shots`, a folder, each width's screenshot is written there.
     """
-    address = path.resolve().as_uri()
     found: list[str] = []
-    with browser() as chromium:
-        for name, (width, height) in SIZES.items():
-            page = chromium.new_page(viewport={"width": width, "height": height})
-            page.on("console", lambda m, n=name: found.append(f"{n}: console {m.type}: {m.text}") if m.type in ("error", "warning") else None)
-            page.on("pageerror", lambda problem, n=name: found.append(f"{n}: page error: {problem}"))
-            page.on(
-                "request",
-                lambda r, n=name: None if r.url == address or r.url.startswith("data:") else found.append(f"{n}: asks for {r.url}"),
-            )
-            page.goto(address, wait_until="load")
-            seen = page.evaluate(LOOK)
-            found += [f"{name}: picture not drawn: {alt}" for alt in seen["undrawn"]]
-            if seen["beyond"] > 0:
-                found.append(f"{name}: the document is {seen['beyond']} pixels wider than its window")
-            if seen["scorecard"] is None:
-                found.append(f"{name}: no scorecard")
-            elif seen["figure"] is not None and seen["figure"] < seen["scorecard"]:
-                found.append(f"{name}: a figure comes before the scorecard")
+    for name, (width, height) in SIZES.items():
+        page = chromium.new_page(viewport={"width": width, "height": height})
+        try:
+            heard = _listen(page, path.resolve().as_uri())
+            page.goto(path.resolve().as_uri(), wait_until="load")
+            found += [f"{name}: {fault}" for fault in [*heard, *_look(page.evaluate(LOOK))]]
             if shots is not None:
                 page.screenshot(path=shots / f"{name}.png", full_page=True)
+        finally:
             page.close()
+    return found
+
+
+def _listen(page: Any, address: str) -> list[str]:
+    """A list that fills with what the page says and asks for while it loads."""
+    heard: list[str] = []
+
+    def console(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            heard.append(f"console {message.type}: {message.text}")
+
+    def request(asked: Any) -> None:
+        if asked.url != address and not asked.url.startswith("data:"):
+            heard.append(f"asks for {asked.url}")
+
+    page.on("console", console)
+    page.on("pageerror", lambda problem: heard.append(f"page error: {problem}"))
+    page.on("request", request)
+    return heard
+
+
+def _look(seen: dict[str, Any]) -> list[str]:
+    found = [f"picture not drawn: {alt}" for alt in seen["undrawn"]]
+    if seen["beyond"] > 0:
+        found.append(f"the document is {seen['beyond']} pixels wider than its window")
+    if seen["scorecard"] is None:
+        found.append("no scorecard")
+    elif seen["figure"] is not None and seen["figure"] < seen["scorecard"]:
+        found.append("a figure comes before the scorecard")
     return found

@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leakbench.drawing.words import merged
-from leakbench.report.card import VERDICTS, Line, groups, lines
+from leakbench.report.card import SOURCES, VERDICTS, Line, groups, lines
 from leakbench.report.numbers import span
 from leakbench.report.results import results
 from leakbench.report.section import Section, picture
@@ -40,7 +40,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
         groups=groups(rows),
         verdicts=VERDICTS,
         total=len(rows),
-        sections=[_section(section, rows) for section in sections],
+        sections=[_section(section, rows) for section in sorted(sections, key=_place)],
         scale=facts["scale"],
         seeds=" ".join(map(str, seeds)) or "none",
         versions=dict(facts.get("versions", {})),
@@ -60,6 +60,14 @@ def _section(section: Section, rows: Sequence[tuple[str, Line]]) -> dict[str, An
         "n": {unit: span(part["n"].tolist()) for unit, part in own.groupby("unit")} if len(own) else {},
         "seeds": " ".join(map(str, _seeds([section]))) or "none",
     }
+
+
+def _place(section: Section) -> tuple[int, list[tuple[int, str]]]:
+    """Sources in the order of the scorecard, within one by name with its numbers as numbers: figure-5, figure-13."""
+    known = list(SOURCES)
+    source = known.index(section.source) if section.source in known else len(known)
+    parts = re.findall(r"\d+|\D+", section.name)
+    return source, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
 
 
 def _belongs(section: Section, source: str, line: Line) -> bool:

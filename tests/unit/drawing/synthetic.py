@@ -1,0 +1,76 @@
+"""Synthetic tables and exhibits in the shape that the `table` verb writes."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+
+SIZES = (1, 2, 5, 10, 20, 30, 50, 100, 200)
+KNOWS = {
+    "threat model": "honest-but-curious server", "shared": "model update of each client, each round",
+    "labels": "unknown", "batch size": "known", "defence": "none",
+}  # fmt: skip
+
+
+def curves(
+    victims: list[str], epochs: tuple[int, ...] = (30,), federations: tuple[str, ...] = ("fidel-reveal",)
+) -> pd.DataFrame:
+    """Rows of a Fig. 13-like table: more for relu, less for saturating activations, nothing for the null."""
+    rows = []
+    for victim, federation, epoch, (client, k), baseline in itertools.product(
+        victims, federations, epochs, enumerate(SIZES), ("", "random-gradient")
+    ):
+        if baseline and epoch != epochs[0]:
+            continue
+        strength = (20 if "relu" in victim else 3) * (1.3 if "dropout" in victim else 1) * (1 + epoch) / 31
+        mean = 0.0 if baseline else strength * (k / 30) * np.exp(1 - k / 30) if k > 1 else strength / 30
+        mean = min(mean, k)
+        shared = {
+            "dataset": "mnist", "victim": victim, "federation": federation, "defence": "none", "attack": "fidel",
+            "checkpoint": epoch, "client": client, "local_samples": k, "baseline": baseline, "convention": "standard",
+            "failure_rate": 0.0, "unit": "update", "seeds": "0", "scale": "quick",
+        }  # fmt: skip
+        for metric, value in (("revealed", mean), ("revealed_fraction", mean / k), ("pearson", 0.5)):
+            spread = 0.08 * value
+            rows.append(
+                shared | {
+                    "metric": metric, "mean": value, "median": value, "q25": value, "q75": value,
+                    "ci_low": value - spread, "ci_high": value + spread, "n": 20 if baseline else 200,
+                }
+            )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def picture(rng: np.random.Generator, count: int, channels: int, side: int) -> np.ndarray:
+    """Smooth blobs [count, C, side, side] in [0, 1]."""
+    y, x = np.mgrid[0:side, 0:side] / side
+    centre = rng.uniform(0.2, 0.8, (count, channels, 2, 1, 1))
+    return np.exp(-(((x - centre[:, :, 0]) ** 2 + (y - centre[:, :, 1]) ** 2) / 0.03)).astype(np.float32)
+
+
+def panel(
+    number: int, dataset: str, k: int, m: int, rule: str, target: str = "images", dead: tuple[int, ...] = ()
+) -> tuple[dict, dict]:
+    """One exhibit panel: guesses that drift from their sample as their index grows, some dead."""
+    rng = np.random.default_rng(number)
+    channels, side = (1, 28) if dataset == "mnist" else (3, 32)
+    truth = picture(rng, k, channels, side)
+    sample = np.arange(m) % k
+    guess = truth[sample] + 0.03 * np.arange(m)[:, None, None, None] * rng.normal(
+        size=(m, channels, side, side)
+    ).astype(np.float32)
+    if target == "features":
+        sample = np.zeros(m, np.int64) + k // 2
+        guess = picture(rng, m, 1, 13) * 3 - 1
+    usable = ~np.isin(np.arange(m), dead)
+    guess[~usable] = 0
+    about = {
+        "dataset": dataset, "victim": "fcnn-relu", "federation": "fidel-demo", "attack": "fidel", "checkpoint": 30,
+        "local_samples": k, "rule": rule, "target": target, "metric": "pearson", "knows": KNOWS,
+    } | ({"neuron": 7} if target == "features" else {})  # fmt: skip
+    score = np.where(usable, 1 - 0.002 * np.arange(m), 0).astype(np.float32)
+    tensors = {
+        "truth": truth, "guess": guess.astype(np.float32), "usable": usable,
+        "sample": np.where(usable, sample, -1).astype(np.int64), "score": score,
+    }  # fmt: skip
+    return about, {f"{number}/{name}": value for name, value in tensors.items()}

@@ -1,0 +1,88 @@
+"""Small inputs of the report page, and the way to the helper that loads it in a browser."""
+
+import io
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+
+from leakbench.report import Section
+
+# tests/chromium.py is shared with the pipeline's tests, which live in another folder.
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+matplotlib.use("Agg")
+
+COLUMNS = [
+    "id", "source", "item", "condition", "metric", "convention", "published", "measured", "ci_low", "ci_high", "n",
+    "verdict", "reason",
+]  # fmt: skip
+
+
+@pytest.fixture
+def card() -> pd.DataFrame:
+    """A scorecard as read from CSV without type guessing: every verdict, three sources."""
+    rows = [
+        ("fidel.text.1", "fidel", "fig-13", "model=FCNN", "fully_revealed_mean", "standard", "20", "21.495", "21.2", "21.8",
+         "200", "direction", "20 lies outside the interval"),
+        ("fidel.fig-13.a", "fidel", "fig-13", "a check", "claim", "", "ReLU reveals more.", "12.3", "11", "13", "200",
+         "reproduced", "> 0 through the whole interval"),
+        ("fidel.doubt.b", "fidel", "doubt-1", "see experiment fidel-figure-5", "claim", "", "A doubt.", "1", "1", "1", "10",
+         "differs", "not < 1"),
+        ("fidel.fig-9.c", "fidel", "fig-9", "a check", "claim", "", "Isolates.", "", "", "", "", "not-run", "not implemented"),
+        ("agic.1", "agic", "table-1", "data=CIFAR-10", "psnr", "standard", "31.3", "", "", "", "", "not-run",
+         "data set cifar100 is not here"),
+        ("other.1", "elsewhere", "x", "", "psnr", "standard", "1", "", "", "", "", "not-run", "not implemented"),
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def results(sizes: tuple[int, ...] = (1, 30)) -> pd.DataFrame:
+    """A result table: two victims, one null baseline, two metrics."""
+    rows = []
+    for victim in ("fcnn-relu", "fcnn-sigmoid"):
+        for client, k in enumerate(sizes):
+            for baseline, mean in (("", 0.7 * k), ("random-gradient", 0.0)):
+                for metric, unit in (("pearson", "image"), ("revealed", "update")):
+                    rows.append(
+                        {
+                            "dataset": "mnist", "victim": victim, "federation": "reveal", "defence": "none",
+                            "attack": "fidel", "checkpoint": 30, "client": client, "local_samples": k,
+                            "baseline": baseline, "metric": metric, "convention": "standard", "mean": mean,
+                            "median": mean, "q25": mean, "q75": mean, "ci_low": mean - 0.1, "ci_high": mean + 0.1,
+                            "n": 20 if baseline else 200, "failure_rate": 0.25, "unit": unit, "seeds": "0 1",
+                            "scale": "quick",
+                        }
+                    )  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def png() -> bytes:
+    """A wide PNG, wider than any phone."""
+    from matplotlib.image import imsave
+
+    out = io.BytesIO()
+    imsave(out, np.random.default_rng(0).random((600, 1500)), format="png")
+    return out.getvalue()
+
+
+@pytest.fixture
+def section() -> Callable[..., Section]:
+    """Make a section; keyword arguments replace its fields."""
+
+    def make(**fields: object) -> Section:
+        known: dict[str, object] = {
+            "name": "fidel-figure-13", "source": "fidel", "item": "fig-13", "title": "Revealed samples",
+            "shows": "ReLU reveals most.", "figure": png(), "table": results(),
+            "knows": {
+                "mnist/a": {"labels": "not needed", "threat model": "honest-but-curious server", "defence": "none"},
+                "mnist/b": {"labels": "not needed", "threat model": "honest-but-curious server", "defence": "noise"},
+            },
+        }  # fmt: skip
+        return Section(**(known | fields))  # type: ignore[arg-type]
+
+    return make
