@@ -3,11 +3,7 @@ rule attack:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         spec=f"{R}/specs/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         generator=lambda w: flow.generator("/".join(w)),
-        code=lambda w: flow.code(
-            "attack",
-            attacks=flow.module(f"attack/{'/'.join(w)}", "attack"),
-            victims=flow.module(f"train/{w.dataset}/{w.victim}/{w.seed}", "victim"),
-        ),
+        code=lambda w: flow.attack_code("/".join(w)),
     output:
         guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
         record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",

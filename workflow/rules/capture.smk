@@ -3,14 +3,7 @@ rule capture:
         spec=f"{R}/specs/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
-        code=lambda w: flow.code(
-            "capture",
-            victims=flow.module(f"train/{w.dataset}/{w.victim}/{w.seed}", "victim"),
-            defences=flow.module(
-                f"capture/{w.dataset}/{w.victim}/{w.federation}/{w.defence}/{w.seed}",
-                "defence",
-            ),
-        ),
+        code=lambda w: flow.capture_code("/".join(w)),
     output:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",

@@ -1,9 +1,7 @@
 rule fetch:
     input:
-        spec=f"{R}/specs/fetch/{{dataset}}.json",
-        code=lambda w: flow.code(
-            "fetch", datasets=flow.plan.spec(f"fetch/{w.dataset}")["module"]
-        ),
+        spec="data/specs/{dataset}.json",
+        code=lambda w: flow.fetch_code(w.dataset),
     output:
         "data/{dataset}.safetensors",
     log:

@@ -7,7 +7,7 @@ rule report:
         specs=[
             f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)
         ],
-        code=flow.code("report"),
+        code=flow.page(),
     output:
         report(f"{R}/report.html", caption="../report/report.rst", category="leakbench"),
     log:
@@ -53,7 +53,7 @@ rule table:
         scores=lambda w: flow.scores(w.experiment),
         spec=f"{R}/specs/table/{{experiment}}.json",
         pictured=lambda w: flow.pictured(w.experiment),
-        code=flow.code("table"),
+        code=lambda w: flow.table_code(w.experiment),
     output:
         table=f"{R}/tables/{{experiment}}.csv",
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",

@@ -7,7 +7,7 @@ rule score:
         spec=f"{R}/specs/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         attack_record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         backbones=lambda w: flow.backbones("/".join(w)),
-        code=flow.code("score"),
+        code=lambda w: flow.score_code("/".join(w)),
     output:
         f"{R}/scores/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.parquet",
     log:

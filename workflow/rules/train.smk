@@ -2,10 +2,7 @@ rule train:
     input:
         spec=f"{R}/specs/train/{{dataset}}/{{victim}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
-        code=lambda w: flow.code(
-            "train",
-            victims=flow.module(f"train/{w.dataset}/{w.victim}/{w.seed}", "victim"),
-        ),
+        code=lambda w: flow.train_code(f"train/{w.dataset}/{w.victim}/{w.seed}"),
     output:
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         record=f"{R}/records/train/{{dataset}}/{{victim}}/{{seed}}.json",
@@ -25,11 +22,8 @@ rule train_generator:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
-        code=lambda w: flow.code(
-            "train",
-            generators=flow.module(
-                f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}", "generator"
-            ),
+        code=lambda w: flow.train_code(
+            f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}"
         ),
     output:
         generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",

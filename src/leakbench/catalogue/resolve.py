@@ -63,7 +63,10 @@ class Plan:
     def write(self, root: Path) -> None:
         """Write every spec whose content changed; an unchanged file keeps its time, so nothing reruns for it."""
         for name, spec in self.specs.items():
-            path = root / "results" / self.scale / "specs" / f"{name}.json"
+            verb, _, rest = name.partition("/")
+            # Data sets are the same at every scale, and so is what fetches them.
+            specs = root / "data" / "specs" / rest if verb == "fetch" else root / "results" / self.scale / "specs" / name
+            path = specs.with_name(f"{specs.name}.json")
             text = to_json(spec) + "\n"
             if not path.is_file() or path.read_text() != text:
                 write_text(path, text)
@@ -213,10 +216,9 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
             "metrics": sorted(metrics_wanted),
             "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
         }
-    for kind in ("datasets",):
-        for name in load_kind(config, kind):
-            entry = find(config, kind, name, scale_file).model_dump(mode="json")
-            out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
+    for name, dataset in load_kind(config, "datasets").items():
+        entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources"})
+        out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     return out
 
 

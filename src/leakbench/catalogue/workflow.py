@@ -1,38 +1,64 @@
 """What the Snakefile asks of the catalogue; every answer is a path or a list of paths."""
 
 import ast
+import json
 import os
 from functools import cache
 from pathlib import Path
 
+from leakbench.artefacts import read_facts
 from leakbench.catalogue.code import PACKAGE, closure
+from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.schema import Part
+from leakbench.errors import UserError
 
 LPIPS = "lpips-backbones"
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "experiment")
 
 
 @cache
-def metric_needs() -> dict[str, bool]:
-    """Return the names that the metric files declare and whether each needs the LPIPS backbones, read from the source."""
-    found: dict[str, bool] = {}
-    for path in (PACKAGE / "metrics").glob("*.py"):
+def declared_metrics() -> dict[str, tuple[str, bool]]:
+    """Return the names that the metric files declare: (module, whether it needs LPIPS), read from the source."""
+    found: dict[str, tuple[str, bool]] = {}
+    for path in sorted((PACKAGE / "metrics").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Metric" and node.args:
-                name = ast.literal_eval(node.args[0])
-                found[name] = any(k.arg == "needs" for k in node.keywords) or len(node.args) > 4
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "Metric"
+                and node.args
+            ):
+                needs = any(k.arg == "needs" for k in node.keywords) or len(node.args) > 4
+                found[ast.literal_eval(node.args[0])] = (f"leakbench.metrics.{path.stem}", needs)
     return found
 
 
 def local_datasets(root: Path) -> frozenset[str]:
-    """Return the data sets that a folder of LEAKBENCH_DATA offers; a change of the answer fetches them again."""
-    if not os.environ.get("LEAKBENCH_DATA"):
-        return frozenset()
+    """Return the data sets that LEAKBENCH_DATA offers; a change of the answer fetches a set again.
+
+    For a set that is here already the recorded answer stands: its digests hold, wherever it came from.
+    """
     from leakbench.datasets import available
 
-    search = [Path(part) for part in os.environ["LEAKBENCH_DATA"].split(":") if part]
-    names = [path.stem for path in (root / "config" / "datasets").glob("*.yaml")]
-    return frozenset(name for name in names if available(name, search))
+    search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
+    found = set()
+    for name, entry in load_kind(root / "config", "datasets").items():
+        assert isinstance(entry, Part)
+        recorded = _recorded(root / "data", name)
+        if recorded or (recorded is None and search and available(name, search, entry.module)):
+            found.add(name)
+    return frozenset(found)
+
+
+def _recorded(data: Path, name: str) -> bool | None:
+    """Return the answer in the spec of a data set that is here; None if it is not, or either file is damaged."""
+    try:
+        if "absent" in read_facts(data / f"{name}.safetensors"):
+            return None
+        return bool(json.loads((data / "specs" / f"{name}.json").read_text())["local"])
+    except (UserError, OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 class Workflow:
@@ -40,37 +66,86 @@ class Workflow:
 
     def __init__(self, root: Path, scale: str) -> None:
         self.root, self.scale = root, scale
-        self.plan: Plan = plan(root, scale, frozenset(metric_needs()), local_datasets(root))
+        self.plan: Plan = plan(root, scale, frozenset(declared_metrics()), local_datasets(root))
         self.plan.write(root)
         self.results = f"results/{scale}"
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
-    def code(self, verb: str, **parts: str) -> list[str]:
-        """Return the source files that a verb with these parts depends on, relative to the root if they are below it."""
-        modules = [f"leakbench.verbs.{verb}", *(f"leakbench.{room}.{name.replace('-', '_')}" for room, name in parts.items())]
-        return [os.path.relpath(path, self.root) if path.is_relative_to(self.root) else str(path) for path in closure(*modules)]
+    def code(self, verb: str, *more: str) -> list[str]:
+        """Return the source files that a verb and `more` modules depend on, relative to the root if below it."""
+        files = closure(f"leakbench.verbs.{verb}", *more)
+        return [
+            os.path.relpath(path, self.root) if path.is_relative_to(self.root) else str(path)
+            for path in files
+        ]
 
-    def module(self, spec: str, part: str) -> str:
-        """Return the module of `part` in the spec of that name."""
-        return self.plan.spec(spec)[part]["module"]
+    def parts(self, spec: str) -> list[str]:
+        """Return the dotted modules of the parts that a spec is made of: victim, generator, defence, attack."""
+        rooms = {key: f"{key}s" for key in ("victim", "generator", "defence", "attack")}
+        return [
+            f"leakbench.{rooms[key]}.{value['module'].replace('-', '_')}"
+            for key, value in self.plan.spec(spec).items()
+            if key in rooms
+        ]
+
+    def fetch_code(self, dataset: str) -> list[str]:
+        """Return the source files that a data set depends on."""
+        return self.code(
+            "fetch", f"leakbench.datasets.{self.plan.spec(f'fetch/{dataset}')['module'].replace('-', '_')}"
+        )
+
+    def train_code(self, spec: str) -> list[str]:
+        """Return the source files that the training of a victim or generator depends on."""
+        return self.code("train", *self.parts(spec))
+
+    def capture_code(self, stem: str) -> list[str]:
+        """Return the source files that a capture depends on."""
+        return self.code("capture", *self.parts(f"capture/{stem}"))
+
+    def attack_code(self, stem: str) -> list[str]:
+        """Return the source files that an attack's guesses depend on."""
+        dataset, victim, *_, seed = stem.split("/")
+        generator = self._generator(stem)
+        network = f"generator/{generator}" if generator else f"train/{dataset}/{victim}/{seed}"
+        return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network))
+
+    def score_code(self, stem: str) -> list[str]:
+        """Return the source files that a cell's scores depend on: its metrics, and the victim that reads features."""
+        dataset, victim, *_, seed = stem.split("/")
+        metrics = [declared_metrics()[name][0] for name in self.plan.spec(f"score/{stem}")["metrics"]]
+        return self.code("score", *self.parts(f"train/{dataset}/{victim}/{seed}"), *metrics)
+
+    def table_code(self, experiment: str) -> list[str]:
+        """Return the source files that a table and its pictures depend on."""
+        cells = self.plan.experiments[experiment]
+        victims = {part for c in cells for part in self.parts(f"train/{c.dataset}/{c.victim}/{c.seed}")}
+        return self.code("table", *sorted(victims))
 
     def bulky(self, keep: bool) -> str:
         """Return a regular expression of the federations whose updates are kept (or are not)."""
         names = sorted(
-            {c.federation for c in self.plan.cells if self.plan.spec(f"capture/{c.capture}")["federation"]["keep"] is keep}
+            {
+                c.federation
+                for c in self.plan.cells
+                if self.plan.spec(f"capture/{c.capture}")["federation"]["keep"] is keep
+            }
         )
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
 
-    def generator(self, stem: str) -> list[str]:
-        """Return the generator's file that the cell `stem` needs, if any."""
+    def _generator(self, stem: str) -> str:
         dataset, victim, *_, seed = stem.split("/")
         name = self.plan.spec(f"attack/{stem}")["attack"]["generator"]
-        return [f"{self.results}/generators/{dataset}/{victim}/{name}/{seed}.safetensors"] if name else []
+        return f"{dataset}/{victim}/{name}/{seed}" if name else ""
+
+    def generator(self, stem: str) -> list[str]:
+        """Return the generator's file that the cell `stem` needs, if any."""
+        name = self._generator(stem)
+        return [f"{self.results}/generators/{name}.safetensors"] if name else []
 
     def backbones(self, stem: str) -> list[str]:
         """Return the LPIPS weights if the cell's metrics need them."""
-        needs = metric_needs()
-        return [f"data/{LPIPS}.safetensors"] if any(needs[m] for m in self.plan.spec(f"score/{stem}")["metrics"]) else []
+        needed = any(declared_metrics()[name][1] for name in self.plan.spec(f"score/{stem}")["metrics"])
+        return [f"data/{LPIPS}.safetensors"] if needed else []
 
     def scores(self, experiment: str) -> list[str]:
         """Return the score files of an experiment."""
@@ -109,6 +184,13 @@ class Workflow:
 
     def drawing(self) -> list[str]:
         """Return the source files that the notebooks draw with."""
-        parts = {f"drawing.{path.stem}" for path in (PACKAGE / "drawing").glob("*.py") if path.stem != "__init__"}
-        files = {*closure("leakbench.verbs.figure", "leakbench.drawing", *(f"leakbench.{part}" for part in parts))}
-        return sorted(os.path.relpath(path, self.root) for path in files)
+        return self.code(
+            "figure",
+            "leakbench.drawing",
+            *(f"leakbench.drawing.{p.stem}" for p in (PACKAGE / "drawing").glob("*.py")),
+        )
+
+    def page(self) -> list[str]:
+        """Return the source files of the page, its template and style among them."""
+        beside = sorted(path for path in (PACKAGE / "report").iterdir() if path.suffix in (".j2", ".css"))
+        return self.code("report") + [os.path.relpath(path, self.root) for path in beside]
