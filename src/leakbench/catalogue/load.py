@@ -18,15 +18,14 @@ class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
     """Safe YAML that refuses a key given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
+        seen: set[str] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if key in seen:
-                line = key_node.start_mark.line + 1
-                raise yaml.MarkedYAMLError(problem=f"key '{key}' is given twice", problem_mark=key_node.start_mark) from (
-                    ValueError(line)
-                )
-            seen.add(key)
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.MarkedYAMLError(problem="a key is no plain word", problem_mark=key_node.start_mark)
+            if key_node.value in seen:
+                problem = f"key '{key_node.value}' is given twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
+            seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 
@@ -43,9 +42,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
         value = yaml.load(path.read_text(), Loader=_Loader)
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else "?"
-        raise UserError(f"{path}: line {line}: {problem.problem} (mend the YAML)") from problem
-    except (yaml.YAMLError, UnicodeDecodeError) as problem:
+        what = " ".join((problem.problem or "not YAML").split())
+        raise UserError(f"{path}: line {line}: {what} (mend the YAML)") from problem
+    except (yaml.YAMLError, ValueError, RecursionError) as problem:
         raise UserError(f"{path}: not YAML text: {str(problem).splitlines()[0]} (mend the file)") from problem
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be read: {problem.strerror} (mend the file)") from problem
     if not isinstance(value, dict):
         raise UserError(f"{path}: holds no mapping of keys (see config/README.md)")
     return value
@@ -55,33 +57,52 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     """Return `base` with the keys of `over` laid upon it, mappings merged."""
     out = dict(base)
     for key, value in over.items():
-        out[key] = merge(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
+        out[key] = (
+            merge(out[key], value) if isinstance(value, dict) and isinstance(out.get(key), dict) else value
+        )
     return out
 
 
-def validate(kind: str, path: str, value: dict[str, Any]) -> BaseModel:
-    """Check one resolved mapping against its kind and, for a part, against its function's signature."""
+def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseModel:
+    """Check one resolved mapping against its kind and, for a part, against its function's signature.
+
+    `stem` is the file's own name, a part's module unless it names another; `where` is what a message calls the entry.
+    """
     model = KINDS[kind]
     try:
         entry = model.model_validate(value)
-        if isinstance(entry, Part):
-            module = entry.module or Path(path.split("#")[0]).stem
-            if not module_file(kind, module).is_file():
-                room = module_file(kind, module).parent
-                known = [p.stem for p in room.glob("*.py") if not p.stem.startswith("_")]
-                raise UserError(f"{path}: module: no file {module}.py in {kind} ({suggest(module, known)})")
-            filled = parameters_model(kind, module).model_validate(entry.parameters)
-            entry = entry.model_copy(update={"module": module, "parameters": filled.model_dump()})
     except ValidationError as problem:
-        error = problem.errors()[0]
-        place = ".".join(str(p) for p in error["loc"]) or "(whole file)"
-        if problem.title != model.__name__:
-            place = f"parameters.{place}"
-        fields = list(model.model_fields) if problem.title == model.__name__ and len(error["loc"]) == 1 else []
-        hint = f" ({suggest(str(error['loc'][-1]), fields)})" if error["type"] == "extra_forbidden" and fields else ""
-        given = "" if error["type"] == "missing" else f", got {error['input']!r}"
-        raise UserError(f"{path}: {place}: {error['msg']}{given}{hint}") from problem
-    return entry
+        raise UserError(f"{where}: {_mistake(problem, list(model.model_fields))}") from problem
+    if not isinstance(entry, Part):
+        return entry
+    module = entry.module or stem
+    file = module_file(kind, module)
+    if not file.is_file():
+        known = [
+            path.stem.replace("_", "-") for path in file.parent.glob("*.py") if not path.stem.startswith("_")
+        ]
+        raise UserError(
+            f"{where}: module: no file {file.name} in src/leakbench/{kind} ({suggest(module, known)})"
+        )
+    parameters = parameters_model(kind, module)
+    try:
+        filled = parameters.model_validate(entry.parameters)
+    except ValidationError as problem:
+        raise UserError(
+            f"{where}: parameters.{_mistake(problem, list(parameters.model_fields))}"
+        ) from problem
+    return entry.model_copy(update={"module": module, "parameters": filled.model_dump()})
+
+
+def _mistake(problem: ValidationError, fields: list[str]) -> str:
+    """Return the first mistake in one line: key, what is wrong with its value, how to mend it."""
+    error = problem.errors()[0]
+    key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
+    given = "" if error["type"] in ("missing", "value_error") else f", got {error['input']!r}"
+    mend = "see config/README.md"
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+        mend = suggest(str(error["loc"][0]), fields)
+    return f"{key}: {' '.join(error['msg'].split())}{given} ({mend})"
 
 
 @cache
@@ -95,13 +116,24 @@ def load_kind(config: Path, kind: str) -> dict[str, BaseModel]:
         value = read_yaml(path)
         variants = value.pop("variants", {})
         if not isinstance(variants, dict) or not all(isinstance(v, dict | None) for v in variants.values()):
-            raise UserError(f"{path}: variants: must map each name to the keys it changes")
-        named = {path.stem: value, **{f"{path.stem}-{k}": merge(value, v or {}) for k, v in variants.items()}}
-        for name, resolved in named.items():
+            raise UserError(
+                f"{path}: variants: must map each name to the keys it changes (see config/README.md)"
+            )
+        resolved = {path.stem: (str(path), value)}
+        for variant, changes in variants.items():
+            resolved[f"{path.stem}-{variant}"] = (f"{path}: variants.{variant}", merge(value, changes or {}))
+        for name, (where, mapping) in resolved.items():
             if name in entries:
-                raise UserError(f"{path}: variants: '{name}' exists already (rename the variant)")
-            entries[name] = validate(kind, str(path), resolved)
+                raise UserError(f"{where}: '{name}' exists already (rename the variant)")
+            entries[name] = validate(kind, path.stem, where, mapping)
     return entries
+
+
+def file_of(config: Path, kind: str, name: str) -> Path:
+    """Return the YAML that entry `name` comes from: its own, or the one it is a variant of."""
+    stems = [path.stem for path in (config / kind).glob("*.yaml")]
+    parents = [stem for stem in stems if name == stem or name.startswith(f"{stem}-")]
+    return config / kind / f"{max(parents, key=len, default=name)}.yaml"
 
 
 def find(config: Path, kind: str, name: str, where: str) -> BaseModel:

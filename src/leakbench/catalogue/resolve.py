@@ -7,9 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from leakbench.artefacts import to_json, write_text
-from leakbench.catalogue.load import find, load_kind, suggest
-from leakbench.catalogue.schema import Dataset, Experiment, Scale
+from leakbench.catalogue.load import file_of, find, load_kind, suggest
+from leakbench.catalogue.schema import KINDS, Dataset, Experiment, Scale
 from leakbench.errors import UserError
 
 Spec = dict[str, Any]
@@ -65,7 +67,11 @@ class Plan:
         for name, spec in self.specs.items():
             verb, _, rest = name.partition("/")
             # Data sets are the same at every scale, and so is what fetches them.
-            specs = root / "data" / "specs" / rest if verb == "fetch" else root / "results" / self.scale / "specs" / name
+            specs = (
+                root / "data" / "specs" / rest
+                if verb == "fetch"
+                else root / "results" / self.scale / "specs" / name
+            )
             path = specs.with_name(f"{specs.name}.json")
             text = to_json(spec) + "\n"
             if not path.is_file() or path.read_text() != text:
@@ -86,31 +92,57 @@ def capped(kind: str, dataset: str, name: str, value: Spec, scale: Scale, where:
             place = out
             for parent in parents:
                 if not isinstance(place.get(parent), dict):
-                    raise UserError(f"{where}: caps.{kind}.{pattern}: '{path}' is no key of {kind[:-1]} '{name}'")
+                    raise UserError(
+                        f"{where}: caps.{kind}.{pattern}: '{path}' is no key of {kind[:-1]} '{name}' "
+                        f"({suggest(parent, place)})"
+                    )
                 place[parent] = dict(place[parent])
                 place = place[parent]
-            if not isinstance(place.get(last), int | float):
-                raise UserError(f"{where}: caps.{kind}.{pattern}: '{path}' is no number of {kind[:-1]} '{name}'")
+            if isinstance(place.get(last), bool) or not isinstance(place.get(last), int | float):
+                numbers = [key for key, number in place.items() if type(number) in (int, float)]
+                raise UserError(
+                    f"{where}: caps.{kind}.{pattern}: '{path}' is no number of {kind[:-1]} '{name}' "
+                    f"({suggest(last, numbers)})"
+                )
             place[last] = min(place[last], type(place[last])(cap))
     return out
 
 
-def _entry(config: Path, kind: str, dataset: str, name: str, where: str, scale: Scale, scale_file: str) -> Spec:
-    value = find(config, kind, name, where).model_dump(mode="json")
-    value.pop("summary", None)
-    value = capped(kind, dataset, name, value, scale, scale_file)
+def _entry(
+    config: Path, kind: str, dataset: str, name: str, where: str, scale: Scale, scale_file: str
+) -> Spec:
+    value = capped(
+        kind, dataset, name, find(config, kind, name, where).model_dump(mode="json"), scale, scale_file
+    )
     training = value.get("training")
     if training:
         last = training["epochs"]
         training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
+    try:
+        KINDS[kind].model_validate(value)
+    except ValidationError as problem:
+        error = problem.errors()[0]
+        key = ".".join(map(str, error["loc"]))
+        raise UserError(
+            f"{scale_file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise the cap)"
+        ) from problem
+    value.pop("summary", None)
     return value
 
 
-def _check_cell(cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset) -> None:
+def _check_cell(
+    cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
+) -> None:
     federation, attack = entries["federation"], entries["attack"]
     private = federation["private"]
-    count = victim_dataset.counts.get(private["split"])
-    federation_file = f"{config}/federations: {cell.federation}"
+    counts = victim_dataset.counts
+    count = counts.get(private["split"])
+    federation_file = file_of(config, "federations", cell.federation)
+    if counts and count is None:
+        raise UserError(
+            f"{where}: federation '{cell.federation}': private.split '{private['split']}' is no split of {cell.dataset} "
+            f"({suggest(private['split'], counts)})"
+        )
     if count is not None and private["stop"] > count:
         raise UserError(
             f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} images "
@@ -128,7 +160,7 @@ def _check_cell(cell: Cell, config: Path, where: str, entries: dict[str, Spec], 
         )
     if "generator" in entries:
         auxiliary = entries["generator"]["auxiliary"]
-        overlap = auxiliary["split"] == private["split"] and (
+        overlap = (auxiliary["dataset"], auxiliary["split"]) == (cell.dataset, private["split"]) and (
             max(auxiliary["start"], private["start"]) < min(auxiliary["stop"], private["stop"])
         )
         if overlap:
@@ -136,10 +168,17 @@ def _check_cell(cell: Cell, config: Path, where: str, entries: dict[str, Spec], 
                 f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary images overlap the private ones "
                 f"of federation '{cell.federation}' (make the two ranges disjoint)"
             )
-        if count is not None and auxiliary["stop"] > victim_dataset.counts.get(auxiliary["split"], 0):
+        images = find(
+            config,
+            "datasets",
+            auxiliary["dataset"],
+            f"{config}/generators: {attack['generator'][cell.dataset]}",
+        )
+        assert isinstance(images, Dataset)
+        if auxiliary["stop"] > images.counts.get(auxiliary["split"], 0):
             raise UserError(
                 f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary.stop {auxiliary['stop']} is "
-                f"beyond the images of {cell.dataset}/{auxiliary['split']} (lower it)"
+                f"beyond the images of {auxiliary['dataset']}/{auxiliary['split']} (lower it)"
             )
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
@@ -151,7 +190,9 @@ def _check_cell(cell: Cell, config: Path, where: str, entries: dict[str, Spec], 
                 f"{beyond[0]} (it keeps {kept})"
             )
     if federation["server"] == "fedavg" and checkpoints != "last":
-        raise UserError(f"{federation_file}: checkpoints: a moving server starts from 'last' alone (drop the list)")
+        raise UserError(
+            f"{federation_file}: checkpoints: a moving server starts from 'last' alone (drop the list)"
+        )
 
 
 def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[str] = frozenset()) -> Plan:
@@ -171,7 +212,9 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
             )
         for pattern in globs:
             if not fnmatch.filter(load_kind(config, kind), pattern.rpartition("/")[2]):
-                raise UserError(f"{scale_file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)")
+                raise UserError(
+                    f"{scale_file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)"
+                )
     out = Plan(scale_name, {}, {})
     wanted: dict[Cell, set[str]] = {}
     for name, experiment in load_kind(config, "experiments").items():
@@ -182,13 +225,22 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
         if not (root / "notebooks" / f"{experiment.notebook}.ipynb").is_file():
             known = [p.stem for p in (root / "notebooks").glob("*.ipynb")]
-            raise UserError(f"{where}: notebook: no notebooks/{experiment.notebook}.ipynb ({suggest(experiment.notebook, known)})")
+            raise UserError(
+                f"{where}: notebook: no notebooks/{experiment.notebook}.ipynb ({suggest(experiment.notebook, known)})"
+            )
         cells = []
         for product in experiment.cells:
             for names in itertools.product(
-                product.dataset, product.victim, product.federation, product.defence, product.attack, experiment.seeds
+                product.dataset,
+                product.victim,
+                product.federation,
+                product.defence,
+                product.attack,
+                experiment.seeds,
             ):
                 cell = Cell(*names)
+                if cell in cells:
+                    continue
                 _resolve_cell(out, cell, config, where, scale, scale_file)
                 cells.append(cell)
                 wanted.setdefault(cell, set()).update(experiment.metrics)
@@ -203,7 +255,11 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
         out.experiments[name] = cells
         out.definitions[name] = experiment
         out.specs[f"table/{name}"] = {
-            "experiment": {k: v for k, v in experiment.model_dump(mode="json").items() if k in ("seeds", "metrics", "client", "exhibit")},
+            "experiment": {
+                k: v
+                for k, v in experiment.model_dump(mode="json").items()
+                if k in ("seeds", "metrics", "client", "exhibit")
+            },
             "cells": [cell.stem for cell in cells],
             "scale": scale_name,
         }
@@ -226,7 +282,9 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
     dataset = find(config, "datasets", cell.dataset, where)
     assert isinstance(dataset, Dataset)
     if dataset.shape is None or dataset.classes is None:
-        raise UserError(f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)")
+        raise UserError(
+            f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)"
+        )
     entries = {
         kind: _entry(config, f"{kind}s", cell.dataset, getattr(cell, kind), where, scale, scale_file)
         for kind in ("victim", "federation", "defence", "attack")
@@ -234,8 +292,16 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         entries["generator"] = _entry(
-            config, "generators", cell.dataset, generator, f"{config}/attacks: {cell.attack}", scale, scale_file
+            config,
+            "generators",
+            cell.dataset,
+            generator,
+            f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}",
+            scale,
+            scale_file,
         )
+        auxiliary = entries["generator"]["auxiliary"]
+        entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
     _check_cell(cell, config, where, entries, dataset)
     images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
     network = {key: entries["victim"][key] for key in ("module", "parameters")}

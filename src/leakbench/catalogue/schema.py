@@ -2,10 +2,20 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+
+def _distinct(values: list[Any]) -> list[Any]:
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is given twice")
+    return values
+
+
+Distinct = AfterValidator(_distinct)
 Positive = Annotated[int, Field(gt=0)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Names = Annotated[list[Name], Field(min_length=1), Distinct]
 
 
 class Strict(BaseModel):
@@ -39,6 +49,12 @@ class Training(Strict):
     checkpoints: list[Annotated[int, Field(ge=0)]] = []
     precision: Literal["float32", "bfloat16"] = "float32"
 
+    @model_validator(mode="after")
+    def _within(self) -> "Training":
+        if max(self.checkpoints, default=0) > self.epochs:
+            raise ValueError(f"checkpoints: {max(self.checkpoints)} is beyond the {self.epochs} epochs")
+        return self
+
 
 class Part(Strict):
     """A catalogue entry that names one file of a room and the values of its function's keywords."""
@@ -65,10 +81,16 @@ class Victim(Part):
     training: Training | None = None
 
 
+class Auxiliary(Slice):
+    """The attacker's own images; `dataset` if they are not of the victim's data set."""
+
+    dataset: Name | None = None
+
+
 class Generator(Part):
     """An attacker's network, trained on auxiliary images that the federation's private ones exclude."""
 
-    auxiliary: Slice
+    auxiliary: Auxiliary
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
     training: Training
 
@@ -82,7 +104,11 @@ class Local(Strict):
 
 
 class Federation(Strict):
-    """Who shares what, when. `clients` lists the number of private samples of each client."""
+    """Who shares what, when. `clients` lists the number of private samples of each client.
+
+    A `fresh` local set is drawn anew each round, so that rounds are independent measurements; a `fixed` one is the same
+    in every round, as in deployed federated learning.
+    """
 
     summary: str
     clients: Annotated[list[Positive], Field(min_length=1)]
@@ -91,6 +117,7 @@ class Federation(Strict):
     local: Local
     update: Literal["model", "gradient"] = "model"
     server: Literal["frozen", "fedavg"] = "frozen"
+    local_set: Literal["fresh", "fixed"] = "fresh"
     checkpoints: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["last"] = "last"
     keep: bool = True
 
@@ -110,11 +137,11 @@ class Attack(Part):
 class Cells(Strict):
     """A product of names: every combination is one cell."""
 
-    dataset: Annotated[list[Name], Field(min_length=1)]
-    victim: Annotated[list[Name], Field(min_length=1)]
-    federation: Annotated[list[Name], Field(min_length=1)]
-    defence: Annotated[list[Name], Field(min_length=1)] = ["none"]
-    attack: Annotated[list[Name], Field(min_length=1)]
+    dataset: Names
+    victim: Names
+    federation: Names
+    defence: Names = ["none"]
+    attack: Names
 
 
 class Exhibit(Strict):
@@ -141,8 +168,8 @@ class Experiment(Strict):
     title: str
     shows: str
     cells: Annotated[list[Cells], Field(min_length=1)]
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] = [0]
-    metrics: Annotated[list[str], Field(min_length=1)]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = [0]
+    metrics: Annotated[list[str], Field(min_length=1), Distinct]
     client: Annotated[int, Field(ge=0)] | None = None
     exhibit: Exhibit | None = None
     notebook: Name
