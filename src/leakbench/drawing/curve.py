@@ -83,7 +83,7 @@ def revealed_by_size(result: Result, published: Sequence[tuple[float, float]] = 
             sizes = sorted(part["local_samples"].unique())
             _everything(axes, sizes, metric)
             points = [(k, y if metric == "revealed" else y / k) for k, y in published]
-            _published(axes, points)
+            _published(axes, points, metric)
             _size_axis(axes, sizes)
             _height(axes, part, metric, [y for _, y in points])
         _legends(body, [_entry(words.victim(v), **look(v)) for v in victims], columns, rows, bool(published))
@@ -157,6 +157,8 @@ def _epoch_axis(axes: Axes, epochs: Sequence[float]) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticklabels([f"{epoch:g}" for epoch in epochs])
     axes.set_xlabel("epochs of training behind the victim (0: initial weights)")
+    # A symmetric logarithm would leave room for negative epochs.
+    axes.set_xlim(min(epochs) - 0.15 if min(epochs) < 1 else min(epochs) * 0.85, max(epochs) * 1.15)
 
 
 def _rank(victim: str) -> tuple[int, bool, str]:
@@ -191,12 +193,12 @@ def _everything(axes: Axes, sizes: Sequence[float], metric: str) -> None:
     axes.plot(sizes, whole, color=MUTED, linewidth=1, zorder=1, gid="everything")
 
 
-def _published(axes: Axes, points: Sequence[tuple[float, float]]) -> None:
+def _published(axes: Axes, points: Sequence[tuple[float, float]], metric: str) -> None:
+    # Counts rise to the left of their peak and shares fall to the right: the label stands where no curve goes.
+    offset, align = ((7, -11), "left") if metric == "revealed" else ((2, -14), "right")
     for k, y in points:
         axes.plot(k, y, linestyle="none", **STAR, markersize=12, zorder=5)
-        axes.annotate(
-            "published", (k, y), (4, -14), textcoords="offset points", ha="right", fontsize=7, zorder=5
-        )
+        axes.annotate("published", (k, y), offset, textcoords="offset points", ha=align, fontsize=7, zorder=5)
 
 
 def _size_axis(axes: Axes, sizes: Sequence[float]) -> None:

@@ -104,6 +104,7 @@ def test_training_has_epochs_on_the_axis_and_the_largest_set_only(result: Make) 
     assert np.all(np.diff(y) > 0)
     assert "of 30" in left.get_ylabel()
     assert [label.get_text() for label in left.get_xticklabels()] == ["0", "1", "5", "30"]
+    assert -1 < left.get_xlim()[0] < 0
 
 
 def test_readings_have_a_curve_each(result: Make) -> None:
