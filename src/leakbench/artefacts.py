@@ -4,7 +4,9 @@ Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reas
 file's own metadata, so a file that travels alone still says what it is.
 """
 
+import glob
 import json
+import math
 import os
 import struct
 import tempfile
@@ -33,9 +35,14 @@ _LARGEST_HEADER = 100_000_000
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it into place on success, remove it on failure."""
+    """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
+
+    What a killed writer of the same file left behind is removed too.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        stale.unlink(missing_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -79,7 +86,11 @@ def creating(
     for name in sorted(layout):
         shape, dtype = layout[name]
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        header[name] = {"dtype": _DTYPES[dtype], "shape": list(shape), "data_offsets": [offset, offset + size]}
+        header[name] = {
+            "dtype": _DTYPES[dtype],
+            "shape": list(shape),
+            "data_offsets": [offset, offset + size],
+        }
         offset += size
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
@@ -123,8 +134,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             raise UserError(f"{path}: not a whole safetensors file (delete it and run its rule again)")
         try:
             header = json.loads(file.read(length))
-            end = max([0, *(v["data_offsets"][1] for k, v in header.items() if k != "__metadata__")])
             facts = json.loads(header.pop("__metadata__", {}).get(_KEY, "{}"))
+            if not isinstance(facts, dict):
+                raise ValueError("its facts are no mapping")
             layout = {
                 name: (
                     {v: k for k, v in _DTYPES.items()}[value["dtype"]],
@@ -134,14 +146,30 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
                 )
                 for name, value in header.items()
             }
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as problem:
-            raise UserError(f"{path}: malformed safetensors header ({problem})") from problem
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            IndexError,
+            OverflowError,
+            RecursionError,
+        ) as problem:
+            what = " ".join(str(problem).split())
+            raise UserError(
+                f"{path}: malformed safetensors header ({what}; delete it and run its rule again)"
+            ) from problem
     for name, (dtype, shape, begin, stop) in layout.items():
-        expected = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+        expected = math.prod(shape) * np.dtype(dtype).itemsize
         if min(shape, default=0) < 0 or begin < 0 or stop - begin != expected:
-            raise UserError(f"{path}: tensor '{name}' does not fit its own header (delete the file)")
+            raise UserError(
+                f"{path}: tensor {name!r} does not fit its own header (delete it and run its rule again)"
+            )
+    end = max([0, *(stop for *_, stop in layout.values())])
     if size != 8 + length + end:
-        raise UserError(f"{path}: truncated, {size} bytes of {8 + length + end} (delete it and run its rule again)")
+        raise UserError(
+            f"{path}: truncated, {size} bytes of {8 + length + end} (delete it and run its rule again)"
+        )
     return {"facts": facts, "layout": layout}, 8 + length
 
 
@@ -169,7 +197,9 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
     import pyarrow.parquet as pq
 
     table = pa.Table.from_pandas(frame, preserve_index=False)
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()})
+    table = table.replace_schema_metadata(
+        {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
+    )
     with replacing(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
@@ -181,17 +211,23 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
     try:
         table = pq.read_table(path)
+        return table.to_pandas(), json.loads((table.schema.metadata or {}).get(_KEY.encode(), b"{}"))
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
-    except (pa.ArrowInvalid, OSError) as problem:
+    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as problem:
         raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem
-    return table.to_pandas(), json.loads((table.schema.metadata or {}).get(_KEY.encode(), b"{}"))
 
 
 def read_facts(path: Path) -> Facts:
     """Return the facts of a tensor or table file without reading its data."""
-    if Path(path).suffix == ".parquet":
-        import pyarrow.parquet as pq
+    if Path(path).suffix != ".parquet":
+        return _header(Path(path))[0]["facts"]
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
+    try:
         return json.loads((pq.read_schema(path).metadata or {}).get(_KEY.encode(), b"{}"))
-    return _header(Path(path))[0]["facts"]
+    except FileNotFoundError as problem:
+        raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
+    except (pa.ArrowException, OSError, ValueError) as problem:
+        raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem

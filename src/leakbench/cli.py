@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -99,6 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Results depend on the number of threads in the last bits, so it is fixed by the job and not by the machine.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(arguments.threads)
+    # A scheduler ends a job with SIGTERM; as an exception it lets a half-written file be removed.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         _run(arguments)
     except UserError as problem:

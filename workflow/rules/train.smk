@@ -20,7 +20,7 @@ rule train:
 rule train_generator:
     input:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
-        data="data/{dataset}.safetensors",
+        data=lambda w: flow.auxiliary(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         code=lambda w: flow.train_code(
             f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}"

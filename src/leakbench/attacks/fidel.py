@@ -26,12 +26,23 @@ def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     return torch.nan_to_num(ratio, nan=0.0, posinf=0.0, neginf=0.0), usable
 
 
+def join(ratio: Tensor, known: Tensor) -> Tensor:
+    """Return the median over neurons, coordinate by coordinate, of the ratios that are there: [..., inputs].
+
+    `ratio` is [..., neurons, inputs] with zeros where nothing was shared; `known` [..., neurons] marks the neurons whose
+    bias change was shared, so that their ratios are to one scale. With one sample behind them all, the median is it.
+    """
+    there = (ratio != 0) & known.unsqueeze(-1)
+    return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)
+
+
 @torch.no_grad()
-def fidel(observation: Observation, rng: torch.Generator) -> Reconstruction:
+def fidel(observation: Observation, rng: torch.Generator, *, combine: bool = False) -> Reconstruction:
     """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no iterations.
 
     For a fully connected victim the ratios are images. For a convolutional one they are the pooled features that the
-    layer reads; with a generator (section III-B) they become images, without one they stay features.
+    layer reads; with a generator (section III-B) they become images, without one they stay features. With `combine`
+    the last candidate joins all neurons, which fills the gaps of an update that was shared in part (section II-B).
     """
     model = observation.model()
     layer = first_dense(model)
@@ -40,10 +51,16 @@ def fidel(observation: Observation, rng: torch.Generator) -> Reconstruction:
     features = tuple(dense_input(model, torch.zeros(1, *pixels)).shape[1:])
     made = pixels if observation.generator else features
     shape = observation.updates[f"{layer}.bias"].shape
-    images, usable = torch.zeros(*shape, *made), torch.zeros(shape, dtype=torch.bool)
+    count = (*shape[:2], shape[2] + combine)
+    images, usable = torch.zeros(*count, *made), torch.zeros(count, dtype=torch.bool)
     for start in range(0, observation.rounds, ROUNDS_AT_ONCE):
         part = slice(start, start + ROUNDS_AT_ONCE)
-        ratio, alive = divide(observation.update(f"{layer}.weight", part), observation.update(f"{layer}.bias", part))
+        weight, bias = observation.update(f"{layer}.weight", part), observation.update(f"{layer}.bias", part)
+        ratio, alive = divide(weight, bias)
+        if combine:
+            joint = join(ratio, bias != 0)
+            ratio = torch.cat([ratio, joint.unsqueeze(-2)], -2)
+            alive = torch.cat([alive, joint.any(-1, keepdim=True)], -1)
         usable[part] = alive
         if observation.generator is None:
             images[part] = ratio.unflatten(-1, features)

@@ -41,6 +41,10 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
             annotation = eval(text, {"__builtins__": {}}, _NAMES)
             value = ... if default is None else ast.literal_eval(default)
         except (NameError, SyntaxError, ValueError, TypeError) as problem:
-            raise UserError(f"{path}: {wanted}({argument.arg}: {text}): not a plain annotation ({problem})") from problem
+            raise UserError(
+                f"{path}: {wanted}({argument.arg}: {text}): not a plain annotation ({problem})"
+            ) from problem
         fields[argument.arg] = (annotation, value)
-    return create_model(f"{room}.{module}", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields)
+    return create_model(
+        f"{room}.{module}", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields
+    )

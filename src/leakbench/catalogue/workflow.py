@@ -142,6 +142,10 @@ class Workflow:
         name = self._generator(stem)
         return [f"{self.results}/generators/{name}.safetensors"] if name else []
 
+    def auxiliary(self, name: str) -> str:
+        """Return the data that a generator is trained on; `name` is <data set>/<victim>/<generator>/<seed>."""
+        return f"data/{self.plan.spec(f'generator/{name}')['generator']['auxiliary']['dataset']}.safetensors"
+
     def backbones(self, stem: str) -> list[str]:
         """Return the LPIPS weights if the cell's metrics need them."""
         needed = any(declared_metrics()[name][1] for name in self.plan.spec(f"score/{stem}")["metrics"])

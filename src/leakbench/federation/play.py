@@ -37,7 +37,9 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
     for client, k in enumerate(federation["clients"]):
         rng = np.random.Generator(np.random.PCG64(stream("private", *names, client)))
         pool = np.arange(private["start"], private["stop"])
-        chosen = np.stack([rng.choice(pool, k, replace=False, shuffle=True) for _ in range(rounds)])
+        fixed = federation["local_set"] == "fixed"
+        draws = [rng.choice(pool, k, replace=False, shuffle=True) for _ in range(1 if fixed else rounds)]
+        chosen = np.stack(draws * rounds if fixed else draws)
         truth.images.append(chosen)
         truth.labels.append(labels[chosen])
     return truth

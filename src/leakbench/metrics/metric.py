@@ -12,7 +12,8 @@ class Metric:
     """One column of a score table.
 
     `function(reconstructions, truths, **needs)` maps two batches [N, C, H, W] to float64 [N]; `needs` names
-    the keyword arguments it takes beyond the images.
+    the keyword arguments it takes beyond the images. `of` says what is reconstructed: images, or the features that a
+    dense layer reads, which are then compared with the images they came from.
     """
 
     name: str
@@ -20,3 +21,4 @@ class Metric:
     convention: Literal["standard", "published"]
     higher_is_better: bool
     needs: tuple[str, ...] = ()
+    of: Literal["images", "features"] = "images"

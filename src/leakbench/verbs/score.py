@@ -12,7 +12,7 @@ from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
 from leakbench.metrics.baselines import blank, dataset_mean, random_noise
 from leakbench.metrics.matching import best, match
-from leakbench.metrics.mse import mse
+from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -47,8 +47,8 @@ def _matched(candidates: Candidates, truth: np.ndarray, matching: str) -> dict[s
         if matching == "best":
             out["match"][part], out["pearson"][part] = best(r)
             continue
-        for row, (pictures, images) in enumerate(zip(guess, truth[part].reshape(-1, k, width), strict=True), start):
-            cost = np.stack([mse(pictures[:, None, None], np.broadcast_to(x, pictures.shape)[:, None, None]) for x in images], 1)
+        for row in range(start, min(start + step, rounds)):
+            cost = mse_matrix(np.asarray(candidates.images[row]), truth[row])
             cost[~candidates.usable[row]] = np.nan
             index = match(cost)
             index[[i >= 0 and not candidates.usable[row, i] for i in index]] = -1
@@ -58,9 +58,17 @@ def _matched(candidates: Candidates, truth: np.ndarray, matching: str) -> dict[s
 
 
 def _rows(
-    candidates: Candidates, truth: np.ndarray, names: list[str], matching: str, resources: dict[str, Any]
+    candidates: Candidates,
+    truth: np.ndarray,
+    pixels: np.ndarray,
+    names: list[str],
+    matching: str,
+    resources: dict[str, Any],
 ) -> dict[str, np.ndarray]:
-    """Return one value per private image, flattened over rounds × samples, for matching and metrics."""
+    """Return one value per private image, flattened over rounds × samples, for matching and metrics.
+
+    `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it.
+    """
     found = _matched(candidates, truth, matching)
     index = found["match"]
     nothing = index < 0
@@ -74,8 +82,8 @@ def _rows(
             np.asarray(candidates.images), np.maximum(index, 0)[(..., *[None] * (truth.ndim - 2))], axis=1
         )
         images = np.where(nothing[(..., *[None] * (truth.ndim - 2))], blank(truth.shape[2:]), images)
-        flat = np.clip(images.reshape(-1, *truth.shape[2:]), 0, 1).astype(np.float32)
-        out |= measure(others, flat, truth.reshape(-1, *truth.shape[2:]), resources)
+        flat = images.reshape(-1, *truth.shape[2:]).astype(np.float32)
+        out |= measure(others, flat, pixels.reshape(-1, *pixels.shape[2:]), resources)
     return out
 
 
@@ -117,8 +125,7 @@ def score(
         secret, hidden = open_tensors(truth)
         arrays, _ = open_tensors(data)
         pictures = arrays[f"{hidden['split']}/images"]
-        if facts["target"] == "features":
-            names = [name for name in names if name == "pearson"]
+        names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
         cost = json.loads(attack_record.read_text()) if attack_record else {}
         average = aim_at(facts["target"], np.array(arrays.get("train/images", pictures)[:1000]), victim).mean(0)
         if facts["target"] == "images":
@@ -127,8 +134,9 @@ def score(
         frames = []
         for client, k in enumerate(hidden["clients"]):
             index = secret[f"images/{client}"]
-            aim = aim_at(facts["target"], pictures[index.reshape(-1)], victim)
-            aim = aim.reshape(len(index), k, *aim.shape[1:])
+            pixels = aim_at("images", pictures[index.reshape(-1)], victim)
+            aim = pixels if facts["target"] == "images" else aim_at("features", pictures[index.reshape(-1)], victim)
+            aim, pixels = (each.reshape(len(index), k, *each.shape[1:]) for each in (aim, pixels))
             nulls = min(len(index), tensors["null/images"].shape[0])
             shape = (nulls, *tensors["images"].shape[2:])
             everything = np.ones(shape[:2], bool)
@@ -140,7 +148,7 @@ def score(
             }
             for baseline, candidates in groups.items():
                 rounds = len(candidates.images)
-                frame = pd.DataFrame(_rows(candidates, aim[:rounds], names, value["matching"], resources))
+                frame = pd.DataFrame(_rows(candidates, aim[:rounds], pixels[:rounds], names, value["matching"], resources))
                 frame.insert(0, "baseline", baseline)
                 frame.insert(0, "image", index[:rounds].reshape(-1))
                 frame.insert(0, "sample", np.tile(np.arange(k), rounds))

@@ -47,6 +47,10 @@ def architecture(facts: dict[str, Any]) -> dict[str, Any]:
 def gather(root: Path, networks: list[Path]) -> dict[str, Any]:
     """Return the facts that findings look at, read from the files of the networks and the costs of making them."""
     out: dict[str, Any] = {"architectures": {}, "correlation_threshold": THRESHOLD, "generator_minutes": {}}
+    attacked = networks[0].parents[3] / "records/attack/mnist/fcnn-relu-dropout/fidel-reveal/none/fidel/0.json"
+    if attacked.is_file():
+        cost = read_spec(attacked)
+        out["attack_seconds"] = cost["seconds"] / cost["updates"]
     for path in networks:
         facts = read_facts(path)
         for place, name in NETWORKS.items():

@@ -17,21 +17,31 @@ from leakbench.seeds import stream
 CONDITION = [
     "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples", "baseline",
 ]  # fmt: skip
-PER_UPDATE = ["revealed", "revealed_fraction", "usable_neurons", "isolating_neurons"]
+PER_UPDATE = [
+    "revealed", "revealed_fraction", "revealed_cumulative", "usable_neurons", "isolating_neurons", "isolating_share",
+]  # fmt: skip
 
 
 def _updates(rows: pd.DataFrame) -> pd.DataFrame:
     """Return per-update values: how many samples were fully revealed (each once), how many neurons were usable."""
     rows = rows.assign(hit=rows["pearson"] >= THRESHOLD)
     groups = rows.groupby(["seed", "round"], sort=True)
-    return pd.DataFrame(
+    usable, isolating = groups["usable"].first().astype(float), groups["neurons"].sum().astype(float)
+    out = pd.DataFrame(
         {
             "revealed": groups["hit"].sum().astype(float),
             "revealed_fraction": groups["hit"].mean(),
-            "usable_neurons": groups["usable"].first().astype(float),
-            "isolating_neurons": groups["neurons"].sum().astype(float),
+            "usable_neurons": usable,
+            "isolating_neurons": isolating,
+            "isolating_share": (isolating / usable).where(usable > 0),
         }
-    ).reset_index()
+    )
+    out["revealed_cumulative"] = np.nan
+    for seed, part in rows.groupby("seed"):
+        # Over several rounds of one local set the server gathers; with fresh sets there is nothing to gather.
+        if part["round"].nunique() > 1 and part["image"].nunique() == part.groupby("round").size().max():
+            out.loc[(seed, part["round"].max()), "revealed_cumulative"] = float(part.loc[part["hit"], "image"].nunique())
+    return out.reset_index()
 
 
 def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFrame:
@@ -56,7 +66,13 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
                 line(metric, "image", METRICS[metric].convention, stats)
         if "pearson" in metrics:
             updates = _updates(group)
+            below = group["pearson"].where(group["pearson"] < THRESHOLD)
+            if below.notna().any():
+                rng = np.random.default_rng(stream("bootstrap", "pearson_unrevealed"))
+                line("pearson_unrevealed", "image", "standard", summary(below.to_numpy(), failed, rng, clusters))
             for metric in PER_UPDATE:
+                if updates[metric].isna().all():
+                    continue
                 rng = np.random.default_rng(stream("bootstrap", metric))
                 line(metric, "update", "standard", summary(updates[metric].to_numpy(), np.zeros(len(updates), bool), rng))
     return pd.DataFrame(out)

@@ -15,20 +15,21 @@ def fcnn(
     *,
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    width: Annotated[int, Field(gt=0)] = 128,
 ) -> nn.Module:
     """Dense 128 (activation under test) – dropout – dense 128 ReLU – dense 64 ReLU – dense classes (softmax in the loss).
 
-    Source: Fidel, Table I; dropout after the first dense layer and its rate 0.5 from the demonstration code.
+    `width` changes the first layer's 128. Source: Fidel, Table I; dropout after the first dense layer and its rate 0.5 from the demonstration code.
     """
     rows, columns, channels = shape
     return glorot(
         nn.Sequential(
             OrderedDict(
                 flatten=nn.Flatten(),
-                dense1=nn.Linear(rows * columns * channels, 128),
+                dense1=nn.Linear(rows * columns * channels, width),
                 activation1=ACTIVATIONS[activation](),
-                dropout=Dropout(dropout, 128),
-                dense2=nn.Linear(128, 128),
+                dropout=Dropout(dropout, width),
+                dense2=nn.Linear(width, 128),
                 activation2=nn.ReLU(),
                 dense3=nn.Linear(128, 64),
                 activation3=nn.ReLU(),
