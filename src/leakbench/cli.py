@@ -33,8 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     command("table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", lists=["scores"])
     command("figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed")
     command(
-        "scorecard", "set every published number beside ours", "tables", "exhibits", "networks", "out",
-        lists=["tables", "exhibits", "networks"],
+        "scorecard", "set every published number beside ours", "tables", "exhibits", "out",
+        lists=["tables", "exhibits"],
     )  # fmt: skip
     command(
         "report", "write the page", "scorecard", "tables", "exhibits", "figures", "specs", "out",

@@ -45,7 +45,7 @@ rule scorecard:
         "scorecard: every published number beside ours"
     shell:
         "python -m leakbench scorecard --tables {input.tables:q} --exhibits {input.exhibits:q}"
-        " --networks {input.networks:q} --out {output:q} 2> {log:q}"
+        " --out {output:q} 2> {log:q}"
 
 
 rule table:

@@ -12,13 +12,15 @@ from leakbench.scorecard import fidel
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard as judge
 
-# Which trained network stands for which published architecture: results path → name in the findings.
+# Which trained network stands for which published architecture, below results/<scale>.
 NETWORKS = {
-    "victims/mnist/fcnn-relu/": "FCNN",
-    "victims/mnist/cnn-relu/": "CNN",
-    "generators/mnist/cnn-relu/fidel-mnist/": "generator-mnist",
-    "generators/cifar10/cnn-relu/fidel-cifar10/": "generator-cifar10",
+    "FCNN": "victims/mnist/fcnn-relu/0",
+    "CNN": "victims/mnist/cnn-relu/0",
+    "generator-mnist": "generators/mnist/cnn-relu/fidel-mnist/0",
+    "generator-cifar10": "generators/cifar10/cnn-relu/fidel-cifar10/0",
 }
+PRIVATE = "specs/capture/mnist/cnn-relu/fidel-demo/none/0.json"
+ATTACKED = "records/attack/mnist/fcnn-relu-dropout/fidel-reveal/none/fidel/0.json"
 
 
 def architecture(facts: dict[str, Any]) -> dict[str, Any]:
@@ -44,36 +46,37 @@ def architecture(facts: dict[str, Any]) -> dict[str, Any]:
     return {"layers": layers, "hyper": hyper | ({"rho": training["options"]["rho"]} if "rho" in training["options"] else {})}
 
 
-def gather(root: Path, networks: list[Path]) -> dict[str, Any]:
-    """Return the facts that findings look at, read from the files of the networks and the costs of making them."""
+def gather(results: Path) -> dict[str, Any]:
+    """Return the facts that findings look at, from the networks' files and the records of what things cost."""
     out: dict[str, Any] = {"architectures": {}, "correlation_threshold": THRESHOLD, "generator_minutes": {}}
-    attacked = networks[0].parents[3] / "records/attack/mnist/fcnn-relu-dropout/fidel-reveal/none/fidel/0.json"
-    if attacked.is_file():
-        cost = read_spec(attacked)
+    if (results / ATTACKED).is_file():
+        cost = read_spec(results / ATTACKED)
         out["attack_seconds"] = cost["seconds"] / cost["updates"]
-    for path in networks:
-        facts = read_facts(path)
-        for place, name in NETWORKS.items():
-            if f"/{place}" not in f"/{path.as_posix()}" or "absent" in facts:
-                continue
-            out["architectures"][name] = architecture(facts)
-            if name.startswith("generator"):
-                auxiliary = facts["auxiliary"]
-                out["auxiliary_samples"] = auxiliary["stop"] - auxiliary["start"]
-                record = Path(path.as_posix().replace("/generators/", "/records/generator/")).with_suffix(".json")
-                out["generator_minutes"][name.removeprefix("generator-")] = read_spec(record)["seconds"] / 60
-                scale = path.parents[4]
-                demo = read_spec(scale / "specs" / "capture" / path.parents[2].name / "cnn-relu" / "fidel-demo" / "none" / "0.json")
-                private = demo["federation"]["private"]
-                out["private_pool"] = private["stop"] - private["start"]
-                same = auxiliary["split"] == private["split"]
-                shared = min(auxiliary["stop"], private["stop"]) - max(auxiliary["start"], private["start"])
-                out["auxiliary_private_overlap"] = max(0, shared) if same else 0
+    for name, stem in NETWORKS.items():
+        path = results / f"{stem}.safetensors"
+        facts = read_facts(path) if path.is_file() else {"absent": "not trained"}
+        if "absent" in facts:
+            continue
+        out["architectures"][name] = architecture(facts)
+        if name.startswith("generator"):
+            cost = read_spec(results / "records" / f"{stem.replace('generators', 'generator', 1)}.json")
+            out["generator_minutes"][name.removeprefix("generator-")] = cost["seconds"] / 60
+            out |= _ranges(facts["auxiliary"], read_spec(results / PRIVATE)["federation"]["private"])
     return out
 
 
-def scorecard(tables: list[Path], exhibits: list[Path], networks: list[Path], out: Path, root: Path) -> None:
-    """Write scorecard.csv: one row for every published number and every claim."""
+def _ranges(auxiliary: dict[str, Any], private: dict[str, Any]) -> dict[str, int]:
+    """Return the sizes of the auxiliary and the private range and how many images are in both."""
+    shared = min(auxiliary["stop"], private["stop"]) - max(auxiliary["start"], private["start"])
+    return {
+        "auxiliary_samples": auxiliary["stop"] - auxiliary["start"],
+        "private_pool": private["stop"] - private["start"],
+        "auxiliary_private_overlap": max(0, shared) if auxiliary["split"] == private["split"] else 0,
+    }
+
+
+def scorecard(tables: list[Path], exhibits: list[Path], out: Path, root: Path) -> None:
+    """Write scorecard.csv beside the tables' folder: one row for every published number and every claim."""
     frames, absent = {}, {}
     for table, exhibit in zip(tables, exhibits, strict=True):
         frame = pd.read_csv(table, keep_default_na=True, na_filter=True)
@@ -83,5 +86,5 @@ def scorecard(tables: list[Path], exhibits: list[Path], networks: list[Path], ou
             frames[table.stem] = frame
         if reasons:
             absent[table.stem] = "; ".join(sorted(set(reasons.values())))
-    found = fidel.findings(frames, gather(root, networks), absent)
+    found = fidel.findings(frames, gather(tables[0].parents[1]), absent)
     write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))
