@@ -9,7 +9,7 @@ from typing import Any
 
 from leakbench.scorecard.architecture import layer_text
 from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.measure import Measured, difference, exactly, least
+from leakbench.scorecard.measure import Measured, NotMeasured, difference, exactly, least
 from leakbench.scorecard.verdict import Finding
 
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
@@ -104,9 +104,10 @@ def _configured(key: str) -> Callable[[Evidence], Finding]:
 
 
 def _minutes(evidence: Evidence) -> Finding:
-    return Finding(
-        exactly(max(float(minutes) for minutes in evidence.fact("generator_minutes").values())), relation="<="
-    )
+    minutes = evidence.fact("generator_minutes")
+    if not minutes:
+        raise NotMeasured("no generator was trained")
+    return Finding(exactly(max(float(value) for value in minutes.values())), relation="<=")
 
 
 def _first_dense(evidence: Evidence, network: str) -> int:
