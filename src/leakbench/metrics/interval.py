@@ -7,28 +7,42 @@ _VALUES_AT_ONCE = 2_000_000
 
 
 def bootstrap_mean(
-    values: np.ndarray, rng: np.random.Generator, *, resamples: int = RESAMPLES, level: float = 0.95
+    values: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    clusters: np.ndarray | None = None,
+    resamples: int = RESAMPLES,
+    level: float = 0.95,
 ) -> tuple[float, float]:
     """Return the percentile bootstrap interval (low, high) of the mean of values [n] (Efron 1979).
 
-    Same generator state, same interval. Fewer than two values say nothing about spread: both bounds are NaN.
-    Equal values give (value, value). A bound is infinite where the resampled means are.
+    `clusters` [n] labels values that share one fate: whole clusters are drawn then, and the mean of a draw is the
+    sum of its values over their number, so that large clusters weigh as much as they do in the mean itself.
+    Same generator state, same interval. Fewer than two values (clusters) say nothing about spread: both bounds
+    are NaN. Equal values give (value, value). A bound is infinite where the resampled means are.
+    Raises ValueError if there are not as many labels as values.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
-    n = values.size
+    sums: np.ndarray = values
+    sizes: np.ndarray = np.ones(values.size)
+    if clusters is not None:
+        labels = np.ravel(clusters)
+        if labels.size != values.size:
+            raise ValueError(f"{values.size} values but {labels.size} clusters")
+        _, group = np.unique(labels, return_inverse=True)
+        sums, sizes = np.bincount(group, values), np.bincount(group)
+    n = sums.size
     if n < 2 or np.isnan(values).any():
         return float("nan"), float("nan")
     if (values == values[0]).all():
         return float(values[0]), float(values[0])
     rows = max(1, _VALUES_AT_ONCE // n)
-    means = np.concatenate(
-        [
-            values[rng.integers(0, n, size=(min(rows, resamples - start), n))].mean(axis=1)
-            for start in range(0, resamples, rows)
-        ]
-    )
+    means = []
+    for start in range(0, resamples, rows):
+        drawn = rng.integers(0, n, size=(min(rows, resamples - start), n))
+        means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     tail = (1.0 - level) / 2.0
-    return _quantile(means, tail), _quantile(means, 1.0 - tail)
+    return _quantile(np.concatenate(means), tail), _quantile(np.concatenate(means), 1.0 - tail)
 
 
 def summary(
@@ -44,18 +58,19 @@ def summary(
     other. NaN means not scored: it enters failure_rate = failures / N, but no other number, and n is the
     number of scores used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and
     quartiles are what remains to compare. `rng` draws the bootstrap; without it a fixed seed does.
-    `clusters` [N] labels trials that share one fate (the images of one update): their means are resampled then.
+    `clusters` [N] labels trials that share one fate (the images of one update): the interval then comes from
+    resampled clusters. Raises ValueError if the three do not have one length.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))
     if values.shape != failures.shape:
         raise ValueError(f"{values.size} values but {failures.size} failures")
-    scored = values[~np.isnan(values)]
-    units = scored
-    if clusters is not None and scored.size:
-        _, group = np.unique(np.ravel(clusters)[~np.isnan(values)], return_inverse=True)
-        units = np.bincount(group, scored) / np.bincount(group)
-    low, high = bootstrap_mean(units, np.random.default_rng(0) if rng is None else rng)
+    if clusters is not None and np.size(clusters) != values.size:
+        raise ValueError(f"{values.size} values but {np.size(clusters)} clusters")
+    kept = ~np.isnan(values)
+    scored = values[kept]
+    labels = None if clusters is None else np.ravel(clusters)[kept]
+    low, high = bootstrap_mean(scored, np.random.default_rng(0) if rng is None else rng, clusters=labels)
     return {
         "mean": float(scored.mean()) if scored.size else float("nan"),
         "median": _quantile(scored, 0.5),

@@ -90,3 +90,71 @@ def test_nothing_scored() -> None:
     assert np.isnan(summary(np.array([]), np.array([], dtype=bool))["failure_rate"])
     with pytest.raises(ValueError, match="4 values but 3 failures"):
         summary(np.zeros(4), np.zeros(3, dtype=bool))
+
+
+def test_the_interval_of_unequal_clusters_is_centred_on_the_mean() -> None:
+    rng = np.random.default_rng(6)
+    # Large clusters score 1, small ones 0: the mean of cluster means would be about 0.5 and miss 10/11 altogether.
+    sizes = np.tile([10, 1], 100)
+    clusters = np.repeat(np.arange(sizes.size), sizes)
+    values = np.repeat(np.tile([1.0, 0.0], 100), sizes) + rng.normal(0, 1e-3, sizes.sum())
+    found = summary(values, np.zeros(values.size, dtype=bool), clusters=clusters)
+    assert found["mean"] == pytest.approx(10 / 11, abs=1e-3)
+    assert found["ci_low"] < found["mean"] < found["ci_high"]
+    # A percentile interval is a little skewed, as the ratio is. The linearised standard error of a ratio of sums: residuals of each cluster over its expected size.
+    sums, mean = np.bincount(clusters, values), found["mean"]
+    error = np.sqrt(np.sum((sums - mean * sizes) ** 2)) / sizes.sum()
+    assert found["ci_high"] - found["ci_low"] == pytest.approx(2 * norm.ppf(0.975) * error, rel=0.1)
+    assert (found["ci_low"] + found["ci_high"]) / 2 == pytest.approx(mean, abs=0.5 * error)
+
+
+def test_clusters_of_one_value_change_nothing() -> None:
+    values = np.random.default_rng(7).random(40)
+    alone = bootstrap_mean(values, np.random.default_rng(0), clusters=np.arange(40))
+    assert alone == pytest.approx(bootstrap_mean(values, np.random.default_rng(0)), abs=1e-15)
+
+
+def test_trials_that_share_a_fate_widen_the_interval() -> None:
+    fates = np.random.default_rng(8).random(30)
+    values, clusters = np.repeat(fates, 50), np.repeat(np.arange(30), 50)
+    together = bootstrap_mean(values, np.random.default_rng(0), clusters=clusters)
+    apart = bootstrap_mean(values, np.random.default_rng(0))
+    assert together[1] - together[0] > 5 * (apart[1] - apart[0])
+    assert together == pytest.approx(bootstrap_mean(fates, np.random.default_rng(0)), abs=1e-12)
+
+
+def test_names_of_clusters_do_not_matter_and_one_cluster_has_no_interval() -> None:
+    values = np.random.default_rng(9).random(6)
+    names = np.array(["0/10", "0/10", "0/9", "0/9", "1/9", "1/9"])
+    named = bootstrap_mean(values, np.random.default_rng(0), clusters=names)
+    assert named == bootstrap_mean(values, np.random.default_rng(0), clusters=np.array([0, 0, 1, 1, 2, 2]))
+    assert np.isnan(bootstrap_mean(values, np.random.default_rng(0), clusters=np.zeros(6))).all()
+
+
+def test_a_trial_without_a_score_leaves_its_cluster() -> None:
+    values, clusters = np.array([1.0, np.nan, 3.0, 5.0, np.nan]), np.array([0, 0, 1, 1, 2])
+    failures = np.isnan(values)
+    found = summary(values, failures, clusters=clusters)
+    rest = summary(values[~failures], np.zeros(3, dtype=bool), clusters=clusters[~failures])
+    assert (found["n"], found["failure_rate"]) == (3, 0.4)
+    assert (found["mean"], found["ci_low"], found["ci_high"]) == (
+        rest["mean"],
+        rest["ci_low"],
+        rest["ci_high"],
+    )
+    # Two clusters {1} and {3, 5}: every draw has mean 1, 3 or 4.
+    assert (found["ci_low"], found["ci_high"]) == (1.0, 4.0)
+
+
+def test_an_infinite_score_in_a_cluster_is_not_capped() -> None:
+    values, clusters = np.array([1.0, np.inf, 2.0, 3.0]), np.array([0, 0, 1, 1])
+    found = summary(values, np.zeros(4, dtype=bool), clusters=clusters)
+    assert found["ci_high"] == np.inf
+    assert found["ci_low"] == 2.5
+
+
+def test_there_is_one_cluster_for_each_value() -> None:
+    with pytest.raises(ValueError, match="4 values but 3 clusters"):
+        summary(np.zeros(4), np.zeros(4, dtype=bool), clusters=np.zeros(3))
+    with pytest.raises(ValueError, match="2 values but 3 clusters"):
+        bootstrap_mean(np.array([0.0, 1.0]), np.random.default_rng(0), clusters=np.zeros(3))
