@@ -1,0 +1,201 @@
+"""The victims against Tables I and II of the paper: shapes, sizes, initialisation, words."""
+
+import csv
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from leakbench import generators, victims
+from leakbench.victims.layers import dense_input, describe, first_dense
+
+ROOT = Path(__file__).parents[3]
+MNIST, CIFAR10 = (28, 28, 1), (32, 32, 3)
+
+
+def shapes(model: nn.Module, shape: tuple[int, int, int]) -> dict[str, tuple[int, ...]]:
+    """Run two black images through and return what each layer hands on."""
+    seen: dict[str, tuple[int, ...]] = {}
+    for name, layer in model.named_children():
+        layer.register_forward_hook(lambda _, __, out, name=name: seen.update({name: tuple(out.shape)}))
+    model(torch.zeros(2, shape[2], shape[0], shape[1]))
+    return seen
+
+
+@pytest.mark.parametrize(("shape", "inputs"), [(MNIST, 784), (CIFAR10, 3072)])
+def test_table_1_layer_by_layer(shape: tuple[int, int, int], inputs: int) -> None:
+    model = victims.build("fcnn", shape, 10, {})
+    seen = shapes(model, shape)
+    wide = ("flatten", "dense1", "activation1", "dropout", "dense2", "dense3", "dense4")
+    assert [seen[name][1] for name in wide] == [inputs, 128, 128, 128, 128, 64, 10]
+    count = 128 * inputs + 128 + 128 * 128 + 128 + 64 * 128 + 64 + 10 * 64 + 10
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@pytest.mark.parametrize(("shape", "pooled", "flat"), [(MNIST, 13, 5408), (CIFAR10, 15, 7200)])
+def test_table_2_layer_by_layer(shape: tuple[int, int, int], pooled: int, flat: int) -> None:
+    model = victims.build("cnn", shape, 10, {})
+    seen = shapes(model, shape)
+    assert seen["conv1"] == (2, 32, shape[0] - 2, shape[1] - 2)
+    assert seen["pool1"] == (2, 32, pooled, pooled)
+    assert [seen[name][1] for name in ("flatten", "dense1", "dense2", "dense3")] == [flat, 128, 64, 10]
+    count = 32 * shape[2] * 9 + 32 + 128 * flat + 128 + 64 * 128 + 64 + 10 * 64 + 10
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+def test_only_the_named_activation_changes(module: str) -> None:
+    x = torch.rand(3, 1, 28, 28)
+    outcomes = {}
+    for name, function in {
+        "relu": torch.relu,
+        "sigmoid": torch.sigmoid,
+        "tanh": torch.tanh,
+        "linear": torch.clone,
+    }.items():
+        torch.manual_seed(0)
+        model = victims.build(module, MNIST, 10, {"activation": name}).eval()
+        layers = dict(model.named_children())
+        before: list[torch.Tensor] = []
+        layers["dense1"].register_forward_hook(lambda _, __, out, kept=before: kept.append(out))
+        after: list[torch.Tensor] = []
+        layers["activation1"].register_forward_hook(lambda _, __, out, kept=after: kept.append(out))
+        outcomes[name] = model(x)
+        assert torch.equal(after[0], function(before[0]))
+        assert isinstance(layers["activation2"], nn.ReLU)
+    pairs = list(outcomes.values())
+    assert not any(torch.equal(a, b) for i, a in enumerate(pairs) for b in pairs[:i])
+
+
+def test_width_changes_the_first_layer_and_what_reads_it() -> None:
+    model = victims.build("fcnn", MNIST, 10, {"width": 256, "dropout": 0.5})
+    assert [tuple(layer.weight.shape) for layer in model.modules() if isinstance(layer, nn.Linear)] == [
+        (256, 784), (128, 256), (64, 128), (10, 64)
+    ]  # fmt: skip
+    assert model.get_submodule("dropout").width == 256
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+def test_weights_are_glorot_uniform_and_biases_zero(module: str) -> None:
+    torch.manual_seed(1)
+    model = victims.build(module, CIFAR10, 10, {})
+    for layer in model.modules():
+        if isinstance(layer, nn.Linear | nn.Conv2d):
+            area = layer.weight[0, 0].numel() if layer.weight.dim() == 4 else 1
+            bound = sqrt(6 / (area * (layer.weight.shape[0] + layer.weight.shape[1])))
+            weight = layer.weight.detach()
+            assert weight.abs().max() <= bound
+            # The largest of n uniform draws lies within 10/n of the bound but for a chance of e^-10.
+            assert weight.abs().max() >= bound * (1 - 10 / weight.numel())
+            assert weight.mean().item() == pytest.approx(0, abs=5 * bound / sqrt(3 * weight.numel()))
+            assert weight.var().item() == pytest.approx(bound**2 / 3, rel=5 / sqrt(weight.numel()))
+            assert not layer.bias.any()
+
+
+def test_victims_of_one_seed_share_their_weights_whatever_their_activation_and_dropout() -> None:
+    states = []
+    for parameters in ({}, {"activation": "tanh"}, {"activation": "sigmoid", "dropout": 0.5}):
+        torch.manual_seed(3)
+        states.append(victims.build("fcnn", MNIST, 10, parameters).state_dict())
+    assert all(list(s) == list(states[0]) for s in states)
+    assert all(torch.equal(s[name], states[0][name]) for s in states for name in s)
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+def test_the_first_dense_layer_is_the_one_under_attack(module: str) -> None:
+    assert first_dense(victims.build(module, MNIST, 10, {})) == "dense1"
+
+
+def test_a_network_without_a_dense_layer_has_no_first_one() -> None:
+    with pytest.raises(ValueError, match="no dense layer"):
+        first_dense(nn.Sequential(nn.Conv2d(1, 1, 3)))
+
+
+@pytest.mark.parametrize(("module", "expected"), [("fcnn", (1, 28, 28)), ("cnn", (32, 13, 13))])
+def test_dense_input_is_what_the_first_dense_layer_multiplies(module: str, expected: tuple[int, ...]) -> None:
+    model = victims.build(module, MNIST, 10, {}).eval()
+    x = torch.rand(4, 1, 28, 28)
+    read: list[torch.Tensor] = []
+    model.get_submodule("dense1").register_forward_hook(lambda _, inputs, __: read.append(inputs[0]))
+    seen = dense_input(model, x)
+    assert seen.shape == (4, *expected)
+    assert torch.equal(seen.flatten(1), read[0])
+    assert not seen.requires_grad
+    count = len(read)
+    model(x)
+    assert len(read) == count + 1
+    assert not model.get_submodule("flatten")._forward_pre_hooks
+
+
+def test_dense_input_leaves_no_hook_behind_an_error() -> None:
+    model = victims.build("cnn", MNIST, 10, {})
+    with pytest.raises(RuntimeError):
+        dense_input(model, torch.rand(1, 3, 28, 28))
+    assert not model.get_submodule("flatten")._forward_pre_hooks
+
+
+def published(table: str) -> list[dict[str, str]]:
+    """Return the layers of one printed table, without the input row."""
+    with (ROOT / "published" / "fidel_tables-1-4.csv").open() as file:
+        rows = [
+            row
+            for row in csv.DictReader(file)
+            if row["table"] == table and row["layer_index"] not in ("", "0")
+        ]
+    assert rows
+    return rows
+
+
+def as_printed(built: list[dict[str, str]], printed: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Keep of `built` the cells that the table prints: it leaves defaults blank and names softmax and none."""
+    kept = []
+    for row, print_ in zip(built, printed, strict=True):
+        cells = ("layer", "size", "stride", "padding", "activation")
+        kept.append(
+            {cell: row.get(cell, "") for cell in cells if print_[cell] not in ("", "softmax", "none")}
+        )
+        if print_["activation"] in ("softmax", "none", ""):
+            assert "activation" not in row
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("table", "model"),
+    [
+        ("table-1", lambda: victims.build("fcnn", MNIST, 10, {})),
+        ("table-2", lambda: victims.build("cnn", CIFAR10, 10, {})),
+        ("table-3", lambda: generators.build("fidel-mnist", (32, 13, 13), MNIST, {})),
+        ("table-4", lambda: generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {"third": "same"})),
+    ],
+)
+def test_layers_are_described_as_the_papers_tables_print_them(table: str, model: Any) -> None:
+    built, printed = describe(model()), published(table)
+    # The loss takes the softmax, so the victims' tables end one activation early; Table I starts at its dense layer.
+    if table == "table-1":
+        assert built.pop(0) == {"layer": "flatten"}
+    if table == "table-3":
+        assert built[-1] == {"layer": "reshape", "size": "28,28"}
+    cells = ("layer", "size", "stride", "padding", "activation")
+    expected = [{c: row[c] for c in cells if row[c] not in ("", "softmax", "none")} for row in printed]
+    assert as_printed(built, printed) == expected
+
+
+def test_the_one_deviation_from_table_4_shows() -> None:
+    built = describe(generators.build("fidel-cifar10", (32, 15, 15), CIFAR10, {}))
+    printed = published("table-4")
+    assert [r["padding"] for r in built if "padding" in r] == ["same", "same", "valid", "valid", "same"]
+    assert [r["padding"] for r in printed if r["padding"]] == ["same", "same", "same", "valid", "same"]
+
+
+def test_the_activation_under_test_is_described() -> None:
+    for activation in ("sigmoid", "tanh"):
+        rows = describe(victims.build("fcnn", MNIST, 10, {"activation": activation, "dropout": 0.5}))
+        assert rows[1] == {"layer": "dense", "size": "128", "activation": activation}
+        assert rows[2]["activation"] == "relu"
+    assert describe(victims.build("cnn", MNIST, 10, {"activation": "linear"}))[3] == {
+        "layer": "dense",
+        "size": "128",
+    }
