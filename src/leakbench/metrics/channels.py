@@ -1,7 +1,6 @@
 """How much of an image its feature maps show (Fidel, Fig. 6)."""
 
 import numpy as np
-from skimage.transform import resize
 
 from leakbench.metrics.metric import Metric
 from leakbench.metrics.pearson import pearson_matrix
@@ -12,6 +11,8 @@ def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
 
     A filter may invert, so the sign does not count. Constant channels have r = 0 and count.
     """
+    from skimage.transform import resize
+
     grey = images.mean(axis=1)
     small = resize(grey, (len(grey), *features.shape[2:]), order=1, anti_aliasing=True)
     r = pearson_matrix(features.reshape(*features.shape[:2], -1), small.reshape(len(grey), 1, -1))

@@ -1,7 +1,6 @@
 """Which reconstruction belongs to which private image: one answer per batch, used by every metric."""
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 
 def match(cost: np.ndarray) -> np.ndarray:
@@ -11,6 +10,8 @@ def match(cost: np.ndarray) -> np.ndarray:
     cost is least. Images left without one (k > n) get -1. A cost that is NaN or infinite is worse than any
     other: such a pair is made only when nothing else is left.
     """
+    from scipy.optimize import linear_sum_assignment
+
     cost = np.asarray(cost, dtype=np.float64)
     if cost.ndim != 2:
         raise ValueError(f"cost has shape {cost.shape}, expected [n, k]")

@@ -1,7 +1,6 @@
 """Structural similarity (Wang et al. 2004) as scikit-image computes it."""
 
 import numpy as np
-from skimage.metrics import structural_similarity
 
 from leakbench.metrics.images import pair
 from leakbench.metrics.metric import Metric
@@ -15,6 +14,8 @@ def ssim(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     Uniform 7×7 window, sample covariance, data range 1, K1 = 0.01, K2 = 0.03, averaged over channels: the
     defaults of scikit-image, which FedKL uses too. Raises ValueError for images narrower than the window.
     """
+    from skimage.metrics import structural_similarity
+
     a, b = pair(reconstructions, truths)
     height, width = a.shape[2:]
     if min(height, width) < WINDOW:

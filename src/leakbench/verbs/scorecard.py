@@ -54,7 +54,7 @@ def gather(results: Path) -> dict[str, Any]:
         out["attack_seconds"] = cost["seconds"] / cost["updates"]
     for name, stem in NETWORKS.items():
         path = results / f"{stem}.safetensors"
-        facts = read_facts(path) if path.is_file() else {"absent": "not trained"}
+        facts: dict[str, Any] = read_facts(path) if path.is_file() else {"absent": "not trained"}
         if "absent" in facts:
             continue
         out["architectures"][name] = architecture(facts)
