@@ -60,7 +60,7 @@ class Part(Strict):
     """A catalogue entry that names one file of a room and the values of its function's keywords."""
 
     summary: str
-    module: str = ""
+    module: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = ""
     parameters: dict[str, Any] = {}
 
 

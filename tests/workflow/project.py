@@ -1,0 +1,185 @@
+"""A whole small project to run Snakemake in: this repository's code and workflow, made data, two tiny experiments."""
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("Snakefile", "workflow", "config", "profiles", "published", "notebooks", "src")
+CELL = "tiny/tiny/tiny/none"
+
+DATASET: dict[str, Any] = {
+    "summary": "made blobs in the files of MNIST",
+    "module": "mnist",
+    "shape": [28, 28, 1],
+    "classes": 10,
+    "counts": {"train": 600, "test": 400},
+}
+VICTIM: dict[str, Any] = {
+    "summary": "a victim that trains in a second",
+    "module": "fcnn",
+    "parameters": {"activation": "relu", "dropout": 0.5},
+    "training": {"optimiser": "sgd", "lr": 0.05, "batch_size": 50, "epochs": 3},
+}
+FEDERATION: dict[str, Any] = {
+    "summary": "two clients, three rounds",
+    "clients": [1, 3],
+    "rounds": 3,
+    "private": {"split": "test", "start": 200, "stop": 400},
+    "local": {"lr": 0.01},
+}
+EXPERIMENT: dict[str, Any] = {
+    "source": "leakbench",
+    "item": "tiny",
+    "title": "Two attacks on blobs",
+    "shows": "Nothing published.",
+    "cells": [
+        {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["tiny"], "attack": ["fidel", "other"]}
+    ],
+    "metrics": ["pearson", "mse"],
+    "exhibit": {"rule": "matched", "rounds": 1},
+    "notebook": "fidel-figure-12",
+}
+
+
+@dataclass
+class Ran:
+    """What a command returned and printed."""
+
+    rc: int
+    stdout: str
+    stderr: str
+
+    @property
+    def text(self) -> str:
+        return self.stdout + self.stderr
+
+    @property
+    def messages(self) -> list[str]:
+        """The message of every job that ran, or would run."""
+        return sorted(re.findall(r"^Job \d+: (.*)$", self.text, re.MULTILINE))
+
+    @property
+    def verbs(self) -> set[str]:
+        """The first word of every job's message."""
+        return {message.split()[0].rstrip(":") for message in self.messages}
+
+
+@dataclass
+class Project:
+    """A project's folder and how to run commands in it as its user would."""
+
+    root: Path
+    data: Path | None
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def write(self, name: str, value: dict[str, Any]) -> None:
+        """Write one catalogue entry, by its path below config/."""
+        (self.root / "config" / f"{name}.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
+
+    def variables(self) -> dict[str, str]:
+        own = {k: v for k, v in os.environ.items() if k not in ("LEAKBENCH_DATA", "SNAKEMAKE_PROFILE")}
+        own["PYTHONPATH"] = str(self.root / "src")
+        own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
+        if self.data:
+            own["LEAKBENCH_DATA"] = str(self.data)
+        return own | self.environment
+
+    def run(self, *command: str, timeout: float = 300) -> Ran:
+        done = subprocess.run(
+            command,
+            cwd=self.root,
+            env=self.variables(),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def snakemake(self, *arguments: str, cores: int = 2) -> Ran:
+        return self.run(sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments)
+
+    def leakbench(self, *arguments: str) -> Ran:
+        return self.run(sys.executable, "-m", "leakbench", *arguments)
+
+    def copy(self, to: Path) -> "Project":
+        """Copy everything with its times, so that nothing in the copy is out of date."""
+        shutil.copytree(self.root, to / self.root.name, symlinks=True)
+        return Project(to / self.root.name, self.data, dict(self.environment))
+
+    def leftovers(self) -> list[Path]:
+        """Files that an interrupted writer would leave."""
+        return [p for top in ("results", "data", "scratch") for p in (self.root / top).rglob("*.part")]
+
+
+def blobs(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make learnable images uint8 [count, 28, 28] with labels uint8 [count]: one place per class, blurred and shaken."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(count) % 10
+    angle = 2 * np.pi * labels / 10
+    centre = 13.5 + 8 * np.stack([np.cos(angle), np.sin(angle)], 1) + rng.normal(0, 1, (count, 2))
+    grid = np.arange(28)
+    away = (grid[:, None] - centre[:, 0, None, None]) ** 2 + (grid - centre[:, 1, None, None]) ** 2
+    images = 230 * np.exp(-away / (2 * rng.uniform(2, 4, count)[:, None, None] ** 2)) + rng.uniform(
+        0, 25, (count, 28, 28)
+    )
+    return images.astype(np.uint8), labels.astype(np.uint8)
+
+
+def write_idx(folder: Path) -> Path:
+    """Write the four files of an MNIST-like set below `folder`, as LEAKBENCH_DATA holds them."""
+    raw = folder / "MNIST" / "raw"
+    raw.mkdir(parents=True)
+    for name, count, seed in (("train", 600, 1), ("t10k", 400, 2)):
+        images, labels = blobs(count, seed)
+        (raw / f"{name}-images-idx3-ubyte").write_bytes(
+            struct.pack(">HBB3I", 0, 8, 3, *images.shape) + images.tobytes()
+        )
+        (raw / f"{name}-labels-idx1-ubyte").write_bytes(
+            struct.pack(">HBBI", 0, 8, 1, count) + labels.tobytes()
+        )
+    return folder
+
+
+def bare_project(folder: Path) -> Path:
+    """Copy this repository's parts into `folder` and leave only the tiny experiments."""
+    root = folder / "tiny project"
+    root.mkdir(parents=True)
+    ignore = shutil.ignore_patterns("__pycache__", ".snakemake")
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, root / part, ignore=ignore)
+        else:
+            shutil.copy2(ROOT / part, root / part)
+    for path in (root / "config" / "experiments").glob("*.yaml"):
+        path.unlink()
+    return root
+
+
+def tiny_project(folder: Path, data: Path | None = None) -> Project:
+    """Make a project that runs end to end in seconds, in a folder with a space in its name."""
+    project = Project(bare_project(folder), write_idx(folder / "local data") if data is None else data)
+    project.write("datasets/tiny", DATASET)
+    project.write("victims/tiny", VICTIM)
+    project.write("federations/tiny", FEDERATION)
+    project.write(
+        "attacks/other",
+        {"summary": "the same attack under another name", "module": "fidel", "matching": "best"},
+    )
+    project.write("scales/quick", {"summary": "tiny", "null_rounds": 2})
+    project.write("scales/paper", {"summary": "tiny", "null_rounds": 2})
+    project.write("experiments/tiny", EXPERIMENT)
+    return project

@@ -1,0 +1,241 @@
+"""Every kind of bad configuration is one line that names the file and the key and says how to mend it; exit code 2."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from project import Project, tiny_project
+
+from leakbench.cli import main
+
+DROP = object()
+GENERATOR = {
+    "summary": "a tiny generator",
+    "module": "fidel-mnist",
+    "auxiliary": {"split": "test", "start": 0, "stop": 100},
+    "training": {"optimiser": "adam", "lr": 0.001, "batch_size": 16, "epochs": 1},
+}
+READER = {"summary": "needs a generator", "module": "fidel", "generator": {"tiny": "reader"}}
+
+
+class Case(NamedTuple):
+    """Lay `change` (dotted key → value, or the file's whole text) on a file; the line names that file and `says`."""
+
+    name: str
+    file: str
+    change: dict[str, Any] | str | bytes
+    says: list[str]
+    named: str = ""
+
+
+CELLS = "experiments/tiny"
+CASES = [
+    Case("unknown-attack", CELLS, {"cells.0.attack": ["fidle"]}, ["attack 'fidle'", "did you mean 'fidel'?"]),
+    Case("unknown-dataset", CELLS, {"cells.0.dataset": ["tinny"]}, ["dataset 'tinny'", "did you mean 'tiny'?"]),
+    Case("unknown-victim", CELLS, {"cells.0.victim": ["tiney"]}, ["victim 'tiney'", "did you mean 'tiny'?"]),
+    Case("unknown-federation", CELLS, {"cells.0.federation": ["fidel-dem"]}, ["federation 'fidel-dem'", "'fidel-demo'"]),
+    Case("unknown-defence", CELLS, {"cells.0.defence": ["nonne"]}, ["defence 'nonne'", "did you mean 'none'?"]),
+    Case("unknown-with-nothing-near", CELLS, {"cells.0.defence": ["zzzz"]}, ["defence 'zzzz'", "there are: none"]),
+    Case("unknown-metric", CELLS, {"metrics": ["pearsn"]}, ["metrics", "'pearsn'", "did you mean 'pearson'?"]),
+    Case("unknown-notebook", CELLS, {"notebook": "fidel-figure-31"}, ["notebook", "fidel-figure-31", "did you mean"]),
+    Case("unknown-generator", "attacks/other", {"generator": {"tiny": "fidel-mnst"}}, ["generator.tiny", "'fidel-mnist'"]),
+    Case("misspelt-key", CELLS, {"metrcs": ["mse"]}, ["metrcs", "did you mean 'metrics'?"]),
+    Case("misspelt-inner-key", "victims/tiny", {"training.epoch": 3}, ["training.epoch", "config/README.md"]),
+    Case("missing-key", "federations/tiny", {"local": DROP}, ["local", "required"]),
+    Case("wrong-type", "victims/tiny", {"training.lr": "fast"}, ["training.lr", "'fast'"]),
+    Case("word-for-list", CELLS, {"cells.0.victim": "tiny"}, ["cells.0.victim", "list", "'tiny'"]),
+    Case("yes-is-no-name", CELLS, {"cells.0.attack": [True]}, ["cells.0.attack.0", "True"]),
+    Case("list-for-mapping", "victims/tiny", {"training": [1, 2]}, ["training", "[1, 2]"]),
+    Case("fraction-for-count", "federations/tiny", {"rounds": 2.5}, ["rounds", "2.5"]),
+    Case("negative-number", "victims/tiny", {"training.lr": -0.1}, ["training.lr", "-0.1"]),
+    Case("zero-rounds", "federations/tiny", {"rounds": 0}, ["rounds", "greater than 0"]),
+    Case("zero-samples", "federations/tiny", {"clients": [1, 0]}, ["clients.1", "greater than 0"]),
+    Case("empty-clients", "federations/tiny", {"clients": []}, ["clients", "at least 1"]),
+    Case("empty-cells", CELLS, {"cells": []}, ["cells", "at least 1"]),
+    Case("empty-metrics", CELLS, {"metrics": []}, ["metrics", "at least 1"]),
+    Case("name-twice", CELLS, {"cells.0.victim": ["tiny", "tiny"]}, ["cells.0.victim", "'tiny' is given twice"]),
+    Case("metric-twice", CELLS, {"metrics": ["mse", "mse"]}, ["metrics", "'mse' is given twice"]),
+    Case("name-with-slash", CELLS, {"cells.0.victim": ["../tiny"]}, ["cells.0.victim.0", "'../tiny'"]),
+    Case("negative-seed", CELLS, {"seeds": [-1]}, ["seeds.0", "-1"]),
+    Case("bad-source", CELLS, {"source": "arxiv"}, ["source", "'arxiv'", "'fidel'"]),
+    Case("bad-optimiser", "victims/tiny", {"training.optimiser": "sgdd"}, ["training.optimiser", "'sgdd'", "'sgd'"]),
+    Case("bad-exhibit-rule", CELLS, {"exhibit.rule": "prettiest"}, ["exhibit.rule", "'prettiest'", "'worst-median-best'"]),
+    Case("duplicate-key", "victims/tiny", "summary: a\nmodule: fcnn\nmodule: cnn\n", ["line 3", "'module' is given twice"]),
+    Case("syntax-error", "attacks/other", "summary: [a, b\n", ["line 2", "mend the YAML"]),
+    Case("tab-indentation", "attacks/other", "summary: x\ngenerator:\n\ttiny: reader\n", ["line 3", "tab"]),
+    Case("two-documents", "attacks/other", "summary: x\n---\nsummary: y\n", ["line 2", "mend the YAML"]),
+    Case("python-object", "attacks/other", "summary: !!python/name:os.system\n", ["line 1", "mend the YAML"]),
+    Case("list-as-key", "attacks/other", "? [a, b]\n: 1\n", ["line 1", "a key is no plain word"]),
+    Case("not-a-mapping", "attacks/other", "- fidel\n", ["no mapping"]),
+    Case("empty-file", "attacks/other", "", ["no mapping"]),
+    Case("binary-garbage", "attacks/other", b"\x00\x01\x02summary: x\n", ["not YAML text"]),
+    Case("not-utf-8", "attacks/other", b"summary: caf\xe9\n", ["not YAML text"]),
+    Case("unknown-module", "victims/tiny", {"module": "fcn"}, ["module", "fcn.py", "did you mean 'fcnn'?"]),
+    Case("module-outside", "attacks/other", {"module": "../victims/cnn"}, ["module", "should match pattern"]),
+    Case("unknown-parameter", "victims/tiny", {"parameters.dropuot": 0.1}, ["parameters.dropuot", "did you mean 'dropout'?"]),
+    Case("parameter-out-of-range", "victims/tiny", {"parameters.dropout": 1.0}, ["parameters.dropout", "less than 1", "1.0"]),
+    Case("parameter-not-a-choice", "victims/tiny", {"parameters.activation": "gelu"}, ["parameters.activation", "'gelu'"]),
+    Case("slice-empty", "federations/tiny", {"private.stop": 200}, ["private", "stop 200 must exceed start 200"]),
+    Case("slice-backwards", "federations/tiny", {"private.start": 390, "private.stop": 380}, ["private", "must exceed"]),
+    Case("slice-beyond", "federations/tiny", {"private.stop": 401}, ["private.stop 401", "400 images"], CELLS),
+    Case("split-unknown", "federations/tiny", {"private.split": "valid"}, ["private.split", "'valid'"]),
+    Case("split-absent", "datasets/tiny", {"counts": {"train": 600}}, ["private.split 'test'", "there are: train"], CELLS),
+    Case("client-too-large", "federations/tiny", {"clients": [201]}, ["clients", "201", "200 private images"]),
+    Case("client-beyond", CELLS, {"client": 2}, ["client", "2 is beyond the 2 clients"]),
+    Case("checkpoint-not-kept", "federations/tiny", {"checkpoints": [0, 3]}, ["checkpoints", "epoch 0", "[3]"], CELLS),
+    Case("checkpoint-beyond", "victims/tiny", {"training.checkpoints": [4]}, ["checkpoints", "4 is beyond the 3 epochs"]),
+    Case("moving-from-list", "federations/tiny", {"server": "fedavg", "checkpoints": [3]}, ["checkpoints", "'last' alone"]),
+    Case("variants-a-list", "victims/tiny", {"variants": ["relu"]}, ["variants", "map each name"]),
+    Case("variant-a-number", "victims/tiny", {"variants": {"relu": 3}}, ["variants", "map each name"]),
+    Case("variant-clash", "victims/fcnn", {"variants.x": {}}, ["fcnn-x", "exists already"]),
+    Case("variant-bad", "victims/tiny", {"variants": {"odd": {"training": {"lr": 0}}}}, ["variants.odd", "training.lr"]),
+    Case("no-images", "datasets/tiny", {"shape": DROP}, ["'tiny' holds no images"], CELLS),
+    Case("bad-sha256", "datasets/tiny", {"sha256": {"train/images": "abc"}}, ["sha256.train/images", "'abc'"]),
+    Case("bad-shape", "datasets/tiny", {"shape": [28, 28]}, ["shape"]),
+    Case("cap-unknown-kind", "scales/quick", {"caps": {"victim": {"*": {"rounds": 1}}}}, ["caps.victim", "'victims'"]),
+    Case("cap-matches-nothing", "scales/quick", {"caps": {"victims": {"tony*": {"training.epochs": 1}}}}, ["caps.victims", "'tony*'"]),
+    Case("cap-no-number", "scales/quick", {"caps": {"victims": {"tiny": {"training.optimiser": 1}}}}, ["'training.optimiser' is no number"]),
+    Case("cap-no-key", "scales/quick", {"caps": {"victims": {"tiny": {"trainin.epochs": 1}}}}, ["caps.victims.tiny", "'training'"]),
+    Case("cap-not-a-number", "scales/quick", {"caps": {"victims": {"tiny": {"training.epochs": "few"}}}}, ["caps.victims.tiny", "'few'"]),
+    Case("cap-to-nothing", "scales/quick", {"caps": {"federations": {"tiny": {"rounds": 0}}}}, ["caps.federations", "rounds", "raise the cap"]),
+    Case("scale-without-nulls", "scales/quick", {"null_rounds": 0}, ["null_rounds", "greater than 0"]),
+]  # fmt: skip
+GENERATORS = [
+    Case("generator-missing-for-dataset", "attacks/reader", {"generator": {"mnist": "reader"}}, ["no generator for data set 'tiny'", "mnist"], CELLS),
+    Case("auxiliary-overlaps-private", "generators/reader", {"auxiliary.stop": 201}, ["auxiliary images overlap"], CELLS),
+    Case("auxiliary-beyond", "generators/reader", {"auxiliary.split": "train", "auxiliary.stop": 601}, ["auxiliary.stop 601"], CELLS),
+    Case("auxiliary-empty", "generators/reader", {"auxiliary.stop": 0}, ["auxiliary", "greater than 0"]),
+    Case("validation-all", "generators/reader", {"validation": 1.0}, ["validation", "less than 1"]),
+    Case("training-missing", "generators/reader", {"training": DROP}, ["training", "required"]),
+]  # fmt: skip
+
+
+def lay(value: Any, key: str, new: Any) -> None:
+    """Set (or drop) one dotted key of nested mappings and lists."""
+    *parents, last = key.split(".")
+    for parent in parents:
+        value = value[int(parent)] if isinstance(value, list) else value.setdefault(parent, {})
+    if new is DROP:
+        del value[last]
+    else:
+        value[last] = new
+
+
+def spoil(config: Path, case: Case) -> None:
+    path = config / f"{case.file}.yaml"
+    if isinstance(case.change, dict):
+        value = yaml.safe_load(path.read_text())
+        for key, new in case.change.items():
+            lay(value, key, new)
+        path.write_text(yaml.safe_dump(value, sort_keys=False))
+    else:
+        path.write_bytes(case.change if isinstance(case.change, bytes) else case.change.encode())
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_project(tmp_path_factory.mktemp("sound")).root
+
+
+@pytest.fixture
+def catalogue(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the root of a sound catalogue: config/ to spoil, and the notebooks that it names."""
+    monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
+    for part in ("config", "notebooks"):
+        shutil.copytree(sound / part, tmp_path / part)
+    return tmp_path
+
+
+@pytest.fixture
+def complaint(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that plans, and gives back the one line of the refusal."""
+
+    def plan(*arguments: str) -> str:
+        code = main(["plan", "--root", str(catalogue), *arguments])
+        printed = capsys.readouterr()
+        assert code == 2, printed.out
+        assert printed.out == ""
+        lines = printed.err.splitlines()
+        assert len(lines) == 1, printed.err
+        return lines[0].removeprefix("leakbench plan: ")
+
+    return plan
+
+
+def check(case: Case, line: str) -> None:
+    assert f"config/{case.named or case.file}.yaml: " in line
+    for part in case.says:
+        assert part in line, line
+    assert line.endswith(")"), f"no way to mend it: {line}"
+
+
+def test_the_sound_catalogue_is_planned(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--root", str(catalogue)]) == 0
+    assert "1 experiments, 2 cells on 1 data sets" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_refusal(case: Case, catalogue: Path, complaint: Callable[..., str]) -> None:
+    if case.name == "variant-clash":
+        shutil.copy(catalogue / "config/victims/tiny.yaml", catalogue / "config/victims/fcnn-x.yaml")
+    spoil(catalogue / "config", case)
+    check(case, complaint())
+
+
+@pytest.mark.parametrize("case", GENERATORS, ids=lambda case: case.name)
+def test_refusal_of_a_generator(
+    case: Case, catalogue: Path, complaint: Callable[..., str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("attacks/reader", READER), ("generators/reader", GENERATOR)):
+        (catalogue / "config" / f"{name}.yaml").write_text(yaml.safe_dump(value))
+    spoil(catalogue / "config", Case("", CELLS, {"cells.0.attack": ["reader"]}, []))
+    assert main(["plan", "--root", str(catalogue)]) == 0
+    capsys.readouterr()
+    # A spoilt file is read from another folder, since a catalogue is read once.
+    moved = catalogue / "moved"
+    for part in ("config", "notebooks"):
+        shutil.copytree(catalogue / part, moved / part)
+    spoil(moved / "config", case)
+    check(case, complaint("--root", str(moved)))
+
+
+def test_unknown_scale(complaint: Callable[..., str]) -> None:
+    line = complaint("--scale", "quik")
+    assert line.startswith("--scale: scale 'quik'")
+    assert line.endswith("(did you mean 'quick'?)")
+
+
+def test_a_folder_that_is_no_checkout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--root", str(tmp_path)]) == 2
+    line = capsys.readouterr().err
+    assert str(tmp_path / "config") in line
+    assert line.rstrip().endswith("checkout?)")
+
+
+def test_a_folder_in_place_of_a_file(catalogue: Path, complaint: Callable[..., str]) -> None:
+    (catalogue / "config/attacks/folder.yaml").mkdir()
+    assert "config/attacks/folder.yaml: cannot be read" in complaint()
+
+
+@pytest.mark.parametrize("name", ["unknown-attack", "syntax-error", "binary-garbage"])
+def test_snakemake_refuses_likewise(name: str, sound: Path, tmp_path: Path) -> None:
+    project = Project(sound, None).copy(tmp_path)
+    case = next(case for case in CASES if case.name == name)
+    spoil(project.path("config"), case)
+    ran = project.snakemake("-n")
+    assert ran.rc == 2
+    lines = [line for line in ran.text.splitlines() if line.startswith("leakbench: ")]
+    assert len(lines) == 1
+    check(case, lines[0])
+    assert "Traceback" not in ran.text
+
+
+def test_snakemake_refuses_an_unknown_scale(sound: Path, tmp_path: Path) -> None:
+    ran = Project(sound, None).copy(tmp_path).snakemake("-n", "--config", "scale=papre")
+    assert ran.rc == 2
+    assert "leakbench: --scale: scale 'papre' is not in" in ran.text
+    assert "(did you mean 'paper'?)" in ran.text
+    assert "Traceback" not in ran.text
