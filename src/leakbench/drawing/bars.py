@@ -28,6 +28,9 @@ def conditions(result: Result) -> Figure:
     rows = result.rows[result.rows["metric"].isin(list(SHOWN))]
     if rows.empty:
         return nothing(result)
+    # Conditions are compared at one size of the local set: the largest that all of them have.
+    sizes = rows.groupby([*PARTS])["local_samples"].agg(set)
+    rows = rows[rows["local_samples"] == max(set.intersection(*sizes))]
     metrics = [metric for metric in SHOWN if metric in set(rows["metric"])]
     own = rows[rows["baseline"] == ""].assign(label=lambda r: _labels(r))
     null = rows[rows["baseline"] == "random-gradient"].assign(label=lambda r: _labels(r))

@@ -45,6 +45,21 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
     return truth
 
 
+def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
+    """Draw dropout masks [epochs, rounds, k, width] round by round: so they do not depend on how rounds are chunked."""
+    drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
+    return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
+
+
+def _protect(defence: Defence, update: Tensors, rng: torch.Generator) -> Tensors:
+    """Apply a defence round by round, for the same reason."""
+    if defence.protect_update is Defence().protect_update:
+        return update
+    rounds = range(len(next(iter(update.values()))))
+    parts = [defence.protect_update({name: value[i : i + 1] for name, value in update.items()}, rng) for i in rounds]
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
 def _chunks(rounds: int, model: nn.Module, k: int, pixels: int) -> Iterator[slice]:
     parameters = sum(p.numel() for p in model.parameters())
     size = max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * pixels)))
@@ -71,17 +86,18 @@ def play(
     local, rounds = federation["local"], federation["rounds"]
     rng = torch.Generator().manual_seed(stream("local", seed))
     model.train()
-    model = defence.protect_model(model, rng)
+    guard = torch.Generator().manual_seed(stream("defence", seed))
+    model = defence.protect_model(model, guard)
 
     def send(weights: Tensors, part: slice, client: int) -> Tensors:
         index = truth.images[client][part]
         x = images[torch.from_numpy(index)].permute(0, 1, 4, 2, 3).float() / 255
         y = torch.from_numpy(truth.labels[client][part])
-        masks = draw_masks(model, (local["epochs"], *index.shape), rng)
+        masks = _masks(model, local["epochs"], *index.shape, rng)
         update = local_update(
             model, weights, x, y, masks, local["lr"], local["batch_size"], local["epochs"], federation["update"]
         )
-        return defence.protect_update(update, rng)
+        return _protect(defence, update, guard)
 
     if federation["server"] == "fedavg":
         sent = [origins[0]]

@@ -14,6 +14,8 @@ CONVENTIONS = {
     "psnr": ("standard", True),
     "ssim": ("standard", True),
     "pearson": ("standard", True),
+    "tv_ratio": ("standard", False),
+    "channel_pearson": ("standard", True),
     "lpips_alex": ("standard", False),
     "lpips_vgg": ("standard", False),
     "rmse_255": ("published", False),
