@@ -1,0 +1,137 @@
+"""Batched local training against plain autograd and SGD, one client and one sample at a time, in float64."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench import victims
+from leakbench.federation.local import local_update
+from leakbench.victims.layers import draw_masks
+
+ROUNDS, K, CLASSES = 3, 5, 4
+SHAPES = {"fcnn": (5, 4, 2), "cnn": (8, 7, 2)}
+
+
+def client(
+    module: str, dropout: float, activation: str = "relu", epochs: int = 1
+) -> tuple[nn.Module, dict[str, Tensor], Tensor, Tensor, dict[str, Tensor]]:
+    """Return a float64 victim, its weights, and the images, labels and masks of three rounds of five samples."""
+    torch.manual_seed(0)
+    rows, columns, channels = SHAPES[module]
+    model = victims.build(
+        module, SHAPES[module], CLASSES, {"dropout": dropout, "activation": activation}
+    ).double()
+    weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+    images = torch.rand(ROUNDS, K, channels, rows, columns, dtype=torch.float64)
+    labels = torch.randint(0, CLASSES, (ROUNDS, K))
+    masks = draw_masks(model, (epochs, ROUNDS, K), torch.Generator().manual_seed(1))
+    return model, weights, images, labels, {name: mask.double() for name, mask in masks.items()}
+
+
+def mean_gradient(model: nn.Module, images: Tensor, labels: Tensor, keep: Tensor | None) -> dict[str, Tensor]:
+    """Return the gradient of the mean loss as the mean of one-sample gradients."""
+    total = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+    for sample in range(len(images)):
+        if keep is not None:
+            model.get_submodule("dropout").keep = keep[sample]
+        model.zero_grad()
+        cross_entropy(model(images[sample : sample + 1]), labels[sample : sample + 1]).backward()
+        for name, p in model.named_parameters():
+            total[name] += p.grad / len(images)
+    return total
+
+
+def one_at_a_time(
+    model: nn.Module,
+    weights: dict[str, Tensor],
+    images: Tensor,
+    labels: Tensor,
+    masks: dict[str, Tensor],
+    lr: float,
+    size: int,
+    epochs: int,
+) -> dict[str, Tensor]:
+    """Return new minus old weights of each round, trained one after the other with torch's own SGD."""
+    updates: dict[str, list[Tensor]] = {name: [] for name in weights}
+    for turn in range(len(images)):
+        model.load_state_dict(weights)
+        optimiser = torch.optim.SGD(model.parameters(), lr=lr)
+        for epoch in range(epochs):
+            for begin in range(0, images.shape[1], size):
+                part = slice(begin, begin + size)
+                keep = masks["dropout.keep"][epoch, turn, part] if masks else None
+                gradient = mean_gradient(model, images[turn, part], labels[turn, part], keep)
+                for name, p in model.named_parameters():
+                    p.grad = gradient[name]
+                optimiser.step()
+        for name, p in model.named_parameters():
+            updates[name].append(p.detach() - weights[name])
+    return {name: torch.stack(values) for name, values in updates.items()}
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize(
+    ("size", "epochs"),
+    [
+        (None, 1),
+        # Five samples in batches of two: the last one is short.
+        (2, 1),
+        (None, 3),
+        (2, 3),
+        (50, 2),
+        (1, 1),
+    ],
+)
+def test_batched_training_equals_one_sample_at_a_time(
+    module: str, dropout: float, size: int | None, epochs: int
+) -> None:
+    model, weights, images, labels, masks = client(module, dropout, epochs=epochs)
+    sent = {name: value.clone() for name, value in weights.items()}
+    found = local_update(model, weights, images, labels, masks, 0.3, size, epochs, "model")
+    expected = one_at_a_time(model, sent, images, labels, masks, 0.3, size or K, epochs)
+    assert set(found) == set(expected)
+    for name in expected:
+        assert found[name].shape == (ROUNDS, *weights[name].shape)
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-14)
+        assert expected[name].abs().max() > 1e-4
+        assert torch.equal(weights[name], sent[name])
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+@pytest.mark.parametrize("activation", ["sigmoid", "tanh", "linear"])
+def test_other_activations_train_the_same_way(module: str, activation: str) -> None:
+    model, weights, images, labels, masks = client(module, 0.5, activation)
+    found = local_update(model, weights, images, labels, masks, 0.1, None, 1, "model")
+    expected = one_at_a_time(model, weights, images, labels, masks, 0.1, K, 1)
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_a_shared_gradient_is_the_mean_over_samples(module: str, dropout: float) -> None:
+    model, weights, images, labels, masks = client(module, dropout)
+    found = local_update(model, weights, images, labels, masks, 0.3, 2, 1, "gradient")
+    model.load_state_dict(weights)
+    for turn in range(ROUNDS):
+        keep = masks["dropout.keep"][0, turn] if masks else None
+        for name, value in mean_gradient(model, images[turn], labels[turn], keep).items():
+            torch.testing.assert_close(found[name][turn], value, rtol=1e-9, atol=1e-15)
+
+
+def test_one_step_is_minus_the_learning_rate_times_the_gradient() -> None:
+    model, weights, images, labels, masks = client("fcnn", 0.5)
+    step = local_update(model, weights, images, labels, masks, 0.25, None, 1, "model")
+    gradient = local_update(model, weights, images, labels, masks, 0.25, None, 1, "gradient")
+    for name in step:
+        torch.testing.assert_close(step[name], -0.25 * gradient[name], rtol=1e-12, atol=0)
+
+
+def test_epochs_use_their_own_masks() -> None:
+    model, weights, images, labels, masks = client("fcnn", 0.5, epochs=2)
+    same = {name: mask[:1].expand_as(mask) for name, mask in masks.items()}
+    first = local_update(model, weights, images, labels, masks, 0.3, None, 2, "model")
+    second = local_update(model, weights, images, labels, same, 0.3, None, 2, "model")
+    assert not torch.allclose(first["dense1.weight"], second["dense1.weight"])
