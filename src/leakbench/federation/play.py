@@ -46,13 +46,13 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
 
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
-    """Draw dropout masks [epochs, rounds, k, width] round by round: so they do not depend on how rounds are chunked."""
+    """Draw dropout masks [epochs, rounds, k, width] round by round, so that chunks of rounds change no mask."""
     drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
 
 def _protect(defence: Defence, update: Tensors, rng: torch.Generator) -> Tensors:
-    """Apply a defence round by round, for the same reason."""
+    """Apply a defence round by round, so that chunks of rounds change nothing of what it does."""
     if defence.protect_update is Defence().protect_update:
         return update
     rounds = range(len(next(iter(update.values()))))
@@ -93,7 +93,7 @@ def play(
         index = truth.images[client][part]
         x = images[torch.from_numpy(index)].permute(0, 1, 4, 2, 3).float() / 255
         y = torch.from_numpy(truth.labels[client][part])
-        masks = _masks(model, local["epochs"], *index.shape, rng)
+        masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(
             model, weights, x, y, masks, local["lr"], local["batch_size"], local["epochs"], federation["update"]
         )
