@@ -19,7 +19,7 @@ CAPTION, HEADING, LABEL, GAP, BETWEEN = 0.24, 0.17, 0.165, 0.06, 0.14
 SIDE = 0.95
 RULES = {
     "first": "the first {m} neurons in their own order",
-    "usable": "the first {m} usable neurons in their own order",
+    "usable": "the usable neurons in their own order, up to {m}",
     "best": "the {m} neurons with the highest r",
 }
 Draw = Callable[[Axes, Panel, float, float], None]
@@ -206,7 +206,8 @@ def _scaling(rescaled: int, panel: Panel) -> str:
     live = int(np.count_nonzero(panel.usable))
     if not rescaled:
         return "" if _paired(panel) else " (values as received)"
-    return f" ({'all' if rescaled == live else f'{rescaled} of {live}'} normalised for display)"
+    which = "all" if rescaled == live else f"{rescaled} of {live}"
+    return f" ({which}{' reconstructions' if _paired(panel) else ''} normalised for display)"
 
 
 def _legend(result: Result) -> str:
