@@ -66,17 +66,49 @@ class Observation:
         return replace(self, updates=updates, origin=self.origin[:rounds])
 
 
+def _one_line(problem: Exception) -> str:
+    return f"{type(problem).__name__}: {' '.join(str(problem).split())}"
+
+
 def check(observation: Observation, where: str) -> None:
     """Refuse an observation whose tensors do not fit its victim. Raises UserError naming file and tensor."""
-    expected = {name: tuple(value.shape) for name, value in observation.model().named_parameters()}
-    for name, shape in expected.items():
-        if name not in observation.updates:
-            raise UserError(f"{where}: updates/{name} is missing (the victim has it)")
-        array = observation.updates[name]
-        if array.shape[2:] != shape or array.dtype != np.float32:
-            raise UserError(f"{where}: updates/{name} is {array.dtype} {array.shape[2:]}, the victim has float32 {shape}")
-        if not all(np.isfinite(part).all() for part in array):
-            raise UserError(f"{where}: updates/{name} holds NaN or Inf (was the client's training stable?)")
+    network, origin = observation.network, observation.origin
+    try:
+        shape = tuple(int(n) for n in network["shape"])
+        model = victims.build(network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"])
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError) as problem:
+        raise UserError(f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)") from problem
+    if origin.ndim != 1 or not np.issubdtype(origin.dtype, np.integer) or (len(origin) and origin.min() < 0):
+        raise UserError(f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round")
+    updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
+    for name, parameter in model.named_parameters():
+        expected = tuple(parameter.shape)
+        for kind, tensors in (("global", observation.weights), ("updates", observation.updates)):
+            if name not in tensors:
+                raise UserError(f"{where}: {kind}/{name} is missing (the victim has it)")
+            array = tensors[name]
+            lead = 1 if kind == "global" else 2
+            if array.shape[lead:] != expected or array.dtype != np.float32:
+                raise UserError(f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has float32 {expected}")
+            if not all(np.isfinite(part).all() for part in array):
+                raise UserError(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
+        if observation.weights[name].shape[0] < sent:
+            raise UserError(f"{where}: global/{name} has {observation.weights[name].shape[0]} models, origin names {sent}")
+        if observation.updates[name].shape[:2] != updates:
+            raise UserError(
+                f"{where}: updates/{name} has {observation.updates[name].shape[:2]} rounds and clients, "
+                f"origin and clients say {updates}"
+            )
+
+
+def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
+    tensors, made = open_tensors(path)
+    try:
+        trained = generators.build(made["module"], tuple(made["features"]), tuple(network["shape"]), made["parameters"])
+        trained.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError) as problem:
+        raise UserError(f"{path}: not a generator ({_one_line(problem)}; delete it and run its rule again)") from problem
+    return trained.eval()
 
 
 def read_observation(path: Path, generator: Path | None = None) -> tuple[Observation, Facts]:
@@ -90,12 +122,6 @@ def read_observation(path: Path, generator: Path | None = None) -> tuple[Observa
         origin = np.array(tensors["origin"])
     except KeyError as missing:
         raise UserError(f"{path}: not an observation, {missing} is missing (see docs/observation.md)") from missing
-    trained = None
-    if generator is not None:
-        weights, made = open_tensors(generator)
-        trained = generators.build(made["module"], tuple(made["features"]), tuple(network["shape"]), made["parameters"])
-        trained.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
-        trained.eval()
     observation = Observation(
         network=network,
         weights={name.removeprefix("global/"): value for name, value in tensors.items() if name.startswith("global/")},
@@ -104,7 +130,8 @@ def read_observation(path: Path, generator: Path | None = None) -> tuple[Observa
         clients=clients,
         kind=kind,
         knows=facts.get("knows", {}),
-        generator=trained,
     )
     check(observation, str(path))
+    if generator is not None:
+        observation = replace(observation, generator=_read_generator(generator, network))
     return observation, facts

@@ -1,0 +1,212 @@
+"""The First Dense Layer Attack on the paper's victims."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from observations import Make, observe
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench import attacks, defences, generators, victims
+from leakbench.attacks import fidel as room
+from leakbench.attacks.fidel import divide, fidel, join
+from leakbench.attacks.observation import Observation
+from leakbench.victims.layers import dense_input, draw_masks
+
+RNG = torch.Generator()
+ACTIVATIONS = ["relu", "sigmoid", "tanh", "linear"]
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+@pytest.mark.parametrize("kind", ["model", "gradient"])
+def test_one_sample_is_in_every_live_neuron(make: Make, activation: str, dropout: float, kind: str) -> None:
+    observation, images = make(k=1, rounds=2, activation=activation, dropout=dropout, kind=kind)
+    found = fidel(observation, RNG)
+    assert found.images.shape == (2, 1, 128, 1, 28, 28)
+    assert 40 < found.usable.sum() <= 256
+    for turn in range(2):
+        rows = found.images[turn, 0][found.usable[turn, 0]]
+        torch.testing.assert_close(rows, images[turn].expand_as(rows), rtol=1e-5, atol=1e-5)
+    assert not found.images[~found.usable].any()
+    if activation in ("sigmoid", "tanh", "linear") and not dropout:
+        assert found.usable.all()
+
+
+def test_dead_neurons_are_zero_and_not_usable(make: Make) -> None:
+    def silence(model: nn.Module) -> None:
+        model.get_submodule("dense1").bias[:100] = -1000
+
+    observation, _ = make(k=3, change=silence)
+    found = fidel(observation, RNG)
+    assert not found.usable[..., :100].any()
+    assert not found.images[:, :, :100].any()
+    assert found.usable[..., 100:].any()
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (32, 32, 3)])
+def test_one_sample_through_the_cnn_shows_what_its_dense_layer_reads(
+    make: Make, shape: tuple[int, int, int]
+) -> None:
+    observation, images = make("cnn", shape, k=1)
+    found = fidel(observation, RNG)
+    side = (shape[0] - 2) // 2
+    assert found.target == "features"
+    assert found.images.shape == (1, 1, 128, 32, side, side)
+    # This equality is what lets the generator be trained on forward passes alone.
+    expected = dense_input(observation.model(), images[0])[0]
+    rows = found.images[found.usable]
+    assert len(rows) > 20
+    torch.testing.assert_close(rows, expected.expand_as(rows), rtol=1e-4, atol=1e-5)
+
+
+def test_a_neuron_that_one_sample_activates_gives_that_sample(make: Make) -> None:
+    observation, images = make(k=6, rounds=3, seed=4)
+    model, found = observation.model(), fidel(observation, RNG)
+    alone = 0
+    for turn in range(3):
+        active = model.get_submodule("dense1")(images[turn].flatten(1)) > 0
+        for neuron in ((active.sum(0) == 1) & found.usable[turn, 0]).nonzero().flatten():
+            sample = images[turn][active[:, neuron]][0]
+            torch.testing.assert_close(found.images[turn, 0, neuron], sample, rtol=1e-4, atol=1e-4)
+            alone += 1
+    assert alone >= 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    k=st.integers(1, 9),
+    seed=st.integers(0, 2**31),
+    activation=st.sampled_from(ACTIVATIONS),
+    dropout=st.sampled_from([0.0, 0.5]),
+)
+def test_every_row_is_the_mixture_of_samples_weighted_by_their_errors(
+    k: int, seed: int, activation: str, dropout: float
+) -> None:
+    shape = (3, 4, 1)
+    parameters = {"activation": activation, "dropout": dropout, "width": 16}
+    observation, images = observe("fcnn", shape, k, seed=seed, **parameters)
+    model = observation.model().double()
+    if dropout:
+        mask = draw_masks(model, (1, 1, k), torch.Generator().manual_seed(seed))["dropout.keep"]
+        model.get_submodule("dropout").keep = mask[0, 0].double()
+    torch.manual_seed(seed)
+    victims.build("fcnn", shape, 10, parameters)
+    torch.rand(1, k, 1, 3, 4)
+    labels = torch.randint(0, 10, (1, k))[0]
+    outputs: list[Tensor] = []
+    model.get_submodule("dense1").register_forward_hook(
+        lambda _, __, out: (out.retain_grad(), outputs.append(out))[1]
+    )
+    cross_entropy(model(images[0].double()), labels).backward()
+    error = outputs[0].grad
+    assert error is not None
+    found = fidel(observation, RNG)
+    rows = found.images[0, 0].flatten(1).double()
+    total, spread = error.sum(0), error.abs().sum(0)
+    # Where errors cancel, the float32 of the update limits what can be compared.
+    clear = (total.abs() > 1e-3 * spread) & (spread > 1e-12)
+    mixture = (error.T @ images[0].flatten(1).double()) / total.unsqueeze(1)
+    torch.testing.assert_close(rows[clear], mixture[clear], rtol=1e-3, atol=1e-2)
+    assert not found.usable[0, 0][spread == 0].any()
+    assert found.usable[0, 0][clear].all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    weight=arrays(np.float32, (3, 4), elements=st.floats(width=32)),
+    bias=arrays(np.float32, (3,), elements=st.floats(width=32)),
+)
+def test_no_nan_and_no_infinity_comes_out_whatever_goes_in(weight: np.ndarray, bias: np.ndarray) -> None:
+    ratio, usable = divide(torch.from_numpy(weight), torch.from_numpy(bias))
+    assert ratio.isfinite().all()
+    assert not ratio[~usable].any()
+    assert join(ratio, torch.from_numpy(bias) != 0).isfinite().all()
+
+
+@pytest.mark.parametrize("module", ["fcnn", "cnn"])
+def test_the_sign_of_the_update_is_irrelevant(make: Make, module: str) -> None:
+    observation, _ = make(module, k=4)
+    turned = Observation(**{**vars(observation), "updates": {n: -v for n, v in observation.updates.items()}})
+    one, other = fidel(observation, RNG), fidel(turned, RNG)
+    assert torch.equal(one.images, other.images)
+    assert torch.equal(one.usable, other.usable)
+
+
+def test_only_the_first_dense_layer_is_read(make: Make) -> None:
+    observation, _ = make(k=4)
+    updates = {n: v if n.startswith("dense1") else np.full_like(v, 7) for n, v in observation.updates.items()}
+    other = Observation(**{**vars(observation), "updates": updates})
+    assert torch.equal(fidel(other, RNG).images, fidel(observation, RNG).images)
+
+
+def test_rounds_are_attacked_one_like_many(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    observation, _ = make("fcnn", (6, 6, 1), k=3, rounds=45)
+    whole = fidel(observation, RNG)
+    monkeypatch.setattr(room, "ROUNDS_AT_ONCE", 7)
+    parts = fidel(observation, RNG, combine=True)
+    assert torch.equal(parts.images[:, :, :-1], whole.images)
+    assert torch.equal(parts.usable[..., :-1], whole.usable)
+    assert whole.usable[-1].any()
+
+
+def test_the_attack_is_found_by_its_name(make: Make) -> None:
+    observation, _ = make("fcnn", (4, 4, 1))
+    assert torch.equal(attacks.run("fidel", observation, RNG, {}).images, fidel(observation, RNG).images)
+
+
+def test_join_is_the_median_of_what_was_shared() -> None:
+    ratio = torch.tensor([[1.0, 0.0, 4.0], [3.0, 0.0, 5.0], [2.0, 0.0, 0.0], [90.0, 90.0, 90.0]])
+    # The last neuron's bias change was not shared: its row has another scale and stays out.
+    found = join(ratio, torch.tensor([True, True, True, False]))
+    assert found.tolist() == [2.0, 0.0, 4.0]
+    assert join(ratio, torch.zeros(4, dtype=torch.bool)).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_joined_neurons_fill_the_gaps_of_a_partial_update(make: Make) -> None:
+    observation, images = make(k=1, activation="tanh")
+    defence = defences.build("withhold", {"share": 0.5})
+    part = {n: torch.from_numpy(v[:, 0]) for n, v in observation.updates.items()}
+    part = defence.protect_update(part, torch.Generator().manual_seed(0))
+    shared = Observation(**{**vars(observation), "updates": {n: v.numpy()[:, None] for n, v in part.items()}})
+    found = fidel(shared, RNG, combine=True)
+    assert found.images.shape[2] == 129
+    joint, rows = found.images[0, 0, -1], found.images[0, 0, :-1]
+    assert bool(found.usable[0, 0, -1])
+    torch.testing.assert_close(joint, images[0, 0], rtol=1e-4, atol=1e-4)
+    assert ((rows == 0).float().mean((1, 2, 3)) > 0.3).all()
+    assert fidel(shared, RNG).images.shape[2] == 128
+
+
+def test_nothing_shared_joins_to_nothing(make: Make) -> None:
+    observation, _ = make("fcnn", (4, 4, 1))
+    silent = Observation(
+        **{**vars(observation), "updates": {n: 0 * v for n, v in observation.updates.items()}}
+    )
+    found = fidel(silent, RNG, combine=True)
+    assert not found.usable.any()
+    assert not found.images.any()
+
+
+def test_a_generator_turns_live_neurons_into_images(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    generator = generators.build("fidel-mnist", (32, 13, 13), (28, 28, 1), {}).eval()
+    observation, _ = make("cnn", k=2, rounds=1, generator=generator)
+    monkeypatch.setattr(room, "IMAGES_AT_ONCE", 50)
+    found = fidel(observation, RNG)
+    features = fidel(Observation(**{**vars(observation), "generator": None}), RNG)
+    assert (found.target, features.target) == ("images", "features")
+    assert found.images.shape == (1, 1, 128, 1, 28, 28)
+    assert torch.equal(found.usable, features.usable)
+    assert found.images.min() >= 0
+    assert found.images.max() <= 1
+    assert (~found.usable).any()
+    assert not found.images[~found.usable].any()
+    live = features.usable[0, 0].nonzero().flatten()[:8]
+    with torch.no_grad():
+        expected = generator(features.images[0, 0, live])
+    # The attack's convolutions are bfloat16: three significant digits.
+    torch.testing.assert_close(found.images[0, 0, live], expected, rtol=0, atol=0.03)

@@ -1,0 +1,193 @@
+"""What the server saw: the null observation, and files that do not say what they should."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from observations import Make
+
+from leakbench import generators
+from leakbench.artefacts import write_tensors
+from leakbench.attacks.fidel import fidel
+from leakbench.attacks.observation import Observation, read_observation
+from leakbench.errors import UserError
+from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+
+Tensors = dict[str, np.ndarray]
+
+
+def test_the_null_observation_keeps_each_tensors_spread(make: Make) -> None:
+    observation, _ = make(k=3, rounds=4)
+    observation.updates["dense2.bias"][1] = 0
+    null = observation.randomised(3, torch.Generator().manual_seed(0))
+    assert (null.rounds, observation.rounds) == (3, 4)
+    for name, noise in null.updates.items():
+        true = observation.updates[name][:3]
+        assert noise.shape == true.shape
+        assert noise.dtype == np.float32
+        ratio = [n.std() / t.std() for n, t in zip(noise[[0, 2]], true[[0, 2]], strict=True)]
+        assert ratio == pytest.approx([1, 1], abs=5 / np.sqrt(2 * true[0].size))
+        assert not np.array_equal(noise, true)
+    assert not null.updates["dense2.bias"][1].any()
+    assert null.weights is observation.weights
+
+
+def test_the_null_observation_reveals_nothing(make: Make) -> None:
+    observation, images = make(k=5, rounds=2)
+    true, null = (
+        fidel(observation, torch.Generator()),
+        fidel(observation.randomised(2, torch.Generator().manual_seed(1)), torch.Generator()),
+    )
+    pixels = images.flatten(2).numpy()
+    found = [pearson_matrix(r.images[:, 0].flatten(2).numpy(), pixels).max() for r in (true, null)]
+    assert found[0] >= THRESHOLD
+    # 128 neurons and five samples of 784 independent pixels: chance stays below 6 / 28.
+    assert abs(found[1]) < 6 / 28
+
+
+def test_noise_comes_from_the_generator(make: Make) -> None:
+    observation, _ = make("fcnn", (4, 4, 1))
+    one, same, other = (
+        observation.randomised(1, torch.Generator().manual_seed(s)).updates for s in (1, 1, 2)
+    )
+    assert np.array_equal(one["dense1.bias"], same["dense1.bias"])
+    assert not np.array_equal(one["dense1.bias"], other["dense1.bias"])
+
+
+def test_each_sent_model_can_be_rebuilt(make: Make) -> None:
+    observation, _ = make("fcnn", (4, 4, 1))
+    weights = {n: np.concatenate([v, v + 1]) for n, v in observation.weights.items()}
+    both = Observation(**{**vars(observation), "weights": weights})
+    for origin in (0, 1):
+        model = both.model(origin)
+        assert not model.training
+        for name, value in model.named_parameters():
+            assert np.array_equal(value.detach(), weights[name][origin])
+
+
+def content(observation: Observation) -> tuple[Tensors, dict[str, Any]]:
+    """Return tensors and facts of the file that this observation would be."""
+    tensors = {f"global/{n}": v for n, v in observation.weights.items()}
+    tensors |= {f"updates/{n}": v.copy() for n, v in observation.updates.items()}
+    tensors["origin"] = observation.origin
+    facts = {"network": observation.network, "clients": observation.clients, "kind": observation.kind}
+    return tensors, facts | {"knows": {"labels": "unknown"}}
+
+
+def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
+    observation, _ = make("fcnn", (4, 4, 1), k=2, rounds=3)
+    tensors, facts = content(observation)
+    write_tensors(tmp_path / "c.safetensors", tensors, facts)
+    found, read = read_observation(tmp_path / "c.safetensors")
+    assert read == facts
+    assert (found.clients, found.kind, found.knows, found.rounds) == ([2], "model", {"labels": "unknown"}, 3)
+    for name, value in observation.updates.items():
+        assert np.array_equal(found.updates[name], value)
+        assert torch.equal(found.update(name, slice(1, 2)), torch.from_numpy(value[1:2]))
+    assert set(found.updates) == set(found.weights) == set(observation.weights)
+
+
+def drop(name: str) -> Callable[[Tensors, dict[str, Any]], None]:
+    return lambda tensors, facts: (tensors.pop(name, None), facts.pop(name, None))[1]
+
+
+def put(name: str, value: Callable[[np.ndarray], np.ndarray]) -> Callable[[Tensors, dict[str, Any]], None]:
+    return lambda tensors, _: tensors.update({name: value(tensors[name])})
+
+
+def spoil(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    def change(array: np.ndarray) -> np.ndarray:
+        array = array.copy()
+        array.flat[-1] = value
+        return array
+
+    return change
+
+
+def network(**changes: Any) -> Callable[[Tensors, dict[str, Any]], None]:
+    def change(_: Tensors, facts: dict[str, Any]) -> None:
+        facts["network"] = {k: v for k, v in (facts["network"] | changes).items() if v is not None}
+
+    return change
+
+
+MALFORMED = {
+    "an update is missing": (drop("updates/dense1.weight"), "updates/dense1.weight is missing"),
+    "a sent tensor is missing": (drop("global/dense2.bias"), "global/dense2.bias is missing"),
+    "origin is missing": (drop("origin"), "'origin' is missing"),
+    "network is missing": (drop("network"), "'network' is missing"),
+    "clients are missing": (drop("clients"), "'clients' is missing"),
+    "kind is missing": (drop("kind"), "'kind' is missing"),
+    "an update has another shape": (
+        put("updates/dense1.weight", lambda a: a[..., :-1]),
+        r"updates/dense1.weight is float32 \(128, 15\), the victim has float32 \(128, 16\)",
+    ),
+    "an update lacks its rounds": (put("updates/dense1.bias", lambda a: a[0]), "updates/dense1.bias is float32"),
+    "an update has another dtype": (
+        put("updates/dense1.bias", lambda a: a.astype(np.float64)),
+        "updates/dense1.bias is float64",
+    ),
+    "an update holds NaN": (put("updates/dense4.bias", spoil(np.nan)), "updates/dense4.bias holds NaN or Inf"),
+    "an update holds Inf": (put("updates/dense4.weight", spoil(-np.inf)), "updates/dense4.weight holds NaN or Inf"),
+    "a sent tensor has another shape": (
+        put("global/dense1.bias", lambda a: a[:, :-1]),
+        r"global/dense1.bias is float32 \(127,\)",
+    ),
+    "a sent tensor holds NaN": (put("global/dense1.bias", spoil(np.nan)), "global/dense1.bias holds NaN or Inf"),
+    "a round is missing": (put("updates/dense3.bias", lambda a: a[:-1]), r"updates/dense3.bias has \(2, 1\) rounds"),
+    "a round starts from a model that was not sent": (put("origin", lambda a: a + 4), "has 1 models, origin names 5"),
+    "origin is no number of a model": (put("origin", lambda a: a - 1), "origin is int64"),
+    "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
+    "no such victim": (network(module="mlp"), "network is not a victim"),
+    "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),
+    "the victim has no module": (network(module=None), "network is not a victim .*module"),
+    "the images have no shape": (network(shape=[4]), "network is not a victim"),
+    "the victim is of another activation": (network(parameters={"activation": "gelu"}), "network is not a victim"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_observation_is_refused_in_one_line(tmp_path: Path, make: Make, name: str) -> None:
+    change, message = MALFORMED[name]
+    tensors, facts = content(make("fcnn", (4, 4, 1), k=2, rounds=3)[0])
+    change(tensors, facts)
+    path = tmp_path / "made elsewhere.safetensors"
+    write_tensors(path, tensors, facts)
+    with pytest.raises(UserError, match=message) as refused:
+        read_observation(path)
+    assert str(refused.value).startswith(f"{path}: ")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.safetensors"
+    with pytest.raises(UserError, match="no such file"):
+        read_observation(path)
+    path.write_bytes(b"\x80\x04pickle")
+    with pytest.raises(UserError, match="not a whole safetensors file"):
+        read_observation(path)
+
+
+def test_a_generator_is_read_with_its_weights_or_refused(tmp_path: Path, make: Make) -> None:
+    observation, _ = make("cnn")
+    tensors, facts = content(observation)
+    capture, path = tmp_path / "c.safetensors", tmp_path / "g.safetensors"
+    write_tensors(capture, tensors, facts)
+    generator = generators.build("fidel-mnist", (32, 13, 13), (28, 28, 1), {})
+    made = {"module": "fidel-mnist", "features": [32, 13, 13], "parameters": {}}
+    state = {name: value.numpy() for name, value in generator.state_dict().items()}
+    write_tensors(path, state, made)
+    found = read_observation(capture, path)[0].generator
+    assert found is not None
+    assert not found.training
+    assert all(torch.equal(v, generator.state_dict()[n]) for n, v in found.state_dict().items())
+    state.pop("dense.bias")
+    for spoiled, about in ((state, made), (state, {}), (state, made | {"module": "gan"})):
+        write_tensors(path, spoiled, about)
+        with pytest.raises(UserError, match="not a generator") as refused:
+            read_observation(capture, path)
+        assert str(refused.value).startswith(f"{path}: ")
+        assert "\n" not in str(refused.value)
