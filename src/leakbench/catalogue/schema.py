@@ -148,11 +148,12 @@ class Exhibit(Strict):
     """Which pictures an experiment shows: some reconstructions chosen by a stated rule.
 
     `first`: the reconstructions in their own order. `usable`: those of them that are not dead. `best`: by correlation
-    with any sample, highest first. `matched`: each sample's match.
+    with any sample, highest first. `faintest`: those that reveal a sample (r ≥ 0.98), the least pure first.
+    `matched`: each sample's match.
     `worst-median-best`: the samples at those ranks of the first metric.
     """
 
-    rule: Literal["first", "usable", "best", "matched", "worst-median-best"]
+    rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"]
     rounds: Positive = 1
     reconstructions: Positive = 24
 

@@ -94,7 +94,7 @@ def nothing(result: Result) -> Figure:
 
 
 def _claim(published: str) -> list[str]:
-    return textwrap.wrap(f"Published: {published}", 128) if published else []
+    return textwrap.wrap(f"Claim: {published}", 128) if published else []
 
 
 def _small_print(result: Result, n: str) -> list[str]:

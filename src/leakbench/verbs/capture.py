@@ -58,7 +58,7 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
                 "shared": f"{federation['update']} update of each client, each round",
                 "labels": "unknown",
                 "batch size": "known",
-                "local training": f"lr {local['lr']}, {local['epochs']} epoch(s), batch {local['batch_size'] or 'whole set'}; known",
+                "local training": f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}; known",
                 "buffers": "none",
                 "defence": value["defence"]["module"],
             },

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.artefacts import open_tensors, read_table
-from leakbench.metrics.pearson import pearson_matrix
+from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.verbs.score import aim_at
 
 Panel = tuple[dict[str, Any], dict[str, np.ndarray]]
@@ -65,6 +65,9 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
         order = order[usable[0]]
     elif rule == "best":
         order = np.argsort(-value, kind="stable")
+    elif rule == "faintest":
+        order = np.argsort(value, kind="stable")
+        order = order[value[order] >= THRESHOLD]
     if facts["target"] == "features":
         neuron = order[usable[0][order]][:1]
         channels = guess[0][neuron][0][:count, None]

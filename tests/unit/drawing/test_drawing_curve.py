@@ -89,7 +89,7 @@ def test_the_published_point_stands_in_both_panels(result: Make) -> None:
 def test_title_claim_scale_n_seed_and_threat_model_are_on_the_figure(result: Make) -> None:
     found = " ".join(texts(curve.revealed_by_size(result(curves(VICTIMS)))))
     for words in (
-        "A title", "Published: One sentence that the paper claims.", "Scale quick", "n = 200 updates", "null: 20",
+        "A title", "Claim: One sentence that the paper claims.", "Scale quick", "n = 200 updates", "null: 20",
         "seed 0", "honest-but-curious server; shared: model update", "labels: unknown",
     ):  # fmt: skip
         assert words in found

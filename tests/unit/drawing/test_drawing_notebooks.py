@@ -11,13 +11,14 @@ from leakbench.drawing.result import Result, read_result
 from leakbench.errors import UserError
 
 FOLDER = Path(__file__).parents[3] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("fidel-*.ipynb"))
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 PARAMETERS = ("table", "exhibit", "out", "title", "scale", "published")
 CURVES = {
     "fidel-figure-13": curves(["fcnn-relu", "fcnn-relu-dropout"]),
     "fidel-figure-14": curves(["cnn-relu"]),
     "fidel-training": curves(["fcnn-relu"], epochs=(0, 30)),
     "fidel-moving": curves(["fcnn-relu"], federations=("reveal", "moving")),
+    "comparison": curves(["fcnn-relu-dropout", "fcnn-relu-dropout-256"]),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],
