@@ -69,14 +69,16 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
         order = np.argsort(value, kind="stable")
         order = order[value[order] >= THRESHOLD]
     if facts["target"] == "features":
-        neuron = order[usable[0][order]][:1]
+        alive = order[usable[0][order]]
+        # An update that reached no neuron still has a panel: its first neuron, dead.
+        neuron = alive[:1] if len(alive) else np.array([0])
         channels = guess[0][neuron][0][:count, None]
         truths = aim[0][max(int(sample[neuron][0]), 0)][:count, None]
         r = np.diag(pearson_matrix(channels.reshape(len(channels), -1), truths.reshape(len(truths), -1)))
         yield panel | {"neuron": int(neuron[0])}, {
             "truth": truth[0],
             "guess": channels,
-            "usable": np.ones(len(channels), bool),
+            "usable": np.repeat(usable[0][neuron], len(channels)),
             "sample": np.repeat(sample[neuron], len(channels)),
             "score": r.astype(np.float32),
         }

@@ -140,11 +140,14 @@ def score(
             nulls = min(len(index), tensors["null/images"].shape[0])
             shape = (nulls, *tensors["images"].shape[2:])
             everything = np.ones(shape[:2], bool)
+            # One reconstruction per image where none may serve two, so that the mean is guessed for all of them.
+            copies = k if value["matching"] == "hungarian" else 1
+            means = np.broadcast_to(average, (nulls, copies, *shape[2:]))
             groups = {
                 "": Candidates(tensors["images"][:, client], tensors["usable"][:, client]),
                 "random-gradient": Candidates(tensors["null/images"][:, client], tensors["null/usable"][:, client]),
                 "random-noise": Candidates(random_noise(shape, rng), everything),
-                "dataset-mean": Candidates(np.broadcast_to(average, (nulls, 1, *shape[2:])), everything[:, :1]),
+                "dataset-mean": Candidates(means, np.ones((nulls, copies), bool)),
             }
             for baseline, candidates in groups.items():
                 rounds = len(candidates.images)

@@ -1,0 +1,174 @@
+"""Scores of a cell whose guesses are known: matching, failures, null baselines, what is reconstructed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cell import STEM, Cell, make_cell, write_guesses
+from scipy.stats import pearsonr
+
+from leakbench.artefacts import write_tensors
+from leakbench.verbs.absence import pass_on
+from leakbench.victims.file import load_victim
+from leakbench.victims.layers import dense_input
+
+
+def test_every_private_image_has_one_row(cell: Cell) -> None:
+    rows, facts = cell.score("pearson", "mse")
+    own = rows[rows["baseline"] == ""]
+    assert len(own) == 3 * 2 + 3 * 3
+    assert (facts["target"], facts["left_out"]) == ("images", "")
+    assert rows["attack"].unique().tolist() == ["attack"]
+    assert not own.duplicated(["round", "client", "sample"]).any()
+    for client, k in ((0, 2), (1, 3)):
+        part = own[own["client"] == client].sort_values(["round", "sample"])
+        assert part["image"].tolist() == cell.index[client].ravel().tolist()
+        assert part["round"].tolist() == np.repeat(range(3), k).tolist()
+        assert (part["local_samples"] == k).all()
+        assert (part["checkpoint"] == 30).all()
+        assert part["usable"].tolist() == np.repeat([3, 1, 0], k).tolist()
+
+
+def test_best_lets_one_reconstruction_serve_several_images(cell: Cell) -> None:
+    rows, _ = cell.score("pearson", "mse")
+    own = rows[(rows["baseline"] == "") & (rows["client"] == 0)].set_index(["round", "sample"])
+    assert own.loc[(0, 0), "match"] in (0, 2)
+    assert own.loc[(0, 1), "match"] == 1
+    assert own.loc[(1, 1), "match"] == 3
+    # The one live candidate of round 1 is all there is for the other image too.
+    assert own.loc[(1, 0), "match"] == 3
+    assert own.loc[[(0, 0), (0, 1), (1, 1)], "pearson"].tolist() == pytest.approx([1, 1, 1], abs=1e-5)
+    truth = cell.truth(0)[1]
+    assert own.loc[(1, 0), "pearson"] == pytest.approx(
+        pearsonr(truth[1].ravel(), truth[0].ravel())[0], abs=1e-5
+    )
+    assert own.loc[(1, 0), "mse"] == pytest.approx(np.square(truth[0] - truth[1]).mean(), rel=1e-5)
+    assert own.loc[(1, 1), "mse"] == pytest.approx(0, abs=1e-12)
+    # Two neurons show the first image, yet its row is one.
+    assert own.loc[(0, 0), "neurons"] == 2
+    assert own["neurons"].tolist() == [2, 1, 0, 1, 0, 0]
+
+
+def test_hungarian_gives_each_reconstruction_to_one_image_at_most(cell: Cell) -> None:
+    rows, _ = cell.score("pearson", "mse", matching="hungarian")
+    own = rows[(rows["baseline"] == "") & (rows["client"] == 1)].set_index(["round", "sample"])
+    # Three images, three live candidates of round 0: the scaled copy is left for the third.
+    assert own.loc[0, "match"].tolist() == [0, 1, 2]
+    assert own.loc[(0, 0), "mse"] == pytest.approx(0, abs=1e-12)
+    assert own.loc[1, "match"].tolist() == [-1, 3, -1]
+    assert own.loc[1, "status"].tolist() == ["nothing", "ok", "nothing"]
+
+
+@pytest.mark.parametrize("matching", ["best", "hungarian"])
+def test_nothing_is_scored_as_mid_grey_and_says_so(cell: Cell, matching: str) -> None:
+    rows, _ = cell.score("pearson", "mse", "psnr", matching=matching)
+    own = rows[(rows["baseline"] == "") & (rows["client"] == 1) & (rows["round"] == 2)]
+    assert (own["status"] == "nothing").all()
+    assert (own["match"] == -1).all()
+    assert (own["pearson"] == 0).all()
+    grey = np.square(cell.truth(1)[2] - 0.5).mean((1, 2, 3))
+    assert own["mse"].tolist() == pytest.approx(grey.tolist(), rel=1e-6)
+    assert own["psnr"].tolist() == pytest.approx((-10 * np.log10(grey)).tolist(), rel=1e-6)
+
+
+def test_a_candidate_that_is_not_usable_is_never_matched(cell: Cell) -> None:
+    # The very images, but declared unusable, beside one live constant.
+    guess = np.zeros((3, 2, 4, 1, 8, 8), np.float32)
+    guess[:, :, :2] = np.stack([cell.truth(c)[:, :2] for c in range(2)], 1)
+    guess[:, :, 2] = np.random.default_rng(1).random((3, 2, 1, 8, 8))
+    usable = np.zeros((3, 2, 4), bool)
+    usable[:, :, 2] = True
+    write_guesses(cell, guess, usable)
+    for matching in ("best", "hungarian"):
+        rows, _ = cell.score("pearson", matching=matching)
+        own = rows[rows["baseline"] == ""]
+        assert set(own["match"]) <= {2, -1}
+        assert (own["match"] == 2).any()
+        assert own["pearson"].max() < 0.9
+
+
+@pytest.mark.parametrize("matching", ["best", "hungarian"])
+def test_null_baselines_are_scored_beside_the_attack(cell: Cell, matching: str) -> None:
+    rows, _ = cell.score("pearson", "mse", matching=matching)
+    counts = rows.groupby(["baseline", "client"]).size()
+    for name in ("random-gradient", "random-noise", "dataset-mean"):
+        # The null attack has two rounds.
+        assert (counts[name, 0], counts[name, 1]) == (4, 6)
+        null = rows[rows["baseline"] == name]
+        assert set(null["round"]) == {0, 1}
+        assert null["pearson"].max() < 0.9
+        for client in (0, 1):
+            images = null[null["client"] == client]["image"]
+            assert images.tolist() == cell.index[client][:2].ravel().tolist()
+    mean = rows[rows["baseline"] == "dataset-mean"]
+    assert (mean["status"] == "ok").all()
+    train = np.random.default_rng(0)
+    train.integers(0, 256, (20, 8, 8, 1), dtype=np.uint8)
+    average = train.integers(0, 100, (30, 8, 8, 1), dtype=np.uint8).mean(0).transpose(2, 0, 1) / 255
+    expected = np.square(cell.pixels[mean["image"]] - average).mean((1, 2, 3))
+    assert mean["mse"].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
+
+
+def test_random_noise_differs_from_round_to_round_and_not_from_run_to_run(cell: Cell) -> None:
+    first, again = (cell.score("pearson", "mse")[0] for _ in range(2))
+    noise = first[first["baseline"] == "random-noise"]["mse"]
+    assert noise.nunique() == len(noise)
+    assert first["mse"].equals(again["mse"])
+
+
+def test_features_are_compared_with_what_the_dense_layer_reads(tmp_path: Path) -> None:
+    made = make_cell(tmp_path, np.zeros((2, 1, 2, 32, 3, 3)), np.ones((2, 1, 2), bool), (2,), "features")
+    model, _ = load_victim(made.results / "victims/made/victim/0.safetensors")
+    features = dense_input(model, torch.from_numpy(made.truth(0).reshape(4, 1, 8, 8))).numpy()
+    guess = features.reshape(2, 1, 2, 32, 3, 3)[:, :, ::-1]
+    write_guesses(made, guess, np.ones((2, 1, 2), bool), "features")
+    rows, facts = made.score("pearson", "mse", "channel_pearson")
+    own = rows[rows["baseline"] == ""]
+    assert facts["target"] == "features"
+    assert own["match"].tolist() == [1, 0, 1, 0]
+    assert own["pearson"].tolist() == pytest.approx([1] * 4, abs=1e-5)
+    # Metrics of images do not apply; those of features do.
+    assert "mse" not in rows
+    assert rows["channel_pearson"].between(0, 1).all()
+    assert set(rows["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean"}
+
+
+def test_metrics_of_features_are_left_out_for_images(cell: Cell) -> None:
+    rows, _ = cell.score("pearson", "channel_pearson")
+    assert "channel_pearson" not in rows
+
+
+def test_an_attacks_seconds_are_shared_among_its_updates(cell: Cell) -> None:
+    record = cell.root / "record.json"
+    record.write_text(json.dumps({"seconds": 3.0, "updates": 6}))
+    rows, _ = cell.score("pearson", attack_record=record)
+    assert (rows["seconds"] == 0.5).all()
+    rows, _ = cell.score("pearson")
+    assert rows["seconds"].isna().all()
+
+
+def test_work_in_parts_changes_no_score(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    for matching in ("best", "hungarian"):
+        whole, _ = cell.score("pearson", "mse", matching=matching)
+        with monkeypatch.context() as patch:
+            patch.setattr("leakbench.verbs.score.WORKING_FLOATS", 1)
+            parts, _ = cell.score("pearson", "mse", matching=matching)
+        assert whole.equals(parts)
+
+
+def test_an_absent_input_makes_absent_scores(cell: Cell) -> None:
+    pass_on("no such archive", [cell.results / f"guesses/{STEM}.safetensors"])
+    rows, facts = cell.score("pearson")
+    assert facts == {"absent": "no such archive"}
+    assert rows.empty
+
+
+def test_absent_backbones_leave_out_only_what_needs_them(cell: Cell) -> None:
+    backbones = cell.root / "data/lpips-backbones.safetensors"
+    write_tensors(backbones, {}, {"absent": "no network"})
+    rows, facts = cell.score("pearson", "lpips_alex", "mse", backbones=backbones)
+    assert facts["left_out"] == "no network"
+    assert "lpips_alex" not in rows
+    assert rows["mse"].notna().all()
