@@ -1,19 +1,14 @@
 """One finished project for the whole session; a test that changes something takes a copy."""
 
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from project import Project, tiny_project
+from project import Project, bare_project, tiny_project
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project whose every result is made. Do not change it: see `copied`."""
+    """Return a project whose every result is made, and run.log of making it. Do not change it: see `copied`."""
     project = tiny_project(tmp_path_factory.mktemp("workflow"))
     ran = project.snakemake("--printshellcmds")
     assert ran.rc == 0, ran.text[-3000:]
@@ -27,7 +22,7 @@ def copied(finished: Project, tmp_path: Path) -> Project:
     return finished.copy(tmp_path)
 
 
-@pytest.fixture
-def fresh(tmp_path: Path) -> Callable[[], Project]:
-    """Return a maker of a project in which nothing has run."""
-    return lambda: tiny_project(tmp_path)
+@pytest.fixture(scope="session")
+def everything(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return this repository's own catalogue, all experiments of it, where nothing has run."""
+    return Project(bare_project(tmp_path_factory.mktemp("everything"), experiments=True), None)

@@ -120,6 +120,21 @@ class Project:
         shutil.copytree(self.root, to / self.root.name, symlinks=True)
         return Project(to / self.root.name, self.data, dict(self.environment))
 
+    def logged(self, verb: str, part: str) -> str:
+        """Return the command of the one job of `verb` whose command names `part`, as the log of the first run has it."""
+        log = self.path("run.log").read_text()
+        found = [
+            c
+            for c in re.findall(r"^Shell command: (.*)$", log, re.MULTILINE)
+            if f"leakbench {verb} " in c and part in c
+        ]
+        assert len(found) == 1, found
+        return found[0]
+
+    def shell(self, command: str) -> Ran:
+        """Run a command as a person would who pastes it into a terminal at the project's root."""
+        return self.run("bash", "-c", command)
+
     def leftovers(self) -> list[Path]:
         """Files that an interrupted writer would leave."""
         return [p for top in ("results", "data", "scratch") for p in (self.root / top).rglob("*.part")]
@@ -154,8 +169,8 @@ def write_idx(folder: Path) -> Path:
     return folder
 
 
-def bare_project(folder: Path) -> Path:
-    """Copy this repository's parts into `folder` and leave only the tiny experiments."""
+def bare_project(folder: Path, *, experiments: bool = False) -> Path:
+    """Copy this repository's parts into `folder`, with its experiments or with none."""
     root = folder / "tiny project"
     root.mkdir(parents=True)
     ignore = shutil.ignore_patterns("__pycache__", ".snakemake")
@@ -164,8 +179,9 @@ def bare_project(folder: Path) -> Path:
             shutil.copytree(ROOT / part, root / part, ignore=ignore)
         else:
             shutil.copy2(ROOT / part, root / part)
-    for path in (root / "config" / "experiments").glob("*.yaml"):
-        path.unlink()
+    if not experiments:
+        shutil.rmtree(root / "config" / "experiments")
+        (root / "config" / "experiments").mkdir()
     return root
 
 

@@ -1,0 +1,106 @@
+"""An attack cannot see the truth: it has no such input, and gives the same bytes when truth and data are gone."""
+
+import csv
+import itertools
+import re
+import shlex
+import shutil
+
+import pytest
+from project import CELL, Project
+
+from leakbench.artefacts import read_tensors
+from leakbench.seeds import stream
+
+GUESSES = f"results/quick/guesses/{CELL}/fidel/0.safetensors"
+FORBIDDEN = (
+    "data/", "results/quick/truth/", "results/quick/scores/", "results/quick/victims/",
+    "src/leakbench/datasets/", "src/leakbench/federation/", "src/leakbench/metrics/",
+)  # fmt: skip
+HIDDEN = (
+    "data",
+    "results/quick/truth",
+    "results/quick/scores",
+    "results/quick/tables",
+    "results/quick/exhibits",
+)
+
+
+def test_an_attack_without_truth_and_data_gives_the_same_bytes(copied: Project) -> None:
+    before = copied.path(GUESSES).read_bytes()
+    for folder in HIDDEN:
+        shutil.rmtree(copied.path(folder))
+    copied.path(GUESSES).unlink()
+    ran = copied.shell(copied.logged("attack", "/fidel/"))
+    assert ran.rc == 0, ran.text
+    assert copied.path(GUESSES).read_bytes() == before
+
+
+def test_the_attack_did_read_something_out(finished: Project) -> None:
+    """Guards the test above: files of zeros would be equal too."""
+    tensors, _ = read_tensors(finished.path(GUESSES))
+    assert tensors["images"].shape[:2] == (3, 2)
+    assert tensors["usable"].any()
+    assert tensors["images"].std() > 0.01
+
+
+def test_no_attack_has_a_truth_or_data_file_among_its_inputs(finished: Project) -> None:
+    ran = finished.snakemake("--detailed-summary")
+    assert ran.rc == 0, ran.stderr
+    rows = list(csv.DictReader(ran.stdout.splitlines(), delimiter="\t"))
+    inputs = {row["output_file"]: row["input-file(s)"].split(",") for row in rows}
+    guesses = [files for name, files in inputs.items() if name.startswith("results/quick/guesses/")]
+    assert len(guesses) == 2
+    for files in guesses:
+        assert f"results/quick/captures/{CELL}/0.safetensors" in files
+        assert "src/leakbench/attacks/fidel.py" in files
+        assert not [name for name in files if name.startswith(FORBIDDEN)]
+    # The summary does list such files where a rule reads them.
+    captured = inputs[f"results/quick/truth/{CELL}/0.safetensors"]
+    assert len([name for name in captured if name.startswith(FORBIDDEN)]) >= 3
+
+
+def test_no_attack_of_the_catalogue_names_truth_or_data(everything: Project) -> None:
+    ran = everything.snakemake("-n", "--printshellcmds")
+    assert ran.rc == 0, ran.text[-2000:]
+    commands = re.findall(r"^Shell command: python -m leakbench attack (.*)$", ran.text, re.MULTILINE)
+    assert len(commands) == sum(message.startswith("attack ") for message in ran.messages) > 20
+    for command in commands:
+        words = shlex.split(command)
+        read = [
+            value
+            for flag, value in itertools.pairwise(words)
+            if flag in ("--capture", "--spec", "--generator")
+        ]
+        assert words[words.index("--capture") + 1].startswith("results/quick/captures/")
+        others = {word for word in words if word.startswith("--")} - {"--capture", "--spec", "--generator"}
+        assert others == {"--out", "--record"}
+        assert not [name for name in read if name.startswith(FORBIDDEN)]
+
+
+def test_capture_is_the_same_whatever_attacks_it(copied: Project) -> None:
+    files = [f"results/quick/{kind}/{CELL}/0.safetensors" for kind in ("captures", "truth")]
+    before = [copied.path(name).read_bytes() for name in files]
+    for name in files:
+        copied.path(name).unlink()
+    shutil.rmtree(copied.path("config/attacks"))
+    ran = copied.shell(copied.logged("capture", "/tiny/"))
+    assert ran.rc == 0, ran.text
+    assert [copied.path(name).read_bytes() for name in files] == before
+
+
+def test_attacks_draw_from_streams_of_their_own(finished: Project) -> None:
+    one, _ = read_tensors(finished.path(GUESSES))
+    other, _ = read_tensors(finished.path(GUESSES.replace("/fidel/", "/other/")))
+    assert (one["images"] == other["images"]).all()
+    assert (one["null/images"] != other["null/images"]).any()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_streams_of_the_verbs_differ(seed: int) -> None:
+    names = [
+        (verb, "tiny", seed)
+        for verb in ("initialise", "train", "private", "capture", "local", "attack", "null")
+    ]
+    assert len({stream(*name) for name in names}) == len(names)
+    assert stream("a", "bc") != stream("ab", "c")

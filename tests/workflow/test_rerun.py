@@ -1,0 +1,170 @@
+"""What runs again after a change is what the change concerns, and nothing else."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from project import Project
+
+DONE = "Nothing to be done"
+AFTER_SCORE = ["figure tiny", "report: the scorecard and 1 experiments on one page",
+               "scorecard: every published number beside ours", "table tiny"]  # fmt: skip
+LATER = {"table", "figure", "scorecard", "report"}
+
+
+def attack(name: str) -> str:
+    return f"attack tiny of tiny on tiny with {name}"
+
+
+def score(name: str) -> str:
+    return f"score {name} on tiny of tiny, tiny"
+
+
+def change(project: Project, name: str, **values: object) -> None:
+    path = project.path(f"config/{name}.yaml")
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | values))
+
+
+def planned(project: Project, *arguments: str) -> list[str]:
+    ran = project.snakemake("-n", *arguments)
+    assert ran.rc == 0, ran.text[-2000:]
+    assert (DONE in ran.text) == (not ran.messages)
+    return ran.messages
+
+
+def test_a_second_run_does_nothing(finished: Project) -> None:
+    report = finished.path("results/quick/report.html")
+    before = report.stat().st_mtime_ns
+    ran = finished.snakemake()
+    assert ran.rc == 0
+    assert DONE in ran.text
+    assert not ran.messages
+    assert report.stat().st_mtime_ns == before
+
+
+def test_a_dry_run_of_a_finished_project_says_so(finished: Project) -> None:
+    assert planned(finished) == []
+
+
+def test_a_copy_elsewhere_is_finished_too(copied: Project) -> None:
+    assert planned(copied) == []
+
+
+def test_the_default_target_is_the_report(copied: Project) -> None:
+    copied.path("results/quick/report.html").unlink()
+    assert planned(copied) == ["report: the scorecard and 1 experiments on one page"]
+
+
+def test_one_attack_changed_runs_exactly_its_cells(copied: Project) -> None:
+    change(copied, "attacks/other", matching="hungarian")
+    assert planned(copied) == sorted([attack("other"), score("other"), *AFTER_SCORE])
+
+
+def test_one_attack_changed_and_run_leaves_the_other_cells_alone(copied: Project) -> None:
+    results = copied.path("results/quick")
+    kept = [
+        p
+        for p in results.rglob("*")
+        if p.is_file() and ("fidel" in p.parts or p.parts[-5] in ("victims", "captures"))
+    ]
+    before = {path: path.stat().st_mtime_ns for path in kept}
+    assert len(before) >= 3
+    change(copied, "attacks/other", matching="hungarian")
+    cell = "tiny/tiny/tiny/none/other/0"
+    ran = copied.snakemake(f"results/quick/scores/{cell}.parquet")
+    assert ran.rc == 0, ran.text[-2000:]
+    assert ran.messages == [attack("other"), score("other")]
+    assert {path: path.stat().st_mtime_ns for path in kept} == before
+
+
+def test_words_for_people_change_nothing(copied: Project) -> None:
+    for name in ("attacks/other", "victims/tiny", "federations/tiny", "datasets/tiny"):
+        change(copied, name, summary="told differently")
+    assert planned(copied) == []
+
+
+def test_a_new_time_alone_changes_nothing(copied: Project) -> None:
+    """As after `git clone` or `dvc pull`: contents decide, not time stamps."""
+    for top in ("src", "data", "results"):
+        for path in copied.path(top).rglob("*"):
+            if path.is_file():
+                path.touch()
+    copied.path("results/quick/report.html").touch()
+    assert planned(copied) == []
+
+
+def test_an_added_attack_runs_alone(copied: Project) -> None:
+    copied.write("attacks/third", {"summary": "one more", "module": "fidel"})
+    path = copied.path("config/experiments/tiny.yaml")
+    value = yaml.safe_load(path.read_text())
+    value["cells"][0]["attack"].append("third")
+    path.write_text(yaml.safe_dump(value))
+    assert planned(copied) == sorted([attack("third"), score("third"), *AFTER_SCORE])
+
+
+@pytest.mark.parametrize(
+    ("source", "verbs"),
+    [
+        ("attacks/fidel.py", {"attack", "score", *LATER}),
+        ("federation/play.py", {"capture", "attack", "score", *LATER}),
+        ("victims/fcnn.py", {"train", "capture", "attack", "score", *LATER}),
+        ("training/fit.py", {"train", "capture", "attack", "score", *LATER}),
+        ("defences/none.py", {"capture", "attack", "score", *LATER}),
+        ("datasets/idx.py", {"fetch", "train", "capture", "attack", "score", *LATER}),
+        ("metrics/mse.py", {"score", *LATER}),
+        ("metrics/ssim.py", set()),
+        ("victims/cnn.py", set()),
+        ("drawing/grid.py", {"figure", "report"}),
+        ("report/page.css", {"report"}),
+        ("scorecard/verdict.py", {"scorecard", "report"}),
+        ("cli.py", set()),
+        ("catalogue/resolve.py", set()),
+    ],
+)
+def test_one_source_file_changed_reruns_its_verbs(source: str, verbs: set[str], copied: Project) -> None:
+    path = copied.path(f"src/leakbench/{source}")
+    text = path.read_text()
+    path.write_text(f"{text}\n/* changed */\n" if path.suffix == ".css" else f"{text}\nCHANGED = True\n")
+    ran = copied.snakemake("-n")
+    assert ran.rc == 0, ran.text[-2000:]
+    assert ran.verbs == verbs
+
+
+def test_published_numbers_reach_the_scorecard_only(copied: Project) -> None:
+    path = copied.path("published/claims.csv")
+    path.write_text(path.read_text().replace("almost all", "almost every", 1))
+    assert copied.snakemake("-n").verbs == {"scorecard", "report"}
+
+
+def test_everything_at_paper_scale_is_fewer_than_two_thousand_jobs(everything: Project) -> None:
+    ran = everything.snakemake("-n", "--config", "scale=paper")
+    assert ran.rc == 0, ran.text[-2000:]
+    total = re.findall(r"^total\s+(\d+)$", ran.text, re.MULTILINE)
+    assert 100 < int(total[0]) < 2000
+
+
+def test_lint_is_clean(everything: Project) -> None:
+    ran = everything.snakemake("--lint")
+    assert ran.rc == 0, ran.text
+    assert "good condition" in ran.text
+
+
+def test_rules_are_the_verbs(everything: Project) -> None:
+    from leakbench.cli import _parser
+
+    listed = everything.snakemake("--list-rules").stdout.split()
+    verbs = set(next(a for a in _parser()._actions if a.dest == "verb").choices) - {"plan"}
+    also = {"all", "train_generator", "capture_bulk", "attack_bulk"}
+    assert set(listed) - also == verbs
+
+
+def test_the_snakefile_is_short() -> None:
+    assert len((Path(__file__).parents[2] / "Snakefile").read_text().splitlines()) <= 40
+
+
+def test_the_results_are_whole(finished: Project) -> None:
+    assert finished.leftovers() == []
+    page = finished.path("results/quick/report.html").read_text()
+    assert "Two attacks on blobs" in page
+    assert " " in finished.root.name
