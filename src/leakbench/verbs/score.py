@@ -29,9 +29,10 @@ class Candidates:
     usable: np.ndarray
 
 
-def _matched(candidates: Candidates, truth: np.ndarray, matching: str) -> dict[str, np.ndarray]:
+def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: str) -> dict[str, np.ndarray]:
     """Match [rounds, n, …] candidates with [rounds, k, …] truths.
 
+    One-to-one matching costs the squared error of images; features have no range of their own, so r decides there.
     Returns `match`, `pearson` and `neurons` (candidates with r ≥ 0.98), each [rounds, k].
     """
     rounds, k = truth.shape[:2]
@@ -48,7 +49,7 @@ def _matched(candidates: Candidates, truth: np.ndarray, matching: str) -> dict[s
             out["match"][part], out["pearson"][part] = best(r)
             continue
         for row in range(start, min(start + step, rounds)):
-            cost = mse_matrix(np.asarray(candidates.images[row]), truth[row])
+            cost = mse_matrix(np.asarray(candidates.images[row]), truth[row]) if target == "images" else -r[row - start]
             cost[~candidates.usable[row]] = np.nan
             index = match(cost)
             index[[i >= 0 and not candidates.usable[row, i] for i in index]] = -1
@@ -63,13 +64,14 @@ def _rows(
     pixels: np.ndarray,
     names: list[str],
     matching: str,
+    target: str,
     resources: dict[str, Any],
 ) -> dict[str, np.ndarray]:
     """Return one value per private image, flattened over rounds × samples, for matching and metrics.
 
     `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it.
     """
-    found = _matched(candidates, truth, matching)
+    found = _matched(candidates, truth, matching, target)
     index = found["match"]
     nothing = index < 0
     out = {name: value.reshape(-1) for name, value in found.items()}
@@ -151,7 +153,7 @@ def score(
             }
             for baseline, candidates in groups.items():
                 rounds = len(candidates.images)
-                frame = pd.DataFrame(_rows(candidates, aim[:rounds], pixels[:rounds], names, value["matching"], resources))
+                frame = pd.DataFrame(_rows(candidates, aim[:rounds], pixels[:rounds], names, value["matching"], facts["target"], resources))
                 frame.insert(0, "baseline", baseline)
                 frame.insert(0, "image", index[:rounds].reshape(-1))
                 frame.insert(0, "sample", np.tile(np.arange(k), rounds))

@@ -118,13 +118,14 @@ def test_random_noise_differs_from_round_to_round_and_not_from_run_to_run(cell: 
     assert first["mse"].equals(again["mse"])
 
 
-def test_features_are_compared_with_what_the_dense_layer_reads(tmp_path: Path) -> None:
+@pytest.mark.parametrize("matching", ["best", "hungarian"])
+def test_features_are_compared_with_what_the_dense_layer_reads(tmp_path: Path, matching: str) -> None:
     made = make_cell(tmp_path, np.zeros((2, 1, 2, 32, 3, 3)), np.ones((2, 1, 2), bool), (2,), "features")
     model, _ = load_victim(made.results / "victims/made/victim/0.safetensors")
     features = dense_input(model, torch.from_numpy(made.truth(0).reshape(4, 1, 8, 8))).numpy()
     guess = features.reshape(2, 1, 2, 32, 3, 3)[:, :, ::-1]
     write_guesses(made, guess, np.ones((2, 1, 2), bool), "features")
-    rows, facts = made.score("pearson", "mse", "channel_pearson")
+    rows, facts = made.score("pearson", "mse", "channel_pearson", matching=matching)
     own = rows[rows["baseline"] == ""]
     assert facts["target"] == "features"
     assert own["match"].tolist() == [1, 0, 1, 0]

@@ -1,0 +1,148 @@
+"""Which pictures an experiment shows, rule by rule, on guesses that are known."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from cell import STEM, Cell, make_cell, write_guesses
+
+from leakbench.artefacts import read_tensors, to_json, write_text
+from leakbench.verbs.exhibit import pictures
+from leakbench.verbs.table import table
+from leakbench.victims.file import load_victim
+from leakbench.victims.layers import dense_input
+
+
+@pytest.fixture
+def graded(tmp_path: Path) -> Cell:
+    """One client with two samples, two rounds, five candidates: mixed, dead, noisy second, exact first, noise."""
+    made = make_cell(tmp_path, np.zeros((2, 1, 5, 1, 8, 8)), np.zeros((2, 1, 5), bool), (2,))
+    rng = np.random.default_rng(5)
+    guess, usable = np.zeros((2, 1, 5, 1, 8, 8)), np.array([[[True, False, True, True, True]]] * 2)
+    for turn in range(2):
+        first, second = made.truth(0)[turn]
+        guess[turn, 0, 0] = 0.7 * first + 0.3 * second
+        guess[turn, 0, 2] = second + 0.02 * rng.random((1, 8, 8))
+        guess[turn, 0, 3] = first
+        guess[turn, 0, 4] = rng.random((1, 8, 8))
+    write_guesses(made, guess, usable)
+    made.score("pearson", "mse")
+    return made
+
+
+def show(cell: Cell, rule: str, **changes: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    shown = {"rule": rule, "rounds": 1, "reconstructions": 24} | changes
+    (panel,) = pictures(cell.results, STEM, shown, 0)
+    assert panel[0]["rule"] == rule
+    return panel
+
+
+def order(cell: Cell, tensors: dict[str, np.ndarray]) -> list[int]:
+    """Return which candidates of round 0 the panel shows."""
+    guess = read_tensors(cell.results / f"guesses/{STEM}.safetensors")[0]["images"][0, 0]
+    return [next(i for i, g in enumerate(guess) if np.array_equal(g, shown)) for shown in tensors["guess"]]
+
+
+def test_first_shows_reconstructions_in_their_own_order(graded: Cell) -> None:
+    panel, tensors = show(graded, "first", reconstructions=4)
+    assert order(graded, tensors) == [0, 1, 2, 3]
+    assert tensors["usable"].tolist() == [True, False, True, True]
+    assert tensors["sample"].tolist() == [0, -1, 1, 0]
+    assert tensors["score"][[1, 3]].tolist() == pytest.approx([0, 1], abs=1e-5)
+    assert np.allclose(tensors["truth"], graded.truth(0)[0])
+    assert (panel["target"], panel["local_samples"], panel["checkpoint"]) == ("images", 2, 30)
+
+
+def test_usable_leaves_out_the_dead(graded: Cell) -> None:
+    _, tensors = show(graded, "usable", reconstructions=3)
+    assert order(graded, tensors) == [0, 2, 3]
+    assert tensors["usable"].all()
+
+
+def test_best_goes_by_correlation_with_any_sample(graded: Cell) -> None:
+    _, tensors = show(graded, "best", reconstructions=3)
+    assert order(graded, tensors) == [3, 2, 0]
+    assert tensors["sample"].tolist() == [0, 1, 0]
+    assert tensors["score"].tolist() == sorted(tensors["score"], reverse=True)
+    assert tensors["score"][0] == pytest.approx(1, abs=1e-5)
+
+
+def test_faintest_are_the_least_pure_that_still_reveal(graded: Cell) -> None:
+    _, tensors = show(graded, "faintest", reconstructions=5)
+    assert order(graded, tensors) == [2, 3]
+    assert (tensors["score"] >= 0.98).all()
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_matched_shows_each_sample_with_its_match(graded: Cell, rounds: int) -> None:
+    _, tensors = show(graded, "matched", rounds=rounds)
+    guess = read_tensors(graded.results / f"guesses/{STEM}.safetensors")[0]["images"][:, 0]
+    assert len(tensors["guess"]) == 2 * rounds
+    for turn in range(rounds):
+        assert np.array_equal(tensors["guess"][2 * turn], guess[turn, 3])
+        assert np.array_equal(tensors["guess"][2 * turn + 1], guess[turn, 2])
+        assert np.allclose(tensors["truth"][2 * turn : 2 * turn + 2], graded.truth(0)[turn])
+    assert tensors["usable"].all()
+    assert tensors["score"][::2].tolist() == pytest.approx([1] * rounds, abs=1e-5)
+
+
+def test_a_sample_without_a_match_is_shown_as_such(cell: Cell) -> None:
+    cell.score("pearson")
+    _, tensors = show(cell, "matched", rounds=3)
+    assert tensors["usable"].tolist() == [True] * 4 + [False] * 2
+
+
+def test_worst_median_and_best_are_samples_by_rank(graded: Cell) -> None:
+    guess, _ = read_tensors(graded.results / f"guesses/{STEM}.safetensors")
+    images = guess["images"].copy()
+    # Round 1 reveals less: its exact copy becomes noise, so its first sample is the worst of the four.
+    images[1, 0, 3] = images[1, 0, 0] = np.random.default_rng(6).random((1, 8, 8))
+    write_guesses(graded, images, guess["usable"])
+    rows, _ = graded.score("pearson")
+    own = rows[rows["baseline"] == ""].sort_values("pearson")
+    _, tensors = show(graded, "worst-median-best", rounds=2)
+    assert tensors["score"].tolist() == pytest.approx(own["pearson"].iloc[[0, 2, 3]].tolist(), abs=1e-6)
+    assert np.allclose(tensors["truth"], graded.pixels[own["image"].iloc[[0, 2, 3]]])
+    assert own["round"].iloc[0] == 1
+    for shown, (_, row) in zip(tensors["guess"], own.iloc[[0, 2, 3]].iterrows(), strict=True):
+        assert np.array_equal(shown, images[row["round"], 0, row["match"]])
+
+
+def test_features_are_shown_channel_by_channel_of_the_first_live_neuron(tmp_path: Path) -> None:
+    made = make_cell(tmp_path, np.zeros((1, 1, 3, 32, 3, 3)), np.zeros((1, 1, 3), bool), (2,), "features")
+    model, _ = load_victim(made.results / "victims/made/victim/0.safetensors")
+    features = dense_input(model, torch.from_numpy(made.truth(0)[0])).numpy()
+    guess = np.stack([np.zeros_like(features[0]), features[1], features[0]])[None, None]
+    write_guesses(made, guess, np.array([[[False, True, True]]]), "features")
+    panel, tensors = show(made, "first", reconstructions=24)
+    assert panel["neuron"] == 1
+    assert tensors["guess"].shape == (24, 1, 3, 3)
+    assert np.array_equal(tensors["guess"][:, 0], features[1, :24].astype(np.float32))
+    assert set(tensors["sample"]) == {1}
+    assert tensors["usable"].all()
+    varied = features[1, :24].reshape(24, -1).std(1) > 1e-6
+    assert tensors["score"][varied].tolist() == pytest.approx([1] * varied.sum(), abs=1e-4)
+
+
+@pytest.mark.parametrize("rule", ["first", "usable", "best", "faintest"])
+def test_features_of_a_silent_update_are_shown_as_dead(tmp_path: Path, rule: str) -> None:
+    made = make_cell(tmp_path, np.zeros((1, 1, 3, 32, 3, 3)), np.zeros((1, 1, 3), bool), (2,), "features")
+    panel, tensors = show(made, rule, reconstructions=4)
+    assert panel["neuron"] == 0
+    assert not tensors["usable"].any()
+    assert not tensors["guess"].any()
+    assert tensors["sample"].tolist() == [-1] * 4
+
+
+def test_the_table_writes_the_panels_beside_it(graded: Cell) -> None:
+    spec, exhibit = graded.root / "table.json", graded.results / "exhibits/x.safetensors"
+    asked = {"seeds": [0], "metrics": ["pearson"], "client": 0}
+    asked["exhibit"] = {"rule": "best", "rounds": 1, "reconstructions": 2}
+    write_text(spec, to_json({"experiment": asked, "cells": [STEM], "scale": "quick"}))
+    table([graded.scores], spec, graded.results / "tables/x.csv", exhibit)
+    tensors, facts = read_tensors(exhibit)
+    assert set(tensors) == {f"0/{name}" for name in ("truth", "guess", "usable", "sample", "score")}
+    assert [panel["rule"] for panel in facts["panels"]] == ["best"]
+    assert tensors["0/guess"].shape == (2, 1, 8, 8)

@@ -1,0 +1,191 @@
+"""The tidy table of an experiment: one line per condition and metric, from score rows made by hand."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from cell import KNOWS, STEM, Cell
+
+from leakbench.artefacts import read_facts, to_json, write_text
+from leakbench.metrics.interval import summary
+from leakbench.verbs.absence import pass_on
+from leakbench.verbs.table import CONDITION, aggregate, table
+
+NAMES = {"dataset": "d", "victim": "v", "federation": "f", "defence": "n", "attack": "a"}
+
+
+def rows(pearson: list[list[float]], **changes: Any) -> pd.DataFrame:
+    """Return score rows of rounds × samples with the given r; every update has four usable neurons."""
+    out = []
+    for turn, values in enumerate(pearson):
+        for sample, r in enumerate(values):
+            row = NAMES | {
+                "seed": 0,
+                "checkpoint": 30,
+                "client": 0,
+                "local_samples": len(values),
+                "baseline": "",
+            }
+            row |= {"round": turn, "sample": sample, "image": 10 * turn + sample, "match": 0, "status": "ok"}
+            out.append(row | {"pearson": r, "mse": 1 - r, "neurons": int(r >= 0.98), "usable": 4} | changes)
+    return pd.DataFrame(out)
+
+
+def line(frame: pd.DataFrame, metric: str, **condition: Any) -> pd.Series:
+    for key, value in condition.items():
+        frame = frame[frame[key] == value]
+    return frame[frame["metric"] == metric].squeeze()
+
+
+def test_revealed_counts_samples_of_an_update_by_the_threshold() -> None:
+    out = aggregate(rows([[0.98, 1.0, 0.9799], [0.5, 0.0, -0.99]]), ["pearson"], "quick")
+    revealed, share = line(out, "revealed"), line(out, "revealed_fraction")
+    assert (revealed["mean"], revealed["n"], revealed["unit"]) == (1.0, 2, "update")
+    assert share["mean"] == pytest.approx(1 / 3)
+    assert (revealed["convention"], revealed["scale"], revealed["seeds"]) == ("standard", "quick", "0")
+    assert (line(out, "pearson")["n"], line(out, "pearson")["unit"]) == (6, "image")
+    unrevealed = line(out, "pearson_unrevealed")
+    assert unrevealed["mean"] == pytest.approx(np.mean([0.9799, 0.5, 0.0, -0.99]))
+    assert unrevealed["n"] == 4
+
+
+def test_neurons_of_an_update_are_counted_once_and_not_per_sample() -> None:
+    scored = rows([[0.99, 0.99, 0.1], [0.2, 0.1, 0.0]])
+    scored.loc[0, "neurons"] = 2
+    out = aggregate(scored, ["pearson"], "quick")
+    assert line(out, "usable_neurons")["mean"] == 4
+    assert line(out, "isolating_neurons")["mean"] == 1.5
+    assert line(out, "isolating_share")["mean"] == pytest.approx((3 / 4 + 0) / 2)
+
+
+def test_updates_without_a_live_neuron_have_no_isolating_share() -> None:
+    out = aggregate(rows([[0.99], [0.0]]).assign(usable=[2, 0]), ["pearson"], "quick")
+    assert (line(out, "isolating_share")["n"], line(out, "isolating_share")["mean"]) == (1, 0.5)
+    out = aggregate(rows([[0.0], [0.0]], usable=0), ["pearson"], "quick")
+    assert line(out, "isolating_share").empty
+
+
+def test_intervals_are_over_updates_since_samples_share_their_fate() -> None:
+    rng = np.random.default_rng(0)
+    fates = rng.random(40)
+    scored = rows([[fate] * 25 for fate in fates])
+    out = line(aggregate(scored, ["mse"], "quick"), "mse")
+    # 1000 images, but only 40 independent updates: the interval is that of the 40.
+    alone = summary(1 - fates, np.zeros(40, bool))
+    assert (out["n"], alone["n"]) == (1000, 40)
+    assert (out["ci_low"], out["ci_high"]) == pytest.approx((alone["ci_low"], alone["ci_high"]), abs=0.02)
+    assert out["ci_high"] - out["ci_low"] > 0.15
+    narrow = summary(scored["mse"].to_numpy(), np.zeros(1000, bool))
+    assert out["ci_high"] - out["ci_low"] > 3 * (narrow["ci_high"] - narrow["ci_low"])
+
+
+def test_the_same_round_of_another_seed_is_another_update() -> None:
+    scored = pd.concat([rows([[0.99, 0.99]]), rows([[0.1, 0.1]], seed=1)])
+    out = aggregate(scored, ["pearson"], "quick")
+    revealed = line(out, "revealed")
+    assert (revealed["n"], revealed["mean"], revealed["seeds"]) == (2, 1.0, "0 1")
+    assert np.isfinite(line(out, "pearson")["ci_low"])
+
+
+def test_failures_count_in_the_rate_and_in_the_mean() -> None:
+    scored = rows([[0.8, 0.6], [0.0, 0.0]])
+    scored.loc[2:, "status"] = "nothing"
+    found = line(aggregate(scored, ["pearson"], "quick"), "pearson")
+    assert (found["failure_rate"], found["n"]) == (0.5, 4)
+    assert found["mean"] == pytest.approx(0.35)
+
+
+def test_each_condition_has_its_own_lines() -> None:
+    scored = pd.concat(
+        [
+            rows([[0.99]]),
+            rows([[0.1]], baseline="random-noise"),
+            rows([[0.2, 0.3]], client=1),
+            rows([[0.4]], checkpoint=5),
+            rows([[0.5]], victim="w"),
+        ]
+    )
+    out = aggregate(scored, ["pearson", "mse"], "quick")
+    assert line(out, "pearson", baseline="random-noise")["mean"] == 0.1
+    assert line(out, "pearson", client=1)["mean"] == 0.25
+    assert line(out, "pearson", checkpoint=5)["mean"] == 0.4
+    assert line(out, "pearson", victim="w")["mean"] == 0.5
+    assert len(out[out["metric"] == "mse"]) == 5
+    assert not out.duplicated([*CONDITION, "metric"]).any()
+
+
+def test_a_metric_that_was_not_measured_has_no_line() -> None:
+    out = aggregate(rows([[0.5]]).assign(ssim=np.nan), ["mse", "ssim", "lpips_alex"], "quick")
+    assert set(out["metric"]) == {"mse"}
+
+
+def test_a_fixed_local_set_is_gathered_over_rounds() -> None:
+    scored = rows([[0.99, 0.1, 0.2], [0.99, 0.99, 0.2], [0.1, 0.99, 0.3]])
+    assert line(aggregate(scored, ["pearson"], "quick"), "revealed_cumulative").empty
+    scored["image"] = scored["sample"]
+    out = aggregate(scored, ["pearson"], "quick")
+    assert line(out, "revealed_cumulative")["mean"] == 2
+    assert line(out, "revealed")["mean"] == pytest.approx(4 / 3)
+
+
+def run(
+    cell: Cell, cells: list[str], scores: list[Path], **experiment: Any
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Write the table of an experiment and return it with the facts of its exhibit."""
+    asked = {"seeds": [0], "metrics": ["pearson", "mse"], "client": None, "exhibit": None} | experiment
+    spec, out = cell.root / "table.json", cell.results / "tables/x.csv"
+    write_text(spec, to_json({"experiment": asked, "cells": cells, "scale": "quick"}))
+    exhibit = cell.results / "exhibits/x.safetensors"
+    table(scores, spec, out, exhibit)
+    return pd.read_csv(io.StringIO(out.read_text()), keep_default_na=False, na_values=["nan"]), read_facts(
+        exhibit
+    )
+
+
+def test_the_table_of_a_scored_cell(cell: Cell) -> None:
+    cell.score("pearson", "mse")
+    out, facts = run(cell, [STEM], [cell.scores])
+    assert facts["absent_cells"] == {}
+    assert facts["knows"] == {STEM: KNOWS}
+    assert facts["panels"] == []
+    own = out[(out["baseline"] == "") & (out["client"] == 0)]
+    # Round 0 reveals both images, round 1 one, round 2, in which nothing came, none.
+    revealed = own[own["metric"] == "revealed"].squeeze()
+    assert (float(revealed["mean"]), revealed["n"]) == (1.0, 3)
+    mse = own[own["metric"] == "mse"].squeeze()
+    assert float(mse["failure_rate"]) == pytest.approx(1 / 3, abs=1e-5)
+    assert set(out["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean"}
+    assert set(out["client"]) == {0, 1}
+    nulls = out[(out["baseline"] != "") & (out["metric"] == "revealed")]
+    assert len(nulls) == 6
+    assert (nulls["mean"].astype(float) == 0).all()
+
+
+def test_one_client_may_be_looked_at(cell: Cell) -> None:
+    cell.score("pearson", "mse")
+    out, _ = run(cell, [STEM], [cell.scores], client=1)
+    assert set(out["client"]) == {1}
+    assert set(out["local_samples"]) == {3}
+
+
+def test_absent_scores_leave_a_table_without_lines_and_say_why(cell: Cell) -> None:
+    pass_on("no archive", [cell.scores])
+    out, facts = run(cell, [STEM], [cell.scores], exhibit={"rule": "best", "rounds": 1, "reconstructions": 4})
+    assert out.empty
+    assert set(CONDITION) | {"metric", "mean", "ci_low", "ci_high", "n", "unit", "scale"} <= set(out.columns)
+    assert facts["absent_cells"] == {STEM: "no archive"}
+    assert facts["panels"] == []
+
+
+def test_an_absent_cell_leaves_the_others(cell: Cell) -> None:
+    cell.score("pearson", "mse")
+    gone = cell.root / "gone.parquet"
+    pass_on("no archive", [gone])
+    other = STEM.replace("victim", "other")
+    out, facts = run(cell, [other, STEM], [gone, cell.scores])
+    assert set(out["victim"]) == {"victim"}
+    assert facts["absent_cells"] == {other: "no archive"}
+    assert list(facts["knows"]) == [STEM]
