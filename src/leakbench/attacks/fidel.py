@@ -16,12 +16,12 @@ def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
     With one active sample x, both changes share one factor and the ratio is x (section II-A). A bias change of exactly
     zero beside a weight change leaves x known up to scale: the row is divided by its largest magnitude. A neuron
-    without any change is dead: its row is zero and not usable.
+    without any change, or with one that is no number, is dead: its row is zero and not usable.
     """
     largest = weight.abs().amax(-1)
     usable = largest > 0
     divisor = torch.where(bias != 0, bias, largest)
-    divisor = torch.where(usable, divisor, torch.ones_like(divisor))
+    divisor = torch.where(usable, divisor, torch.full_like(divisor, torch.inf))
     ratio = weight / divisor.unsqueeze(-1)
     return torch.nan_to_num(ratio, nan=0.0, posinf=0.0, neginf=0.0), usable
 

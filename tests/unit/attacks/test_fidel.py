@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from observations import Make, observe
@@ -115,7 +115,11 @@ def test_every_row_is_the_mixture_of_samples_weighted_by_their_errors(
     assert found.usable[0, 0][clear].all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
+@example(
+    weight=np.array([[1, np.nan, 0, 0], [np.inf, 1, 0, 0], [3e38, 0, 0, 0]], np.float32),
+    bias=np.zeros(3, np.float32),
+)
 @given(
     weight=arrays(np.float32, (3, 4), elements=st.floats(width=32)),
     bias=arrays(np.float32, (3,), elements=st.floats(width=32)),
