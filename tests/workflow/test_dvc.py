@@ -1,0 +1,248 @@
+"""DVC beside Snakemake: what is recorded, what a reader gets, and that neither makes the other run again."""
+
+import hashlib
+import json
+import math
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from project import EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
+
+from leakbench.catalogue.code import closure
+
+RECORDED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
+NOTHING = "Nothing to be done"
+
+
+def stages() -> dict[str, Any]:
+    return yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
+
+
+def outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the outs of a stage and their settings."""
+    return {path: settings for out in stage["outs"] for path, settings in out.items()}
+
+
+def dvc(project: Project, *arguments: str) -> Ran:
+    ran = project.run("dvc", *arguments)
+    assert ran.rc == 0, ran.text[-3000:]
+    return ran
+
+
+def git(project: Project, *arguments: str) -> None:
+    ran = project.run("git", "-c", "user.name=t", "-c", "user.email=t@localhost", *arguments)
+    assert ran.rc == 0, ran.text
+
+
+def status(project: Project) -> dict[str, Any]:
+    """Return what `dvc status` has to say: nothing if recorded results belong to code and configuration."""
+    return json.loads(dvc(project, "status", "--json").stdout)
+
+
+def locked(project: Project) -> dict[str, str]:
+    """Return the md5 that dvc.lock records for each out."""
+    recorded = yaml.safe_load(project.path("dvc.lock").read_text())["stages"].values()
+    return {out["path"]: out["md5"] for stage in recorded for out in stage["outs"]}
+
+
+def published_files(project: Project) -> dict[str, str]:
+    """Return the digest of every file below the outs."""
+    files = [p for name in locked(project) for p in [project.path(name), *project.path(name).rglob("*")]]
+    return {
+        str(p.relative_to(project.root)): hashlib.sha256(p.read_bytes()).hexdigest()
+        for p in files
+        if p.is_file()
+    }
+
+
+def own_settings(folder: Path) -> dict[str, str]:
+    """Return variables that keep DVC and git to `folder`, whatever the machine's user has set up."""
+    kinds = ("DVC_GLOBAL_CONFIG_DIR", "DVC_SYSTEM_CONFIG_DIR", "DVC_SITE_CACHE_DIR")
+    return {kind: str(folder / kind.lower()) for kind in kinds} | {
+        "DVC_NO_ANALYTICS": "1",
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_NOSYSTEM": "1",
+    }
+
+
+def track(project: Project) -> None:
+    """Put a finished tiny project under git and DVC, with this repository's stages cut to what it makes."""
+    for name in RECORDED:
+        project.path(name).parent.mkdir(exist_ok=True)
+        shutil.copy2(ROOT / name, project.path(name))
+    cut = stages()
+    tiny = "data/tiny.safetensors"
+    cut["data"] |= {"cmd": f"snakemake --cores all {tiny}", "outs": [{tiny: {"persist": True}}]}
+    kept = [dep for dep in cut["results"]["deps"] if not dep.startswith("data/")]
+    cut["results"]["deps"] = [*kept, tiny]
+    for stage in cut.values():
+        stage["cmd"] = stage["cmd"].replace("--cores all", "--cores 2")
+        stage["outs"] = [out for out in stage["outs"] if project.path(next(iter(out))).exists()]
+    project.path("dvc.yaml").write_text(yaml.safe_dump({"stages": cut}, sort_keys=False))
+    git(project, "init", "--quiet")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "code")
+
+
+@dataclass
+class Story:
+    """A project recorded, then changed and recorded again; with what was seen on the way."""
+
+    project: Project
+    first: Ran
+    settled: dict[str, Any]
+    before: dict[str, str]
+    files_before: dict[str, str]
+    told: dict[str, Any]
+    second: Ran
+
+
+@pytest.fixture(scope="module")
+def story(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    folder = tmp_path_factory.mktemp("dvc")
+    project = finished.copy(folder)
+    project.environment |= own_settings(folder / "publisher")
+    track(project)
+    first = dvc(project, "repro")
+    settled, before, files_before = status(project), locked(project), published_files(project)
+
+    # One cell more for the table. Its updates and guesses are deleted once used: a reader must not miss them.
+    project.write("federations/bulky", FEDERATION | {"keep": False})
+    bulky = {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["bulky"], "attack": ["fidel"]}
+    project.write("experiments/tiny", EXPERIMENT | {"cells": [*EXPERIMENT["cells"], bulky]})
+    told = status(project)
+    return Story(project, first, settled, before, files_before, told, dvc(project, "repro"))
+
+
+def test_recording_finished_results_runs_nothing(story: Story) -> None:
+    assert story.first.messages == []
+    assert story.first.text.count(NOTHING) == 3
+    assert story.settled == {}
+
+
+def test_status_tells_of_a_changed_configuration(story: Story) -> None:
+    assert story.told == {"results": [{"changed deps": {"config": "modified"}}],
+                          "figures": [{"changed deps": {"config/experiments": "modified"}}]}  # fmt: skip
+
+
+def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
+    assert story.second.messages == [
+        "attack bulky of tiny on tiny with fidel",
+        "capture bulky of tiny on tiny, defence none",
+        "figure tiny",
+        "report: the scorecard and 1 experiments on one page",
+        "score fidel on bulky of tiny, tiny",
+        "scorecard: every published number beside ours",
+        "table tiny",
+    ]
+
+
+def test_repro_records_changed_results(story: Story) -> None:
+    """Where outs are hard links into DVC's cache, `persist` makes it record stale ones: cache.type is copy."""
+    after, files = locked(story.project), published_files(story.project)
+    table = "results/quick/tables/tiny.csv"
+    assert files[table] != story.files_before[table]
+    for name in ("records", "truth", "scores", "tables", "exhibits", "notebooks", "report.html"):
+        assert after[f"results/quick/{name}"] != story.before[f"results/quick/{name}"], name
+    for name in ("data/tiny.safetensors", "results/quick/victims"):
+        assert after[name] == story.before[name]
+    report = story.project.path("results/quick/report.html").read_bytes()
+    assert after["results/quick/report.html"] == hashlib.md5(report).hexdigest()
+    assert status(story.project) == {}
+
+
+def test_reader_gets_the_published_files_and_has_nothing_to_run(story: Story) -> None:
+    publisher = story.project
+    beside = publisher.root.parent / "leakbench-dvc"
+    assert not beside.exists()
+    dvc(publisher, "push")
+    assert beside.is_dir()
+    git(publisher, "add", "--all")
+    git(publisher, "commit", "--quiet", "--message", "results")
+    folder = publisher.root.parent
+    git(publisher, "clone", "--quiet", ".", str(folder / "a reader"))
+    # Of a reader's own: neither the local data nor what DVC remembers for the publisher.
+    reader = Project(folder / "a reader", None, own_settings(folder / "reader"))
+    assert not reader.path("results").exists()
+
+    dvc(reader, "pull")
+    assert published_files(reader) == published_files(publisher)
+    assert not list(reader.root.glob("results/quick/captures/tiny/tiny/bulky/*/*.safetensors"))
+    assert status(reader) == {}
+    touched = reader.snakemake("--touch")
+    assert touched.rc == 0, touched.text[-3000:]
+    assert NOTHING in reader.snakemake("--dry-run").text
+    assert "Data and pipelines are up to date" in dvc(reader, "repro", "--dry").text
+    assert reader.run("git", "status", "--porcelain").stdout == ""
+
+
+def test_new_time_stamps_rerun_nothing(story: Story) -> None:
+    for name in ("data/tiny.safetensors", "results/quick/victims/tiny/tiny/0.safetensors"):
+        story.project.path(name).touch()
+    assert NOTHING in story.project.snakemake("--dry-run").text
+    # That it is the profile's limit that does it:
+    low = story.project.snakemake("--dry-run", "--max-checksum-file-size", "1000")
+    assert "train" in low.verbs
+
+
+def test_profile_compares_recorded_data_sets_by_content() -> None:
+    from snakemake.cli import parse_size_in_bytes
+
+    profile = yaml.safe_load((ROOT / "profiles" / "default" / "config.yaml").read_text())
+    limit = parse_size_in_bytes(str(profile["max-checksum-file-size"]))
+    for path in outs(stages()["data"]):
+        dataset = yaml.safe_load((ROOT / "config" / "datasets" / f"{Path(path).stem}.yaml").read_text())
+        if "shape" in dataset:
+            images = sum(dataset["counts"].values())
+            assert images * (math.prod(dataset["shape"]) + 8) < limit - 1_000_000, path
+
+
+def test_every_output_of_the_quick_scale_is_recorded(tmp_path: Path) -> None:
+    """A copy, because Snakemake writes specs when it reads the catalogue."""
+    for part in PARTS:
+        if (ROOT / part).is_dir():
+            shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(ROOT / part, tmp_path / part)
+    summary = Project(tmp_path, None).snakemake("--summary")
+    assert summary.rc == 0, summary.text
+    made = {line.split("\t")[0] for line in summary.stdout.splitlines()[1:] if "\t" in line}
+    recorded = {path for stage in stages().values() for path in outs(stage)}
+    assert len(made) > 100
+    homes = {next((path for path in recorded if f"{file}/".startswith(f"{path}/")), None) for file in made}
+    assert None not in homes, sorted(
+        f for f in made if not any(f"{f}/".startswith(f"{p}/") for p in recorded)
+    )
+    assert homes == recorded, f"dvc.yaml records what no rule makes: {sorted(recorded - homes)}"
+
+
+def test_stages_name_what_they_depend_on() -> None:
+    data, results, figures = (stages()[name] for name in ("data", "results", "figures"))
+    assert set(outs(data)) <= set(results["deps"])
+    assert data["cmd"].split()[3:] == list(outs(data))
+    rooms = []
+    for path in outs(data):
+        dataset = yaml.safe_load((ROOT / f"config/datasets/{Path(path).stem}.yaml").read_text())
+        rooms.append(f"leakbench.datasets.{dataset.get('module', Path(path).stem).replace('-', '_')}")
+    for file in closure("leakbench.verbs.fetch", *rooms):
+        source = str(file.relative_to(ROOT))
+        assert any(f"{source}/".startswith(f"{dep}/") for dep in data["deps"]), source
+    for stage in (data, results, figures):
+        assert all(
+            (ROOT / dep).exists() for dep in stage["deps"] if not dep.startswith(("data/", "results/"))
+        )
+
+
+def test_settings_that_keep_dvc_out_of_the_way() -> None:
+    for stage in stages().values():
+        assert all(settings == {"persist": True} for settings in outs(stage).values())
+        assert stage["cmd"].startswith("snakemake --cores all ")
+    rules = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
+    assert not [path for path in rules if "dvc" in path.read_text()]
+    config = (ROOT / ".dvc" / "config").read_text()
+    for line in ("analytics = false", "autostage = false", "type = copy", "url = ../../leakbench-dvc"):
+        assert line in config
