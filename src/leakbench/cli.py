@@ -14,7 +14,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="leakbench", description=__doc__, allow_abbrev=False)
     commands = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def command(name: str, text: str, *required: str, optional: Sequence[str] = (), lists: Sequence[str] = ()) -> argparse.ArgumentParser:
+    def command(
+        name: str, text: str, *required: str, optional: Sequence[str] = (), lists: Sequence[str] = ()
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         for flag in required:
             sub.add_argument(f"--{flag}", type=Path, required=True, nargs="+" if flag in lists else None)
@@ -23,15 +25,35 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["record"])
-    command("train", "fit a victim, or a generator for one", "spec", "data", "out", optional=["victim", "record"])
-    command("capture", "play the federation and store every update", "spec", "data", "victim", "out", "truth", optional=["record"])
-    command("attack", "reconstruct from an observation alone", "capture", "spec", "out", optional=["generator", "record"])
+    command(
+        "train", "fit a victim, or a generator for one", "spec", "data", "out", optional=["victim", "record"]
+    )
+    command(
+        "capture",
+        "play the federation and store every update",
+        "spec",
+        "data",
+        "victim",
+        "out",
+        "truth",
+        optional=["record"],
+    )
+    command(
+        "attack",
+        "reconstruct from an observation alone",
+        "capture",
+        "spec",
+        "out",
+        optional=["generator", "record"],
+    )
     command(
         "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
         optional=["attack-record", "backbones", "record"],
     )  # fmt: skip
     command("table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", lists=["scores"])
-    command("figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed")
+    command(
+        "figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed"
+    )
     command(
         "scorecard", "set every published number beside ours", "tables", "exhibits", "out",
         lists=["tables", "exhibits"],
@@ -40,10 +62,14 @@ def _parser() -> argparse.ArgumentParser:
         "report", "write the page", "scorecard", "tables", "exhibits", "figures", "specs", "out",
         lists=["tables", "exhibits", "figures", "specs"],
     )  # fmt: skip
-    plan = commands.add_parser("plan", help="check the whole catalogue and count the jobs", allow_abbrev=False)
+    plan = commands.add_parser(
+        "plan", help="check the whole catalogue and count the jobs", allow_abbrev=False
+    )
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
-        sub.add_argument("--threads", type=int, default=1, help="threads of one job (default: 1; it is part of exactness)")
+        sub.add_argument(
+            "--threads", type=int, default=1, help="threads of one job (default: 1; it is part of exactness)"
+        )
     plan.add_argument("--scale", default="quick")
     return parser
 

@@ -12,7 +12,9 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 
 
-def run(module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]) -> Reconstruction:
+def run(
+    module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
+) -> Reconstruction:
     """Run the attack whose file is `module` on `observation`; all its chance comes from `rng`."""
     name = module.replace("-", "_")
     return getattr(import_module(f"leakbench.attacks.{name}"), name)(observation, rng, **parameters)

@@ -45,7 +45,9 @@ class Observation:
         model = victims.build(
             self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
         )
-        model.load_state_dict({name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()})
+        model.load_state_dict(
+            {name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()}
+        )
         return model.eval()
 
     def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
@@ -75,11 +77,17 @@ def check(observation: Observation, where: str) -> None:
     network, origin = observation.network, observation.origin
     try:
         shape = tuple(int(n) for n in network["shape"])
-        model = victims.build(network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"])
+        model = victims.build(
+            network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
+        )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError) as problem:
-        raise UserError(f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)") from problem
+        raise UserError(
+            f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)"
+        ) from problem
     if origin.ndim != 1 or not np.issubdtype(origin.dtype, np.integer) or (len(origin) and origin.min() < 0):
-        raise UserError(f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round")
+        raise UserError(
+            f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round"
+        )
     updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
     for name, parameter in model.named_parameters():
         expected = tuple(parameter.shape)
@@ -89,11 +97,17 @@ def check(observation: Observation, where: str) -> None:
             array = tensors[name]
             lead = 1 if kind == "global" else 2
             if array.shape[lead:] != expected or array.dtype != np.float32:
-                raise UserError(f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has float32 {expected}")
+                raise UserError(
+                    f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has float32 {expected}"
+                )
             if not all(np.isfinite(part).all() for part in array):
-                raise UserError(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
+                raise UserError(
+                    f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)"
+                )
         if observation.weights[name].shape[0] < sent:
-            raise UserError(f"{where}: global/{name} has {observation.weights[name].shape[0]} models, origin names {sent}")
+            raise UserError(
+                f"{where}: global/{name} has {observation.weights[name].shape[0]} models, origin names {sent}"
+            )
         if observation.updates[name].shape[:2] != updates:
             raise UserError(
                 f"{where}: updates/{name} has {observation.updates[name].shape[:2]} rounds and clients, "
@@ -104,10 +118,22 @@ def check(observation: Observation, where: str) -> None:
 def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
     tensors, made = open_tensors(path)
     try:
-        trained = generators.build(made["module"], tuple(made["features"]), tuple(network["shape"]), made["parameters"])
+        trained = generators.build(
+            made["module"], tuple(made["features"]), tuple(network["shape"]), made["parameters"]
+        )
         trained.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError) as problem:
-        raise UserError(f"{path}: not a generator ({_one_line(problem)}; delete it and run its rule again)") from problem
+    except (
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ImportError,
+        RuntimeError,
+    ) as problem:
+        raise UserError(
+            f"{path}: not a generator ({_one_line(problem)}; delete it and run its rule again)"
+        ) from problem
     return trained.eval()
 
 
@@ -121,11 +147,21 @@ def read_observation(path: Path, generator: Path | None = None) -> tuple[Observa
         network, clients, kind = facts["network"], facts["clients"], facts["kind"]
         origin = np.array(tensors["origin"])
     except KeyError as missing:
-        raise UserError(f"{path}: not an observation, {missing} is missing (see docs/observation.md)") from missing
+        raise UserError(
+            f"{path}: not an observation, {missing} is missing (see docs/observation.md)"
+        ) from missing
     observation = Observation(
         network=network,
-        weights={name.removeprefix("global/"): value for name, value in tensors.items() if name.startswith("global/")},
-        updates={name.removeprefix("updates/"): value for name, value in tensors.items() if name.startswith("updates/")},
+        weights={
+            name.removeprefix("global/"): value
+            for name, value in tensors.items()
+            if name.startswith("global/")
+        },
+        updates={
+            name.removeprefix("updates/"): value
+            for name, value in tensors.items()
+            if name.startswith("updates/")
+        },
         origin=origin,
         clients=clients,
         kind=kind,

@@ -150,7 +150,7 @@ class Exhibit(Strict):
     `first`: the reconstructions in their own order. `usable`: those of them that are not dead. `best`: by correlation
     with any sample, highest first. `faintest`: those that reveal a sample (r ≥ 0.98), the least pure first.
     `matched`: each sample's match.
-    `worst-median-best`: the samples at those ranks of the first metric.
+    `worst-median-best`: the samples at those ranks of correlation.
     """
 
     rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"]

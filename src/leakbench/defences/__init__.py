@@ -10,21 +10,20 @@ from torch import Tensor, nn
 Update = dict[str, Tensor]
 
 
-def _same(value: Any, *_: Any) -> Any:
+def unchanged(value: Any, *_: Any) -> Any:
+    """Return `value` itself: what no defence does."""
     return value
 
 
 class Defence(NamedTuple):
-    """Three places where a defence may act; each defaults to doing nothing.
+    """The places where a defence may act on the client; each defaults to doing nothing.
 
     `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes what it
-    sends: tensors [rounds, *shape] of one client. `aggregate(updates, rng)` changes what the server can see: tensors
-    [rounds, clients, *shape].
+    sends: tensors [rounds, *shape] of one client.
     """
 
-    protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = _same
-    protect_update: Callable[[Update, torch.Generator], Update] = _same
-    aggregate: Callable[[Update, torch.Generator], Update] = _same
+    protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
+    protect_update: Callable[[Update, torch.Generator], Update] = unchanged
 
 
 def build(module: str, parameters: dict[str, Any]) -> Defence:

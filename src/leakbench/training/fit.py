@@ -25,8 +25,12 @@ def _snapshot(model: nn.Module) -> State:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
-def _save(path: Path, epoch: int, kept: dict[int, State], model: nn.Module, optimiser: torch.optim.Optimizer) -> None:
-    tensors = {f"kept/{e}/{name}": value.numpy() for e, state in kept.items() for name, value in state.items()}
+def _save(
+    path: Path, epoch: int, kept: dict[int, State], model: nn.Module, optimiser: torch.optim.Optimizer
+) -> None:
+    tensors = {
+        f"kept/{e}/{name}": value.numpy() for e, state in kept.items() for name, value in state.items()
+    }
     tensors |= {f"model/{name}": value.numpy() for name, value in _snapshot(model).items()}
     for index, values in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser/{index}/{k}": v.numpy() for k, v in values.items() if isinstance(v, Tensor)}

@@ -36,8 +36,15 @@ def attack(capture: Path, spec: Path, out: Path, generator: Path | None, record:
             "labels": {"none": "not needed", "oracle": "given"}.get(entry["labels"], entry["labels"]),
             "auxiliary data": "yes: the generator's" if generator else "none",
         }
-        facts = {"target": found.target, "iterations": found.iterations, "knows": knows, "matching": entry["matching"]}
-        made = provenance(value, "leakbench.verbs.attack", f"leakbench.attacks.{entry['module'].replace('-', '_')}")
+        facts = {
+            "target": found.target,
+            "iterations": found.iterations,
+            "knows": knows,
+            "matching": entry["matching"],
+        }
+        made = provenance(
+            value, "leakbench.verbs.attack", f"leakbench.attacks.{entry['module'].replace('-', '_')}"
+        )
         layout = {name: (tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
         with creating(out, layout, facts | made) as arrays:
             for name, tensor in tensors.items():

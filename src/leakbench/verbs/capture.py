@@ -30,7 +30,9 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
         names = (image["name"], value["federation_name"], value["seed"])
         hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
         model, facts = load_victim(victim)
-        epochs = [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
+        epochs = (
+            [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
+        )
         origins = []
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
@@ -39,7 +41,9 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
         moving = federation["server"] == "fedavg"
         sent = rounds if moving else len(epochs)
         shapes = {name: tuple(p.shape) for name, p in origins[0].items()}
-        layout = {f"updates/{n}": ((len(epochs) * rounds, len(clients), *s), "float32") for n, s in shapes.items()}
+        layout = {
+            f"updates/{n}": ((len(epochs) * rounds, len(clients), *s), "float32") for n, s in shapes.items()
+        }
         layout |= {f"global/{n}": ((sent, *s), "float32") for n, s in shapes.items()}
         layout["origin"] = ((len(epochs) * rounds,), "int64")
         local = federation["local"]
@@ -72,7 +76,9 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
 
             defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
             images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
-            out_models = play(model, origins, images, hidden, federation, defence, stream("capture", *names), sink)
+            out_models = play(
+                model, origins, images, hidden, federation, defence, stream("capture", *names), sink
+            )
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():
                     tensors[f"global/{name}"][index] = tensor.numpy()

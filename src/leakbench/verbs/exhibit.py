@@ -51,13 +51,16 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
         if rule == "worst-median-best":
             rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
         at = rows["round"].to_numpy(), np.maximum(rows["match"].to_numpy(), 0)
-        yield panel, {
-            "truth": truth[rows["round"].to_numpy(), rows["sample"].to_numpy()],
-            "guess": guess[at],
-            "usable": (rows["match"] >= 0).to_numpy(),
-            "sample": np.arange(len(rows)),
-            "score": rows["pearson"].to_numpy().astype(np.float32),
-        }
+        yield (
+            panel,
+            {
+                "truth": truth[rows["round"].to_numpy(), rows["sample"].to_numpy()],
+                "guess": guess[at],
+                "usable": (rows["match"] >= 0).to_numpy(),
+                "sample": np.arange(len(rows)),
+                "score": rows["pearson"].to_numpy().astype(np.float32),
+            },
+        )
         return
     sample, value = _correlation(guess[0], aim[0], usable[0])
     order = np.arange(len(value))
@@ -75,19 +78,25 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
         channels = guess[0][neuron][0][:count, None]
         truths = aim[0][max(int(sample[neuron][0]), 0)][:count, None]
         r = np.diag(pearson_matrix(channels.reshape(len(channels), -1), truths.reshape(len(truths), -1)))
-        yield panel | {"neuron": int(neuron[0])}, {
-            "truth": truth[0],
-            "guess": channels,
-            "usable": np.repeat(usable[0][neuron], len(channels)),
-            "sample": np.repeat(sample[neuron], len(channels)),
-            "score": r.astype(np.float32),
-        }
+        yield (
+            panel | {"neuron": int(neuron[0])},
+            {
+                "truth": truth[0],
+                "guess": channels,
+                "usable": np.repeat(usable[0][neuron], len(channels)),
+                "sample": np.repeat(sample[neuron], len(channels)),
+                "score": r.astype(np.float32),
+            },
+        )
         return
     order = order[:count]
-    yield panel, {
-        "truth": truth[0],
-        "guess": guess[0][order],
-        "usable": usable[0][order],
-        "sample": sample[order],
-        "score": value[order],
-    }
+    yield (
+        panel,
+        {
+            "truth": truth[0],
+            "guess": guess[0][order],
+            "usable": usable[0][order],
+            "sample": sample[order],
+            "score": value[order],
+        },
+    )

@@ -31,9 +31,13 @@ def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, ex
         # papermill chooses its reader by suffix, and the temporary file has none of its own.
         copy = ran.with_suffix(".ipynb")
         try:
-            papermill.execute_notebook(str(notebook), str(copy), values, kernel_name="python3", progress_bar=False, log_output=False)
+            papermill.execute_notebook(
+                str(notebook), str(copy), values, kernel_name="python3", progress_bar=False, log_output=False
+            )
         except PapermillExecutionError as problem:
-            raise UserError(f"{notebook}: cell {problem.exec_count}: {problem.ename}: {problem.evalue} (see {executed})") from problem
+            raise UserError(
+                f"{notebook}: cell {problem.exec_count}: {problem.ename}: {problem.evalue} (see {executed})"
+            ) from problem
         else:
             if not png.is_file():
                 raise UserError(f"{notebook}: wrote no figure (it must save to `out`)")

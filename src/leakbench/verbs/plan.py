@@ -11,6 +11,8 @@ def plan(root: Path, scale: str) -> None:
     workflow = Workflow(root, scale)
     counts = Counter(name.partition("/")[0] for name in workflow.plan.specs)
     used = len(workflow.plan.datasets)
-    print(f"scale {scale}: {len(workflow.plan.experiments)} experiments, {len(workflow.plan.cells)} cells on {used} data sets")
+    print(
+        f"scale {scale}: {len(workflow.plan.experiments)} experiments, {len(workflow.plan.cells)} cells on {used} data sets"
+    )
     for verb, count in sorted(counts.items()):
         print(f"{count:6d} {verb}")

@@ -10,7 +10,12 @@ from leakbench.report import Section, page
 
 
 def report(
-    scorecard: Path, tables: list[Path], exhibits: list[Path], figures: list[Path], specs: list[Path], out: Path
+    scorecard: Path,
+    tables: list[Path],
+    exhibits: list[Path],
+    figures: list[Path],
+    specs: list[Path],
+    out: Path,
 ) -> None:
     """Write report.html from the scorecard and, per experiment, its table, threat models and figure."""
     sections, versions = [], {}

@@ -37,7 +37,11 @@ def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: s
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
-    out = {"match": np.empty((rounds, k), np.int64), "pearson": np.empty((rounds, k)), "neurons": np.empty((rounds, k), np.int64)}
+    out = {
+        "match": np.empty((rounds, k), np.int64),
+        "pearson": np.empty((rounds, k)),
+        "neurons": np.empty((rounds, k), np.int64),
+    }
     step = max(1, WORKING_FLOATS // max(1, n * width))
     for start in range(0, rounds, step):
         part = slice(start, start + step)
@@ -49,7 +53,11 @@ def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: s
             out["match"][part], out["pearson"][part] = best(r)
             continue
         for row in range(start, min(start + step, rounds)):
-            cost = mse_matrix(np.asarray(candidates.images[row]), truth[row]) if target == "images" else -r[row - start]
+            cost = (
+                mse_matrix(np.asarray(candidates.images[row]), truth[row])
+                if target == "images"
+                else -r[row - start]
+            )
             cost[~candidates.usable[row]] = np.nan
             index = match(cost)
             index[[i >= 0 and not candidates.usable[row, i] for i in index]] = -1
@@ -129,7 +137,9 @@ def score(
         pictures = arrays[f"{hidden['split']}/images"]
         names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
         cost = json.loads(attack_record.read_text()) if attack_record else {}
-        average = aim_at(facts["target"], np.array(arrays.get("train/images", pictures)[:1000]), victim).mean(0)
+        average = aim_at(facts["target"], np.array(arrays.get("train/images", pictures)[:1000]), victim).mean(
+            0
+        )
         if facts["target"] == "images":
             average = dataset_mean(np.array(arrays.get("train/images", pictures))).transpose(2, 0, 1)
         rng = np.random.Generator(np.random.PCG64(stream("baseline", value["cell"]["seed"])))
@@ -137,7 +147,11 @@ def score(
         for client, k in enumerate(hidden["clients"]):
             index = secret[f"images/{client}"]
             pixels = aim_at("images", pictures[index.reshape(-1)], victim)
-            aim = pixels if facts["target"] == "images" else aim_at("features", pictures[index.reshape(-1)], victim)
+            aim = (
+                pixels
+                if facts["target"] == "images"
+                else aim_at("features", pictures[index.reshape(-1)], victim)
+            )
             aim, pixels = (each.reshape(len(index), k, *each.shape[1:]) for each in (aim, pixels))
             nulls = min(len(index), tensors["null/images"].shape[0])
             shape = (nulls, *tensors["images"].shape[2:])
@@ -147,13 +161,25 @@ def score(
             means = np.broadcast_to(average, (nulls, copies, *shape[2:]))
             groups = {
                 "": Candidates(tensors["images"][:, client], tensors["usable"][:, client]),
-                "random-gradient": Candidates(tensors["null/images"][:, client], tensors["null/usable"][:, client]),
+                "random-gradient": Candidates(
+                    tensors["null/images"][:, client], tensors["null/usable"][:, client]
+                ),
                 "random-noise": Candidates(random_noise(shape, rng), everything),
                 "dataset-mean": Candidates(means, np.ones((nulls, copies), bool)),
             }
             for baseline, candidates in groups.items():
                 rounds = len(candidates.images)
-                frame = pd.DataFrame(_rows(candidates, aim[:rounds], pixels[:rounds], names, value["matching"], facts["target"], resources))
+                frame = pd.DataFrame(
+                    _rows(
+                        candidates,
+                        aim[:rounds],
+                        pixels[:rounds],
+                        names,
+                        value["matching"],
+                        facts["target"],
+                        resources,
+                    )
+                )
                 frame.insert(0, "baseline", baseline)
                 frame.insert(0, "image", index[:rounds].reshape(-1))
                 frame.insert(0, "sample", np.tile(np.arange(k), rounds))
@@ -169,4 +195,6 @@ def score(
         # An attack's seconds are measured for the cell; its updates ran together, so each row bears its share.
         rows["seconds"] = cost["seconds"] / (cost["updates"]) if cost else np.nan
         made = provenance(value, "leakbench.verbs.score")
-        write_table(out, rows, {"knows": facts["knows"], "target": facts["target"], "left_out": left_out} | made)
+        write_table(
+            out, rows, {"knows": facts["knows"], "target": facts["target"], "left_out": left_out} | made
+        )

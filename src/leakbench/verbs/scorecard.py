@@ -43,7 +43,10 @@ def architecture(facts: dict[str, Any]) -> dict[str, Any]:
         "loss": "categorical crossentropy" if victim else "mean squared error",
         "batch_size": training["batch_size"],
     }
-    return {"layers": layers, "hyper": hyper | ({"rho": training["options"]["rho"]} if "rho" in training["options"] else {})}
+    return {
+        "layers": layers,
+        "hyper": hyper | ({"rho": training["options"]["rho"]} if "rho" in training["options"] else {}),
+    }
 
 
 def gather(results: Path) -> dict[str, Any]:

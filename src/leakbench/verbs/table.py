@@ -40,7 +40,9 @@ def _updates(rows: pd.DataFrame) -> pd.DataFrame:
     for seed, part in rows.groupby("seed"):
         # Over several rounds of one local set the server gathers; with fresh sets there is nothing to gather.
         if part["round"].nunique() > 1 and part["image"].nunique() == part.groupby("round").size().max():
-            out.loc[(seed, part["round"].max()), "revealed_cumulative"] = float(part.loc[part["hit"], "image"].nunique())
+            out.loc[(seed, part["round"].max()), "revealed_cumulative"] = float(
+                part.loc[part["hit"], "image"].nunique()
+            )
     return out.reset_index()
 
 
@@ -56,8 +58,17 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
         clusters = (group["seed"].astype(str) + "/" + group["round"].astype(str)).to_numpy()
         common = {"seeds": " ".join(str(s) for s in sorted(group["seed"].unique())), "scale": scale}
 
-        def line(metric: str, unit: str, convention: str, stats: dict[str, Any], condition: dict = condition, common: dict = common) -> None:
-            out.append({**condition, "metric": metric, "convention": convention, **stats, "unit": unit, **common})
+        def line(
+            metric: str,
+            unit: str,
+            convention: str,
+            stats: dict[str, Any],
+            condition: dict = condition,
+            common: dict = common,
+        ) -> None:
+            out.append(
+                {**condition, "metric": metric, "convention": convention, **stats, "unit": unit, **common}
+            )
 
         for metric in metrics:
             if metric in group and not group[metric].isna().all():
@@ -69,12 +80,22 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
             below = group["pearson"].where(group["pearson"] < THRESHOLD)
             if below.notna().any():
                 rng = np.random.default_rng(stream("bootstrap", "pearson_unrevealed"))
-                line("pearson_unrevealed", "image", "standard", summary(below.to_numpy(), failed, rng, clusters))
+                line(
+                    "pearson_unrevealed",
+                    "image",
+                    "standard",
+                    summary(below.to_numpy(), failed, rng, clusters),
+                )
             for metric in PER_UPDATE:
                 if updates[metric].isna().all():
                     continue
                 rng = np.random.default_rng(stream("bootstrap", metric))
-                line(metric, "update", "standard", summary(updates[metric].to_numpy(), np.zeros(len(updates), bool), rng))
+                line(
+                    metric,
+                    "update",
+                    "standard",
+                    summary(updates[metric].to_numpy(), np.zeros(len(updates), bool), rng),
+                )
     return pd.DataFrame(out)
 
 
@@ -97,15 +118,36 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
         frames.append(frame if client is None else frame[frame["client"] == client])
         knows[stem] = facts["knows"]
     if frames:
-        text = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"]).to_csv(index=False, float_format="%.6g")
+        text = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"]).to_csv(
+            index=False, float_format="%.6g"
+        )
     else:
-        columns = [*CONDITION, "metric", "convention", "mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "unit", "seeds", "scale"]
+        columns = [
+            *CONDITION,
+            "metric",
+            "convention",
+            "mean",
+            "median",
+            "q25",
+            "q75",
+            "ci_low",
+            "ci_high",
+            "n",
+            "failure_rate",
+            "unit",
+            "seeds",
+            "scale",
+        ]
         text = ",".join(columns) + "\n"
     tensors: dict[str, np.ndarray] = {}
     panels: list[dict[str, Any]] = []
     if shown:
         present = [stem for stem in value["cells"] if stem in knows]
-        for number, (panel, content) in enumerate(itertools.chain.from_iterable(pictures(exhibit.parents[1], stem, shown, client or 0) for stem in present)):
+        for number, (panel, content) in enumerate(
+            itertools.chain.from_iterable(
+                pictures(exhibit.parents[1], stem, shown, client or 0) for stem in present
+            )
+        ):
             tensors |= {f"{number}/{name}": array for name, array in content.items()}
             panels.append(panel)
     facts = {

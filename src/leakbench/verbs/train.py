@@ -26,7 +26,8 @@ def to_images(array: Any) -> Tensor:
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
     """Return the share of images that `model` classifies rightly."""
     right = sum(
-        int((model(x).argmax(1) == y).sum()) for x, y in zip(images.split(1000), labels.split(1000), strict=True)
+        int((model(x).argmax(1) == y).sum())
+        for x, y in zip(images.split(1000), labels.split(1000), strict=True)
     )
     return right / len(labels)
 
@@ -42,7 +43,16 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     training = entry["training"]
     states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
     if training:
-        states = fit(model, images, labels, cross_entropy, training, stream("train", image["name"], spec["seed"]), scratch, "train")
+        states = fit(
+            model,
+            images,
+            labels,
+            cross_entropy,
+            training,
+            stream("train", image["name"], spec["seed"]),
+            scratch,
+            "train",
+        )
     measured = {}
     if "test/images" in arrays:
         test, test_labels = to_images(arrays["test/images"]), torch.from_numpy(arrays["test/labels"].copy())
@@ -56,12 +66,20 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
         "test_accuracy": measured,
         "layers": describe(model),
     }
-    tensors = {f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()}
-    write_tensors(out, tensors, facts | provenance(spec, "leakbench.verbs.train", f"leakbench.victims.{entry['module']}"))
+    tensors = {
+        f"epoch-{epoch}/{name}": v.numpy() for epoch, state in states.items() for name, v in state.items()
+    }
+    write_tensors(
+        out,
+        tensors,
+        facts | provenance(spec, "leakbench.verbs.train", f"leakbench.victims.{entry['module']}"),
+    )
     return facts
 
 
-def train_generator(spec: dict[str, Any], data: Path, victim: Path, out: Path, scratch: Path) -> dict[str, Any]:
+def train_generator(
+    spec: dict[str, Any], data: Path, victim: Path, out: Path, scratch: Path
+) -> dict[str, Any]:
     """Fit a generator from the victim's dense-layer input back to the image, on auxiliary images only.
 
     Fidel trains on one-sample updates of each auxiliary image; their weight/bias ratio IS the dense layer's input, so
@@ -79,11 +97,23 @@ def train_generator(spec: dict[str, Any], data: Path, victim: Path, out: Path, s
     network = generators.build(entry["module"], shape, tuple(image["shape"]), entry["parameters"])
     count = len(images) - round(len(images) * entry["validation"])
     features = features.contiguous(memory_format=torch.channels_last)
-    states = fit(network, features[:count], images[:count], mse_loss, entry["training"], seed, scratch, "train generator")
+    states = fit(
+        network,
+        features[:count],
+        images[:count],
+        mse_loss,
+        entry["training"],
+        seed,
+        scratch,
+        "train generator",
+    )
     state = states[max(states)]
     network.load_state_dict(state)
     with torch.no_grad():
-        held = [mse_loss(network(f), x, reduction="sum").item() for f, x in zip(features[count:].split(250), images[count:].split(250), strict=True)]
+        held = [
+            mse_loss(network(f), x, reduction="sum").item()
+            for f, x in zip(features[count:].split(250), images[count:].split(250), strict=True)
+        ]
     facts = {
         "module": entry["module"],
         "parameters": entry["parameters"],
@@ -94,7 +124,14 @@ def train_generator(spec: dict[str, Any], data: Path, victim: Path, out: Path, s
         "layers": describe(network),
     }
     tensors = {name: value.numpy() for name, value in state.items()}
-    write_tensors(out, tensors, facts | provenance(spec, "leakbench.verbs.train", f"leakbench.generators.{entry['module'].replace('-', '_')}"))
+    write_tensors(
+        out,
+        tensors,
+        facts
+        | provenance(
+            spec, "leakbench.verbs.train", f"leakbench.generators.{entry['module'].replace('-', '_')}"
+        ),
+    )
     return facts
 
 
@@ -105,8 +142,12 @@ def train(spec: Path, data: Path, out: Path, victim: Path | None, record: Path |
         if reason:
             return pass_on(reason, [out])
         value = read_spec(spec)
-        room, part = ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
-        stamp = provenance(value, "leakbench.verbs.train", f"leakbench.{room}.{part['module'].replace('-', '_')}")
+        room, part = (
+            ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
+        )
+        stamp = provenance(
+            value, "leakbench.verbs.train", f"leakbench.{room}.{part['module'].replace('-', '_')}"
+        )
         resume = scratch / f"{stamp['spec'][:16]}-{stamp['code'][:16]}.safetensors"
         if "generator" in value:
             assert victim is not None

@@ -13,7 +13,9 @@ def load_victim(path: Path, epoch: int | None = None) -> tuple[nn.Module, Facts]
     """Return the victim with its weights of `epoch` (default: the last kept), in evaluation mode, and its facts."""
     tensors, facts = open_tensors(path)
     network = facts["network"]
-    model = victims.build(network["module"], tuple(network["shape"]), network["classes"], network["parameters"])
+    model = victims.build(
+        network["module"], tuple(network["shape"]), network["classes"], network["parameters"]
+    )
     prefix = f"epoch-{max(facts['checkpoints']) if epoch is None else epoch}/"
     state = {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
     model.load_state_dict({name: torch.from_numpy(value.copy()) for name, value in state.items()})

@@ -99,13 +99,19 @@ def describe(model: nn.Module) -> list[dict[str, str]]:
             case nn.MaxPool2d():
                 row = {"layer": "maxpool", "size": f"{layer.kernel_size},{layer.kernel_size}"}
             case nn.Upsample():
-                row = {"layer": "up-sampling nearest", "size": "{0},{0}".format(int(float(str(layer.scale_factor))))}
+                row = {
+                    "layer": "up-sampling nearest",
+                    "size": "{0},{0}".format(int(float(str(layer.scale_factor)))),
+                }
             case nn.BatchNorm2d():
                 row = {"layer": "batchnorm"}
             case nn.Flatten():
                 row = {"layer": "flatten"}
             case nn.Unflatten():
-                row = {"layer": "reshape", "size": ",".join(str(n) for n in tuple(layer.unflattened_size)[1:])}
+                row = {
+                    "layer": "reshape",
+                    "size": ",".join(str(n) for n in tuple(layer.unflattened_size)[1:]),
+                }
             case nn.ReLU() | nn.Sigmoid() | nn.Tanh():
                 if rows:
                     rows[-1]["activation"] = type(layer).__name__.lower()

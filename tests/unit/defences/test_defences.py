@@ -16,7 +16,6 @@ def test_no_defence_hands_on_the_very_same_objects() -> None:
     state = rng.get_state()
     assert defence.protect_model(model, rng) is model
     assert defence.protect_update(UPDATE, rng) is UPDATE
-    assert defence.aggregate(UPDATE, rng) is UPDATE
     assert torch.equal(rng.get_state(), state)
 
 

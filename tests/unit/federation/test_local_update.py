@@ -121,12 +121,28 @@ def test_a_shared_gradient_is_the_mean_over_samples(module: str, dropout: float)
             torch.testing.assert_close(found[name][turn], value, rtol=1e-9, atol=1e-15)
 
 
-def test_one_step_is_minus_the_learning_rate_times_the_gradient() -> None:
+def test_one_step_is_minus_the_learning_rate_times_the_gradient_up_to_rounding() -> None:
     model, weights, images, labels, masks = client("fcnn", 0.5)
     step = local_update(model, weights, images, labels, masks, 0.25, None, 1, "model")
     gradient = local_update(model, weights, images, labels, masks, 0.25, None, 1, "gradient")
     for name in step:
-        torch.testing.assert_close(step[name], -0.25 * gradient[name], rtol=1e-12, atol=0)
+        torch.testing.assert_close(step[name], -0.25 * gradient[name], rtol=1e-9, atol=1e-15)
+    single = {name: value.float() for name, value in weights.items()}
+    sent = local_update(
+        model.float(),
+        single,
+        images.float(),
+        labels,
+        {k: m.float() for k, m in masks.items()},
+        0.25,
+        None,
+        1,
+        "model",
+    )
+    for name, value in single.items():
+        assert torch.equal((value + sent[name]) - value, sent[name]), (
+            "an update is a difference of float32 weights"
+        )
 
 
 def test_epochs_use_their_own_masks() -> None:
