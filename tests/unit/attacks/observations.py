@@ -20,7 +20,7 @@ def observe(
     k: int = 1,
     rounds: int = 1,
     seed: int = 0,
-    kind: str = "model",
+    kind: str = "gradient",
     generator: nn.Module | None = None,
     change: Callable[[nn.Module], None] | None = None,
     **parameters: Any,
