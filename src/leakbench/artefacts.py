@@ -5,6 +5,7 @@ file's own metadata, so a file that travels alone still says what it is.
 """
 
 import glob
+import io
 import json
 import math
 import os
@@ -216,6 +217,22 @@ def read_table(path: Path) -> tuple[Any, Facts]:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as problem:
         raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem
+
+
+def read_csv(path: Path, **options: Any) -> Any:
+    """Read a CSV that `write_text` wrote: a pandas frame. Raises UserError if it is missing, cut short or no table."""
+    import pandas as pd
+
+    try:
+        text = Path(path).read_text()
+        if text.endswith("\n"):
+            return pd.read_csv(io.StringIO(text), **options)
+    except FileNotFoundError as problem:
+        raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
+    except ValueError as problem:
+        what = " ".join(str(problem).split())
+        raise UserError(f"{path}: no table ({what}; delete it and run its rule again)") from problem
+    raise UserError(f"{path}: not a whole table (delete it and run its rule again)")
 
 
 def read_facts(path: Path) -> Facts:

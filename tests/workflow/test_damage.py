@@ -1,0 +1,102 @@
+"""A damaged input is one line that names the file, exit code 2, no traceback, and no output."""
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import CELL, Project
+
+from leakbench.cli import main
+
+R = "results/quick"
+TRACEBACK = pytest.mark.xfail(
+    strict=True, reason="these verbs read CSV and records without read_csv and read_spec"
+)
+INPUTS = [
+    ("fetch", "/tiny", "data/specs/tiny.json"),
+    ("train", "/tiny/", "data/tiny.safetensors"),
+    ("train", "/tiny/", f"{R}/specs/train/tiny/tiny/0.json"),
+    ("capture", "/tiny/", "data/tiny.safetensors"),
+    ("capture", "/tiny/", f"{R}/victims/tiny/tiny/0.safetensors"),
+    ("attack", "/fidel/", f"{R}/captures/{CELL}/0.safetensors"),
+    ("attack", "/fidel/", f"{R}/specs/attack/{CELL}/fidel/0.json"),
+    ("score", "/fidel/", f"{R}/guesses/{CELL}/fidel/0.safetensors"),
+    ("score", "/fidel/", f"{R}/truth/{CELL}/0.safetensors"),
+    pytest.param("score", "/fidel/", f"{R}/records/attack/{CELL}/fidel/0.json", marks=TRACEBACK),
+    ("table", "/tiny", f"{R}/scores/{CELL}/other/0.parquet"),
+    ("table", "/tiny", f"{R}/truth/{CELL}/0.safetensors"),
+    pytest.param("scorecard", "/tiny", f"{R}/tables/tiny.csv", marks=TRACEBACK),
+    ("scorecard", "/tiny", f"{R}/exhibits/tiny.safetensors"),
+    pytest.param("report", "/tiny", f"{R}/scorecard.csv", marks=TRACEBACK),
+    ("report", "/tiny", f"{R}/specs/figure/tiny.json"),
+]
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def garble(path: Path) -> None:
+    path.write_bytes(b"\xff" * 64 + path.read_bytes()[64:])
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("damage", [halve, empty, garble, remove])
+@pytest.mark.parametrize(("verb", "part", "name"), INPUTS)
+def test_one_line_for_a_damaged_input(
+    verb: str,
+    part: str,
+    name: str,
+    damage: Callable[[Path], None],
+    copied: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(copied.root)
+    words = shlex.split(copied.logged(verb, part).split(" 2> ")[0])[3:]
+    out = copied.path(words[words.index("--out") + 1])
+    out.unlink()
+    damage(copied.path(name))
+    code = main(words)
+    printed = capsys.readouterr()
+    assert code == 2, printed.err
+    lines = printed.err.splitlines()
+    assert len(lines) == 1, printed.err
+    assert lines[0].startswith(f"leakbench {verb}: ")
+    assert name in lines[0]
+    assert not out.exists()
+    assert copied.leftovers() == []
+
+
+def test_snakemake_shows_the_line_and_no_traceback(copied: Project) -> None:
+    halve(copied.path(f"{R}/captures/{CELL}/0.safetensors"))
+    guesses = f"{R}/guesses/{CELL}/fidel/0.safetensors"
+    copied.path(guesses).unlink()
+    ran = copied.snakemake("--allowed-rules", "attack", "--", guesses)
+    assert ran.rc == 1
+    line = [line for line in ran.text.splitlines() if line.startswith("leakbench attack: ")]
+    assert len(line) == 1
+    assert f"{R}/captures/{CELL}/0.safetensors: truncated" in line[0]
+    assert "Traceback" not in ran.text
+    assert not copied.path(guesses).exists()
+
+
+def test_a_failing_notebook_is_one_line(copied: Project) -> None:
+    notebook = copied.path("notebooks/fidel-figure-12.ipynb")
+    notebook.write_text(notebook.read_text().replace("read_result(", "no_such_function("))
+    ran = copied.shell(copied.logged("figure", "/tiny").split(" 2> ")[0])
+    assert ran.rc == 2
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("leakbench ")]
+    assert len(lines) == 1, ran.stderr
+    assert "Traceback" not in ran.stderr
+    assert "notebooks/fidel-figure-12.ipynb" in lines[0]
+    assert "no_such_function" in lines[0]
+    assert copied.leftovers() == []

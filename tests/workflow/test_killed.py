@@ -1,0 +1,157 @@
+"""Jobs that are killed, terminated or fail: what they leave, and what the next run makes of it."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from project import CELL, VICTIM, Project, tiny_project
+
+from leakbench.artefacts import read_facts, read_tensors
+
+VICTIM_FILE = "results/quick/victims/tiny/tiny/0.safetensors"
+# The command line itself, told to save after every epoch instead of every ten seconds, and to dawdle between them.
+SAVE_OFTEN = """
+import functools, importlib, os, sys, time
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+loop = importlib.import_module("leakbench.training.fit")
+verb = importlib.import_module("leakbench.verbs.train")
+whole = loop.stream
+loop.stream = lambda *names: (time.sleep(0.3), whole(*names))[1]
+verb.fit = functools.partial(loop.fit, save_every=0.0)
+from leakbench.cli import main
+sys.exit(main())
+"""
+
+
+def until(condition: Callable[[], object], job: subprocess.Popen[str]) -> None:
+    """Wait until `condition()` holds while `job` runs."""
+    while not condition():
+        assert job.poll() is None, job.communicate()
+        time.sleep(0.02)
+
+
+def start(project: Project, *command: str) -> subprocess.Popen[str]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        command, cwd=project.root, env=project.variables(), stdout=pipe, stderr=pipe, text=True
+    )
+
+
+def test_a_killed_training_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    project = tiny_project(tmp_path)
+    training = VICTIM["training"] | {
+        "optimiser": "adam",
+        "lr": 0.005,
+        "epochs": 6,
+        "checkpoints": [0, 2, 5],
+    }
+    project.write("victims/tiny", VICTIM | {"training": training})
+    ran = project.snakemake("--printshellcmds", VICTIM_FILE)
+    assert ran.rc == 0, ran.text[-2000:]
+    whole = project.path(VICTIM_FILE).read_bytes()
+    assert read_facts(project.path(VICTIM_FILE))["checkpoints"] == [0, 2, 5, 6]
+    project.path(VICTIM_FILE).unlink()
+    scratch = project.path("scratch/train")
+    assert list(scratch.glob("*")) == []
+
+    project.path("run.log").write_text(ran.text)
+    words = project.logged("train", "/tiny/").split(" 2> ")[0].split()[3:]
+    job = start(project, sys.executable, "-c", SAVE_OFTEN, *words)
+    until(lambda: any(read_facts(p)["epoch"] >= 3 for p in scratch.glob("[!.]*.safetensors")), job)
+    job.kill()
+    assert job.wait() == -signal.SIGKILL
+    job.communicate()
+    assert not project.path(VICTIM_FILE).exists()
+    (saved,) = scratch.glob("[!.]*.safetensors")
+    assert 3 <= read_facts(saved)["epoch"] < 6
+
+    ran = project.snakemake(VICTIM_FILE)
+    assert ran.rc == 0, ran.text[-2000:]
+    assert project.path(VICTIM_FILE).read_bytes() == whole
+    assert project.leftovers() == []
+    assert list(scratch.glob("*")) == []
+
+
+def test_a_resumed_training_does_start_from_the_checkpoint(finished: Project, tmp_path: Path) -> None:
+    """Guards the test above: a checkpoint of other weights leads to other weights."""
+    from leakbench.artefacts import write_tensors
+
+    project = finished.copy(tmp_path)
+    before, _ = read_tensors(project.path(VICTIM_FILE))
+    words = project.logged("train", "/tiny/").split(" 2> ")[0].split()[3:]
+    scratch = project.path("scratch/train")
+    job = start(project, sys.executable, "-c", SAVE_OFTEN, *words)
+    until(lambda: list(scratch.glob("[!.]*.safetensors")), job)
+    job.kill()
+    job.communicate()
+    (saved,) = scratch.glob("[!.]*.safetensors")
+    tensors, facts = read_tensors(saved)
+    write_tensors(saved, {name: value * 2 for name, value in tensors.items()}, facts)
+    ran = project.leakbench(*words)
+    assert ran.rc == 0, ran.text
+    after, _ = read_tensors(project.path(VICTIM_FILE))
+    assert before.keys() == after.keys()
+    assert (before["epoch-3/dense1.weight"] != after["epoch-3/dense1.weight"]).any()
+
+
+def dawdle(project: Project) -> str:
+    """Make the capture wait, while its output is open, after it has written `waiting`; return its command."""
+    source = project.path("src/leakbench/federation/play.py")
+    text = source.read_text()
+    begin = "    local, rounds = federation["
+    assert text.count(begin) == 1
+    wait = "    import pathlib, time\n    pathlib.Path('waiting').touch()\n    time.sleep(60)\n"
+    source.write_text(text.replace(begin, wait + begin))
+    return project.logged("capture", "/tiny/").split(" 2> ")[0]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_terminated_job_leaves_nothing_half_written(number: signal.Signals, copied: Project) -> None:
+    capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
+    capture.unlink()
+    job = start(copied, sys.executable, *dawdle(copied).split()[1:])
+    until(copied.path("waiting").exists, job)
+    assert len(copied.leftovers()) == 1
+    job.send_signal(number)
+    job.communicate(timeout=30)
+    assert job.returncode not in (0, 2)
+    assert copied.leftovers() == []
+    assert not capture.exists()
+
+
+def test_a_killed_job_leaves_nothing_that_the_next_run_does_not_clear(copied: Project) -> None:
+    capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
+    whole = capture.read_bytes()
+    play = copied.path("src/leakbench/federation/play.py")
+    text = play.read_text()
+    job = start(copied, sys.executable, *dawdle(copied).split()[1:])
+    until(copied.path("waiting").exists, job)
+    job.kill()
+    job.communicate()
+    assert len(copied.leftovers()) == 1
+    # The old file stands until a whole new one replaces it.
+    assert capture.read_bytes() == whole
+    play.write_text(text)
+    ran = copied.shell(copied.logged("capture", "/tiny/"))
+    assert ran.rc == 0, ran.text
+    assert copied.leftovers() == []
+    assert capture.read_bytes() == whole
+
+
+def test_a_failing_job_fails_the_run_and_leaves_no_output(copied: Project) -> None:
+    source = copied.path("src/leakbench/verbs/score.py")
+    source.write_text(
+        source.read_text().replace(
+            "        rows = pd.concat(frames", "        raise MemoryError\n        rows = pd.concat(frames"
+        )
+    )
+    assert "raise MemoryError" in source.read_text()
+    ran = copied.snakemake(f"results/quick/scores/{CELL}/fidel/0.parquet")
+    assert ran.rc == 1
+    assert "MemoryError" in ran.text
+    assert not copied.path(f"results/quick/scores/{CELL}/fidel/0.parquet").exists()
+    assert copied.leftovers() == []
