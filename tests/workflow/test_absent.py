@@ -1,0 +1,109 @@
+"""A data set that is not to be had makes its cells absent, with the reason, and fails nothing else."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from project import EXPERIMENT, FEDERATION, Project
+
+from leakbench.artefacts import read_facts, read_tensors
+
+REASON = "cifar10 is not to be had: tried LEAKBENCH_DATA, which is empty"
+CELL = "cifar10/tiny/few/none"
+FIGURE = "fidel-figure-9"
+
+
+def photographs(folder: Path) -> Path:
+    """Write small pictures of two kinds, laid out as ImageNet is."""
+    rng = np.random.default_rng(3)
+    for split in ("train", "val"):
+        for kind in range(2):
+            place = folder / "imagenet" / split / f"n0000000{kind + 1}"
+            place.mkdir(parents=True)
+            for number in range(40):
+                picture = rng.integers(0, 90, (28, 28, 3)).astype(np.uint8)
+                picture[:, :, kind] += 150
+                Image.fromarray(picture).save(place / f"{number:02d}.png")
+    return folder
+
+
+@pytest.fixture
+def project(copied: Project) -> Project:
+    """Return the finished project with one more experiment, on a data set that no source here has."""
+    copied.write(
+        "datasets/cifar10",
+        {
+            "summary": "a set with no source but LEAKBENCH_DATA",
+            "module": "imagenet",
+            "parameters": {"resize": 28, "size": 28, "per_class": 40},
+            "shape": [28, 28, 3],
+            "classes": 2,
+            "counts": {"train": 80, "test": 80},
+        },
+    )
+    copied.write("federations/few", FEDERATION | {"private": {"split": "test", "start": 0, "stop": 80}})
+    cells = [{"dataset": ["cifar10"], "victim": ["tiny"], "federation": ["few"], "attack": ["fidel"]}]
+    copied.write(f"experiments/{FIGURE}", EXPERIMENT | {"source": "fidel", "item": "fig-9", "cells": cells})
+    return copied
+
+
+def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -> None:
+    before = project.path("results/quick/scores/tiny/tiny/tiny/none/fidel/0.parquet").stat().st_mtime_ns
+    ran = project.snakemake()
+    assert ran.rc == 0, ran.text[-3000:]
+    assert not [message for message in ran.messages if " tiny, tiny" in message or "on tiny" in message]
+
+    for kind, name in (("captures", f"{CELL}/0.safetensors"), ("guesses", f"{CELL}/fidel/0.safetensors")):
+        assert read_facts(project.path(f"results/quick/{kind}/{name}"))["absent"].startswith(REASON)
+    assert read_facts(project.path(f"results/quick/scores/{CELL}/fidel/0.parquet"))["absent"].startswith(
+        REASON
+    )
+    assert (
+        project.path("results/quick/scores/tiny/tiny/tiny/none/fidel/0.parquet").stat().st_mtime_ns == before
+    )
+    assert len(pd.read_csv(project.path(f"results/quick/tables/{FIGURE}.csv"))) == 0
+    assert len(pd.read_csv(project.path("results/quick/tables/tiny.csv"))) > 0
+
+    card = pd.read_csv(project.path("results/quick/scorecard.csv"), keep_default_na=False)
+    rows = card[(card["item"] == "fig-9") & (card["source"] == "fidel")]
+    assert len(rows) >= 3
+    assert set(rows["verdict"]) == {"not-run"}
+    assert rows["reason"].str.contains(REASON, regex=False).all()
+    assert REASON in project.path("results/quick/report.html").read_text()
+    assert "Nothing to be done" in project.snakemake("-n").text
+
+    # The set turns up: its cells run, those of the other set do not.
+    offered = photographs(tmp_path / "photographs")
+    project.environment["LEAKBENCH_DATA"] = f"{project.data}:{offered}"
+    score = f"results/quick/scores/{CELL}/fidel/0.parquet"
+    ran = project.snakemake(score)
+    assert ran.rc == 0, ran.text[-3000:]
+    assert "fetch cifar10" in ran.messages
+    assert {re.split(r"\W", message)[0] for message in ran.messages} == {
+        "fetch",
+        "train",
+        "capture",
+        "attack",
+        "score",
+    }
+    assert all("cifar10" in message for message in ran.messages)
+    assert "absent" not in read_facts(project.path(score))
+    tensors, _ = read_tensors(project.path("data/cifar10.safetensors"))
+    assert tensors["train/images"].shape == (80, 28, 28, 3)
+
+    # The folder is gone again (another shell, a node without it): what was fetched stays.
+    del project.environment["LEAKBENCH_DATA"]
+    project.data = None
+    ran = project.snakemake("-n", score)
+    assert "Nothing to be done" in ran.text, ran.text[-2000:]
+
+
+def test_a_new_scale_does_not_fetch_again(copied: Project) -> None:
+    copied.data = None
+    ran = copied.snakemake("-n", "--config", "scale=paper")
+    assert ran.rc == 0, ran.text[-2000:]
+    assert "fetch" not in ran.verbs
+    assert {"train", "capture", "attack", "score"} <= ran.verbs
