@@ -35,7 +35,6 @@ def curve_rows(dataset: str, family: str, height: float, fade: float) -> list[di
                 "revealed": count,
                 "revealed_fraction": count / k,
                 "isolating_neurons": 2 * count,
-                "seconds": 0.1,
             }
             rows += [
                 row(dataset, f"{family}-{setting}", k, metric, value) for metric, value in values.items()
@@ -84,15 +83,20 @@ def tables() -> dict[str, pd.DataFrame]:
             for epoch in (0, 1, 5, 10, 30)
         ],
         "fidel-moving": [
-            row("mnist", "fcnn-relu-dropout", 30, metric, mean, federation=federation)
+            row("mnist", "fcnn-relu-dropout", 30, "revealed", 19.5, federation=federation)
             for federation in ("fidel-reveal", "fidel-reveal-moving")
+        ],
+        "fidel-rounds": [
+            row("mnist", "fcnn-relu-dropout", 30, metric, mean)
             for metric, mean in (("revealed", 19.5), ("revealed_cumulative", 30))
         ],
         "fidel-width": [
             row("mnist", f"fcnn-relu-dropout{wide}", 30, "revealed", mean)
             for wide, mean in (("", 20), ("-256", 25))
         ],
-        "fidel-partial-update": flat({"revealed_fraction": 0.6}, "fcnn-relu", 10),
+        "fidel-partial-update": flat(
+            {"revealed_fraction": 0.6}, "fcnn-relu", 1, attack="fidel-combined"
+        ),
         "fidel-auxiliary": [
             row("mnist", "cnn-relu", 1, "pearson", r, attack=a)
             for a, r in (("fidel-generator", 0.95), ("fidel-generator-fashion", 0.8))
@@ -111,6 +115,7 @@ def facts() -> dict[str, Any]:
     victim = {"learning_rate": 0.01, "loss": "categorical crossentropy", "optimizer": "SGD", "batch_size": 50}
     generator = {"learning_rate": 0.001, "rho": 0.95, "loss": "mean squared error", "optimizer": "Adadelta"}
     return {
+        "attack_seconds": 0.1,
         "architectures": {
             "FCNN": {
                 "layers": _layers("input", "dense|128|||relu", "dense|128|||relu", "dense|64|||relu",
