@@ -1,0 +1,309 @@
+"""Artefacts are whole or not there, say what they are, and refuse damage in one line."""
+
+import json
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from leakbench.artefacts import (
+    creating,
+    open_tensors,
+    read_csv,
+    read_facts,
+    read_table,
+    read_tensors,
+    replacing,
+    to_json,
+    write_table,
+    write_tensors,
+    write_text,
+)
+from leakbench.errors import UserError
+
+DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
+FACTS = {"source": "here", "seed": 3, "nested": {"ü": [1, 2.5, None]}}
+
+
+def with_header(path: Path, header: bytes, body: bytes = b"") -> Path:
+    path.write_bytes(struct.pack("<Q", len(header)) + header + body)
+    return path
+
+
+def entry(**changes: Any) -> bytes:
+    return json.dumps({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]} | changes}).encode()
+
+
+@given(
+    arrays.arrays(
+        st.sampled_from(DTYPES), arrays.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+    ),
+    st.dictionaries(
+        st.text(max_size=5), st.one_of(st.none(), st.integers(), st.text(max_size=5)), max_size=3
+    ),
+)
+@settings(max_examples=100, deadline=None)
+def test_tensors_come_back_as_they_were(
+    tmp_path_factory: pytest.TempPathFactory, array: np.ndarray, facts: dict
+) -> None:
+    path = tmp_path_factory.mktemp("with a space") / "a file.safetensors"
+    write_tensors(path, {"a/b": array, "again": array}, facts)
+    tensors, found = read_tensors(path)
+    assert found == facts == read_facts(path)
+    assert tensors.keys() == {"a/b", "again"}
+    for value in tensors.values():
+        assert value.dtype == array.dtype
+        assert value.shape == array.shape
+        np.testing.assert_array_equal(value, array)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_other_readers_agree(tmp_path: Path, dtype: str) -> None:
+    from safetensors.numpy import load_file
+
+    array = np.arange(6).reshape(2, 3).astype(dtype)
+    write_tensors(tmp_path / "x.safetensors", {"x": array, "empty": array[:0]}, FACTS)
+    found = load_file(tmp_path / "x.safetensors")
+    np.testing.assert_array_equal(found["x"], array)
+    assert found["empty"].shape == (0, 3)
+
+
+def test_an_opened_file_is_mapped_and_cannot_be_written_through(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x.safetensors", {"x": np.zeros(3)}, {})
+    tensors, _ = open_tensors(tmp_path / "x.safetensors")
+    assert isinstance(tensors["x"], np.memmap)
+    with pytest.raises(ValueError, match="read-only"):
+        tensors["x"][0] = 1
+
+
+def test_a_file_filled_in_pieces_is_the_file_written_at_once(tmp_path: Path) -> None:
+    array = np.arange(12, dtype=np.float32).reshape(4, 3)
+    write_tensors(tmp_path / "one", {"x": array, "none": array[:0]}, FACTS)
+    with creating(tmp_path / "two", {"x": ((4, 3), "float32"), "none": ((0, 3), "float32")}, FACTS) as out:
+        out["x"][2:] = array[2:]
+        out["x"][:2] = array[:2]
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_equal_content_is_equal_bytes_whatever_the_order(tmp_path: Path) -> None:
+    a, b = np.ones(2), np.zeros(3)
+    write_tensors(tmp_path / "one", {"a": a, "b": b}, {"x": 1, "y": 2})
+    write_tensors(tmp_path / "two", {"b": b, "a": a}, {"y": 2, "x": 1})
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+@pytest.mark.parametrize("problem", [RuntimeError, KeyboardInterrupt, SystemExit])
+@pytest.mark.parametrize("old", [None, b"the old file"])
+def test_a_failing_writer_leaves_what_was_there(
+    tmp_path: Path, problem: type[BaseException], old: bytes | None
+) -> None:
+    path = tmp_path / "deep" / "out.safetensors"
+    path.parent.mkdir()
+    if old:
+        path.write_bytes(old)
+
+    def fail() -> None:
+        with creating(path, {"x": ((1000,), "float64")}, {}) as out:
+            out["x"][:10] = 1
+            assert list(path.parent.glob(".*.part"))
+            raise problem
+
+    with pytest.raises(problem):
+        fail()
+    assert [p.name for p in path.parent.iterdir()] == ([path.name] if old else [])
+    assert not old or path.read_bytes() == old
+
+
+def test_what_a_killed_writer_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+    for name in (".out[1].csv.abc.part", ".out1.csv.abc.part", ".other.csv.abc.part", "out[1].csv.part"):
+        (tmp_path / name).write_text("")
+    write_text(tmp_path / "out[1].csv", "x\n")
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"out[1].csv", ".out1.csv.abc.part", ".other.csv.abc.part", "out[1].csv.part"}
+
+
+def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        write_text(tmp_path / "x", "x")
+    finally:
+        os.umask(mask)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o640
+
+
+def test_a_writer_that_removes_its_file_fails(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), replacing(tmp_path / "x") as temporary:
+        temporary.unlink()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 20, 200, -1])
+def test_a_file_cut_short_is_refused(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "x.safetensors"
+    write_tensors(path, {"x": np.arange(100.0)}, FACTS)
+    path.write_bytes(path.read_bytes()[:size])
+    for read in (read_tensors, open_tensors, read_facts):
+        with pytest.raises(UserError, match=r"x\.safetensors: .*run its rule again\)"):
+            read(path)
+
+
+def test_a_file_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    write_tensors(tmp_path / "x", {"x": np.arange(3.0)}, {})
+    with (tmp_path / "x").open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(UserError, match="bytes of"):
+        read_tensors(tmp_path / "x")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"",
+        b"not json",
+        b"\xff\xfe",
+        b"[]",
+        b"null",
+        b'{"x": 3}',
+        b'{"x": {}}',
+        b'{"x": null}',
+        b'{"__metadata__": []}',
+        b'{"__metadata__": {"leakbench": 5}}',
+        b'{"__metadata__": {"leakbench": "[]"}}',
+        b'{"__metadata__": {"leakbench": "{"}}',
+        b"[" * 50_000,
+        b'{"__metadata__": {"leakbench": "' + b"[" * 50_000 + b'"}}',
+        entry(dtype="F8_E4M3"),
+        entry(dtype=None),
+        entry(shape=[3]),
+        entry(shape=[-1, -2]),
+        entry(shape=[10**30]),
+        entry(shape=[2**32, 2**32]),
+        entry(shape=None),
+        entry(shape=["a"]),
+        b'{"x": {"dtype": "F32", "shape": [Infinity], "data_offsets": [0, 8]}}',
+        b'{"x": {"dtype": "F32", "shape": [NaN], "data_offsets": [0, 8]}}',
+        entry(data_offsets=[0]),
+        entry(data_offsets=[0, "8"]) + b"x",
+        entry(data_offsets=[8, 0]),
+        entry(data_offsets=[-8, 0]),
+        entry(data_offsets=[4, 12]),
+        entry(data_offsets=[10**30, 10**30 + 8]),
+        entry(data_offsets={}),
+    ],
+)
+def test_an_evil_header_is_refused_in_one_line(tmp_path: Path, header: bytes) -> None:
+    path = with_header(tmp_path / "x.safetensors", header, bytes(8))
+    for read in (read_tensors, read_facts):
+        with pytest.raises(UserError) as refusal:
+            read(path)
+        assert str(path) in str(refusal.value)
+        assert len(str(refusal.value).splitlines()) == 1
+
+
+def test_a_header_longer_than_the_file_is_refused_unread(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", 2**62) + b"{}")
+    with pytest.raises(UserError, match="not a whole safetensors file"):
+        read_tensors(path)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, bytes, bytes]:
+    folder = tmp_path_factory.mktemp("fuzz")
+    write_tensors(
+        folder / "a.safetensors",
+        {"x": np.arange(4, dtype=np.float32), "y/z": np.ones((2, 3), np.uint8)},
+        FACTS,
+    )
+    write_table(folder / "a.parquet", pd.DataFrame({"n": [1, 2], "s": ["a", None]}), FACTS)
+    return folder, (folder / "a.safetensors").read_bytes(), (folder / "a.parquet").read_bytes()
+
+
+def refused(read: Callable[[Path], Any], path: Path) -> str:
+    """Return the refusal of a file, or nothing if it is read; any other exception is a crash."""
+    try:
+        read(path)
+    except UserError as refusal:
+        return str(refusal)
+    return ""
+
+
+def mutate(data: bytes, edits: list[tuple[int, int]], cut: int | None) -> bytes:
+    out = bytearray(data)
+    for place, value in edits:
+        out[place % len(out)] = value
+    return bytes(out if cut is None else out[: cut % len(out)])
+
+
+MUTATIONS = (
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=4),
+    st.one_of(st.none(), st.none(), st.integers(0, 10_000)),
+)
+FUZZ = settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@given(*MUTATIONS)
+@FUZZ
+def test_mutated_tensors_are_read_or_refused(
+    sound: tuple[Path, bytes, bytes], edits: list, cut: int | None
+) -> None:
+    path = sound[0] / "mutated.safetensors"
+    path.write_bytes(mutate(sound[1], edits, cut))
+    refusal = refused(read_tensors, path)
+    assert len(refusal.splitlines()) <= 1
+    if not refusal:
+        tensors, facts = read_tensors(path)
+        assert isinstance(facts, dict)
+        assert sum(array.nbytes for array in tensors.values()) <= path.stat().st_size * len(tensors)
+
+
+@given(*MUTATIONS)
+@settings(FUZZ, max_examples=200)
+def test_mutated_tables_are_read_or_refused(
+    sound: tuple[Path, bytes, bytes], edits: list, cut: int | None
+) -> None:
+    path = sound[0] / "mutated.parquet"
+    path.write_bytes(mutate(sound[2], edits, cut))
+    for read in (read_table, read_facts):
+        assert len(refused(read, path).splitlines()) <= 1
+
+
+def test_tables_come_back_as_they_were(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"n": [1, 2], "x": [0.1, np.nan], "s": ["a", "b"], "ok": [True, False]})
+    write_table(tmp_path / "a table.parquet", frame, FACTS)
+    found, facts = read_table(tmp_path / "a table.parquet")
+    pd.testing.assert_frame_equal(found, frame, check_dtype=False)
+    assert facts == FACTS == read_facts(tmp_path / "a table.parquet")
+
+
+@pytest.mark.parametrize("read", [read_tensors, read_facts, read_table, read_csv])
+@pytest.mark.parametrize("suffix", [".safetensors", ".parquet"])
+def test_a_missing_file_is_named(tmp_path: Path, read: Any, suffix: str) -> None:
+    with pytest.raises(UserError, match=r"gone.*: no such file"):
+        read(tmp_path / f"gone{suffix}")
+
+
+@pytest.mark.parametrize("content", [b"", b"a,b\n1,2", b"\xff\xfe\n", b'a,b\n"1,2\n', b"a\n1,2\n3\n1,2,3\n"])
+def test_a_damaged_csv_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.csv").write_bytes(content)
+    with pytest.raises(UserError, match=r"x\.csv: .*run its rule again\)"):
+        read_csv(tmp_path / "x.csv")
+
+
+def test_a_whole_csv_is_read(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": ["x", ""]})
+    write_text(tmp_path / "x.csv", frame.to_csv(index=False))
+    pd.testing.assert_frame_equal(read_csv(tmp_path / "x.csv", keep_default_na=False), frame)
+
+
+def test_json_has_one_form() -> None:
+    assert to_json({"b": 1, "a": {"d": 2, "c": "é"}}) == to_json({"a": {"c": "é", "d": 2}, "b": 1})
+    assert "é" in to_json({"c": "é"})
