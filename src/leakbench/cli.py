@@ -62,15 +62,13 @@ def _parser() -> argparse.ArgumentParser:
         "report", "write the page", "scorecard", "tables", "exhibits", "figures", "specs", "out",
         lists=["tables", "exhibits", "figures", "specs"],
     )  # fmt: skip
-    plan = commands.add_parser(
-        "plan", help="check the whole catalogue and count the jobs", allow_abbrev=False
-    )
+    plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
         sub.add_argument(
             "--threads", type=int, default=1, help="threads of one job (default: 1; it is part of exactness)"
         )
-    plan.add_argument("--scale", default="quick")
+    plan.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
     return parser
 
 

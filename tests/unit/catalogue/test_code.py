@@ -1,0 +1,89 @@
+"""Which source files a result depends on."""
+
+from pathlib import Path
+
+import pytest
+
+from leakbench.catalogue import code
+from leakbench.catalogue.code import closure, code_digest
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    files = {
+        "one.py": "from leakbench.two import thing\nimport os\nfrom leakbench import room\n",
+        "two.py": "def thing():\n    from leakbench.room.part import x\n    import leakbench.three\n",
+        "three.py": "from leakbench.one import y\n",
+        "apart.py": "",
+        "room/__init__.py": "",
+        "room/part.py": "from torch import nn\n",
+        "room/other.py": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(code, "PACKAGE", tmp_path)
+    for cached in (code._imports, code.closure):
+        cached.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture(autouse=True)
+def forget() -> object:
+    yield
+    for cached in (code._imports, code.closure):
+        cached.cache_clear()
+
+
+def names(package: Path, *modules: str) -> set[str]:
+    return {str(path.relative_to(package)) for path in closure(*modules)}
+
+
+def test_the_closure_follows_imports_also_inside_functions_and_in_circles(package: Path) -> None:
+    assert names(package, "leakbench.one") == {
+        "one.py",
+        "two.py",
+        "three.py",
+        "room/__init__.py",
+        "room/part.py",
+    }
+    assert names(package, "leakbench.apart") == {"apart.py"}
+    assert names(package, "leakbench.room") == {"room/__init__.py"}
+    assert names(package, "leakbench.gone") == set()
+    assert names(package, "leakbench.apart", "leakbench.room.other") == {"apart.py", "room/other.py"}
+
+
+def test_the_digest_changes_with_bytes_and_names_of_the_closure_alone(package: Path) -> None:
+    def fresh() -> str:
+        code._imports.cache_clear()
+        code.closure.cache_clear()
+        return code_digest("leakbench.one")
+
+    first = fresh()
+    assert len(first) == 64
+    (package / "apart.py").write_text("x = 1\n")
+    assert fresh() == first
+    (package / "room" / "part.py").write_text("from torch import nn  # changed\n")
+    second = fresh()
+    assert second != first
+    (package / "three.py").rename(package / "four.py")
+    (package / "two.py").write_text((package / "two.py").read_text().replace("three", "four"))
+    assert fresh() not in (first, second)
+
+
+def test_the_real_attack_reaches_its_parts_and_no_truth() -> None:
+    files = {
+        path.relative_to(code.PACKAGE).as_posix()
+        for path in closure("leakbench.verbs.attack", "leakbench.attacks.fidel")
+    }
+    assert {
+        "attacks/fidel.py",
+        "attacks/observation.py",
+        "artefacts.py",
+        "seeds.py",
+        "victims/layers.py",
+    } <= files
+    assert not [
+        name for name in files if name.startswith(("datasets/", "federation/", "metrics/", "verbs/capture"))
+    ]
+    assert not [name for name in files if name.startswith("victims/") and name.endswith("nn.py")]

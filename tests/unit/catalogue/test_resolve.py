@@ -1,0 +1,150 @@
+"""From experiments and a scale to cells and their specs."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leakbench.catalogue.resolve import Plan, capped, plan
+from leakbench.catalogue.schema import Scale
+
+METRICS = frozenset({"mse", "pearson"})
+ROOT = Path(__file__).parents[3]
+
+
+def capping(caps: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {"scales/quick": {"caps": caps}}
+
+
+def planned(root: Path) -> Plan:
+    return plan(root, "quick", METRICS)
+
+
+def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> None:
+    found = planned(root())
+    assert len(found.cells) == 2 * 2 * 2
+    assert found.cells == sorted(found.experiments["e"])
+    kinds = {name.partition("/")[0] for name in found.specs}
+    assert kinds == {"fetch", "train", "capture", "attack", "score", "table", "figure"}
+    assert sum(name.startswith("train/") for name in found.specs) == 4
+    assert sum(name.startswith("capture/") for name in found.specs) == 4
+    assert found.specs["attack/d/v-tanh/f/none/b/1"]["seed"] == 1
+    assert found.specs["train/d/v-tanh/1"]["victim"]["parameters"]["activation"] == "tanh"
+
+
+def test_a_cell_asked_for_twice_is_one_row(root: Callable[..., Path]) -> None:
+    cells = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}
+    found = planned(root({"experiments/e": {"cells": [cells, cells]}}))
+    assert len(found.experiments["e"]) == len(set(found.experiments["e"])) == 2
+    assert len(found.specs["table/e"]["cells"]) == 2
+
+
+def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., Path]) -> None:
+    from_e = {"source": "leakbench", "item": "i", "title": "t", "shows": "s", "notebook": "n"}
+    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]
+    found = planned(root({"experiments/g": {**from_e, "cells": cells, "metrics": ["pearson"]}}))
+    assert found.specs["score/d/v/f/none/a/0"]["metrics"] == ["mse", "pearson"]
+    assert found.specs["score/d/v/f/none/b/0"]["metrics"] == ["mse"]
+    assert len(found.cells) == 8
+
+
+def test_what_does_not_change_a_result_is_not_in_a_spec(root: Callable[..., Path]) -> None:
+    assert "summary" not in json.dumps(planned(root()).specs)
+
+
+def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
+    spec = planned(root()).specs["attack/d/v/f/none/a/0"]
+    assert set(spec) == {"attack", "attack_name", "null_rounds", "seed"}
+
+
+def test_unchanged_specs_are_not_written_again(root: Callable[..., Path]) -> None:
+    place = root()
+    planned(place).write(place)
+    files = {path: path.stat().st_mtime_ns for path in place.rglob("*.json")}
+    assert len(files) == len(planned(place).specs)
+    planned(place).write(place)
+    assert {path: path.stat().st_mtime_ns for path in place.rglob("*.json")} == files
+    damaged = place / "results/quick/specs/attack/d/v/f/none/a/0.json"
+    whole = damaged.read_text()
+    damaged.write_text(whole[:20])
+    planned(place).write(place)
+    assert damaged.read_text() == whole
+
+
+def test_fetch_specs_are_those_of_every_scale(root: Callable[..., Path]) -> None:
+    place = root({"scales/paper": {"summary": "x", "null_rounds": 9}})
+    for scale in ("quick", "paper"):
+        plan(place, scale, METRICS).write(place)
+    assert [path.name for path in (place / "data" / "specs").iterdir()] == ["d.json"]
+    assert not list(place.glob("results/*/specs/fetch"))
+
+
+def test_a_local_folder_is_part_of_what_fetches(root: Callable[..., Path]) -> None:
+    place = root()
+    assert plan(place, "quick", METRICS, frozenset({"d"})).specs["fetch/d"]["local"] is True
+    assert planned(place).specs["fetch/d"]["local"] is False
+
+
+@pytest.mark.parametrize(
+    ("pattern", "rounds"),
+    [("f", 5), ("*", 5), ("d/f", 5), ("d/*", 5), ("other/f", 200), ("e/*", 200)],
+)
+def test_a_cap_holds_where_its_pattern_matches(pattern: str, rounds: int, root: Callable[..., Path]) -> None:
+    found = planned(root(capping({"federations": {pattern: {"rounds": 5}}})))
+    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == rounds
+
+
+def test_a_cap_never_raises(root: Callable[..., Path]) -> None:
+    found = planned(root(capping({"federations": {"f": {"rounds": 1000, "local.lr": 7}}})))
+    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 200
+    assert found.specs["capture/d/v/f/none/0"]["federation"]["local"]["lr"] == 0.1
+
+
+def test_the_lowest_of_several_caps_holds(root: Callable[..., Path]) -> None:
+    found = planned(root(capping({"federations": {"*": {"rounds": 3}, "f": {"rounds": 50}}})))
+    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 3
+
+
+def test_capped_epochs_take_their_checkpoints_along(root: Callable[..., Path]) -> None:
+    found = planned(root(capping({"victims": {"v*": {"training.epochs": 7}}, "federations": {}})))
+    training = found.specs["train/d/v/0"]["victim"]["training"]
+    assert (training["epochs"], training["checkpoints"]) == (7, [0, 5, 7])
+
+
+def test_the_last_epoch_is_always_kept(root: Callable[..., Path]) -> None:
+    found = planned(root({"victims/w": {"summary": "x", "module": "fcnn", "training": {
+        "optimiser": "sgd", "lr": 0.1, "batch_size": 1, "epochs": 4}},
+        "experiments/e": {"cells": [{"dataset": ["d"], "victim": ["w"], "federation": ["f"], "attack": ["a"]}]}}))  # fmt: skip
+    assert found.specs["train/d/w/0"]["victim"]["training"]["checkpoints"] == [4]
+
+
+VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(0, 99), min_size=3)
+
+
+@given(VALUES, VALUES)
+def test_capping_never_raises_a_value_nor_changes_its_kind(
+    value: dict[str, Any], caps: dict[str, float]
+) -> None:
+    before = dict(value)
+    scale = Scale(summary="x", caps={"attacks": {"*": caps}}, null_rounds=1)
+    out = capped("attacks", "d", "n", value, scale, "here")
+    assert value == before
+    for key, number in out.items():
+        assert number <= value[key]
+        assert type(number) is type(value[key])
+        assert number <= caps[key]
+
+
+def test_the_real_catalogue_is_planned_at_both_scales() -> None:
+    from leakbench.catalogue.workflow import declared_metrics
+
+    quick, paper = (plan(ROOT, scale, frozenset(declared_metrics())) for scale in ("quick", "paper"))
+    assert quick.cells == paper.cells
+    assert quick.specs.keys() == paper.specs.keys()
+    size = quick.specs["capture/mnist/fcnn-relu/fidel-reveal/none/0"]["federation"]
+    assert size["rounds"] == 200
+    assert size["clients"] == [1, 2, 5, 10, 20, 30, 50, 100, 200]

@@ -1,0 +1,89 @@
+"""A part's keywords are its schema, read from the source."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from leakbench.catalogue import signature
+from leakbench.catalogue.signature import module_file, parameters_model
+from leakbench.errors import UserError
+
+PART = """
+import torch_that_is_not_installed
+from typing import Annotated, Literal
+from pydantic import Field
+def helper(*, wrong: int): ...
+def my_part(model, rng, *, kind: Literal["a", "b"] = "a", share: Annotated[float, Field(gt=0, le=1)] = 0.5,
+            rounds: int, names: list[str] | None = None) -> None: ...
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(signature, "PACKAGE", tmp_path)
+    parameters_model.cache_clear()
+    (tmp_path / "room").mkdir()
+    (tmp_path / "room" / "my_part.py").write_text(PART)
+    return tmp_path / "room"
+
+
+@pytest.fixture(autouse=True)
+def forget() -> object:
+    yield
+    parameters_model.cache_clear()
+
+
+def test_keywords_defaults_and_ranges_come_from_the_source_unimported(room: Path) -> None:
+    model = parameters_model("room", "my-part")
+    assert list(model.model_fields) == ["kind", "share", "rounds", "names"]
+    assert model(rounds=3).model_dump() == {"kind": "a", "share": 0.5, "rounds": 3, "names": None}
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({}, "rounds"),
+        ({"rounds": 1, "share": 0}, "share"),
+        ({"rounds": 1, "share": 1.5}, "share"),
+        ({"rounds": 1, "kind": "c"}, "kind"),
+        ({"rounds": "many"}, "rounds"),
+        ({"rounds": 1, "names": [1]}, "names"),
+        ({"rounds": 1, "model": "x"}, "model"),
+        ({"rounds": 1, "wrong": 1}, "wrong"),
+    ],
+)
+def test_values_are_checked(room: Path, given: dict, key: str) -> None:
+    with pytest.raises(ValidationError) as problem:
+        parameters_model("room", "my-part").model_validate(given)
+    assert problem.value.errors()[0]["loc"][0] == key
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def other(): ...", "no function 'my_part'"),
+        ("def my_part(*, x): ...", "missing"),
+        ("def my_part(*, x: Tensor = None): ...", "Tensor"),
+        ("def my_part(*, x: int = compute()): ...", "not a plain annotation"),
+        ("def my_part(*, x: __import__('os').system('true') = 1): ...", "not a plain annotation"),
+    ],
+)
+def test_a_part_that_cannot_be_checked_is_refused(room: Path, text: str, says: str) -> None:
+    (room / "my_part.py").write_text(text)
+    with pytest.raises(UserError, match=r"my_part\.py: ") as refusal:
+        parameters_model("room", "my-part")
+    assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize("kind", ["datasets", "victims", "generators", "defences", "attacks"])
+def test_every_real_part_of_the_catalogue_has_a_schema(kind: str) -> None:
+    from leakbench.catalogue.load import load_kind
+    from leakbench.catalogue.schema import Part
+
+    entries = load_kind(Path(__file__).parents[3] / "config", kind)
+    assert entries
+    for entry in entries.values():
+        assert isinstance(entry, Part)
+        assert module_file(kind, entry.module).is_file()
+        assert entry.parameters.keys() == parameters_model(kind, entry.module).model_fields.keys()

@@ -1,0 +1,92 @@
+"""What the Snakefile asks of the catalogue."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from leakbench.artefacts import write_tensors
+from leakbench.catalogue.workflow import Workflow, declared_metrics, local_datasets
+from leakbench.metrics import METRICS
+
+ROOT = Path(__file__).parents[3]
+STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
+
+
+@pytest.fixture(scope="module")
+def flow() -> Workflow:
+    return Workflow(ROOT, "quick")
+
+
+def test_metrics_read_from_the_source_are_those_that_are_declared() -> None:
+    declared = declared_metrics()
+    assert declared.keys() == METRICS.keys()
+    for name, (module, lpips) in declared.items():
+        assert module == METRICS[name].function.__module__ or module.startswith("leakbench.metrics.")
+        assert lpips == bool(METRICS[name].needs)
+
+
+def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
+    attack = flow.attack_code(STEM)
+    for part in ("attacks/fidel", "victims/cnn", "generators/fidel_mnist", "verbs/attack"):
+        assert f"src/leakbench/{part}.py" in attack
+    assert "src/leakbench/generators/fidel_cifar10.py" not in attack
+    generator = flow.train_code("generator/mnist/cnn-relu/fidel-mnist/0")
+    assert {"src/leakbench/victims/cnn.py", "src/leakbench/generators/fidel_mnist.py"} <= set(generator)
+    assert "src/leakbench/metrics/ssim.py" in flow.score_code(STEM)
+    assert "src/leakbench/report/page.css" in flow.page()
+
+
+def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:
+    needing = [cell.stem for cell in flow.plan.cells if flow.backbones(cell.stem)]
+    for cell in flow.plan.cells:
+        metrics = flow.plan.spec(f"score/{cell.stem}")["metrics"]
+        assert (cell.stem in needing) == any(name.startswith("lpips") for name in metrics)
+    assert needing
+
+
+def test_a_federation_is_either_kept_or_bulky(flow: Workflow) -> None:
+    import re
+
+    for cell in flow.plan.cells:
+        keep = flow.plan.spec(f"capture/{cell.capture}")["federation"]["keep"]
+        assert bool(re.fullmatch(flow.bulky(keep=True), cell.federation)) is keep
+        assert bool(re.fullmatch(flow.bulky(keep=False), cell.federation)) is not keep
+
+
+def test_no_source_file_is_listed_that_is_not_there(flow: Workflow) -> None:
+    listed = {*flow.drawing(), *flow.page(), *flow.published(), *flow.code("scorecard")}
+    listed |= {name for cell in flow.plan.cells for name in flow.score_code(cell.stem)}
+    assert all((ROOT / name).is_file() for name in listed)
+
+
+def test_a_local_folder_counts_until_the_set_is_here(
+    root: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = root()
+    monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
+    assert local_datasets(place) == set()
+    (tmp_path / "local" / "MNIST" / "raw").mkdir(parents=True)
+    (tmp_path / "local" / "MNIST" / "raw" / "train-images-idx3-ubyte").write_text("")
+    monkeypatch.setenv("LEAKBENCH_DATA", f"/nowhere:{tmp_path / 'local'}")
+    assert local_datasets(place) == {"d"}
+    for facts, without in (({"absent": "no source"}, set()), ({"dataset": "d"}, {"d"})):
+        Workflow(place, "quick")
+        write_tensors(place / "data" / "d.safetensors", {}, facts)
+        monkeypatch.delenv("LEAKBENCH_DATA")
+        assert local_datasets(place) == without
+        monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "local"))
+        assert local_datasets(place) == {"d"}
+
+
+def test_a_damaged_data_set_does_not_stop_the_planning(
+    root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
+    place = root()
+    Workflow(place, "quick")
+    (place / "data" / "d.safetensors").write_bytes(b"damaged")
+    assert local_datasets(place) == set()
+    write_tensors(place / "data" / "d.safetensors", {}, {})
+    (place / "data" / "specs" / "d.json").write_text("[")
+    assert local_datasets(place) == set()

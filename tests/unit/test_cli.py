@@ -1,0 +1,147 @@
+"""The command line: a subcommand for every verb, one line for a user's mistake, help for everything."""
+
+import inspect
+import os
+import re
+import signal
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakbench import cli
+from leakbench.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+COMMANDS: dict[str, Any] = next(a for a in cli._parser()._actions if a.dest == "verb").choices  # type: ignore[assignment]
+
+
+def shells() -> list[tuple[str, str]]:
+    """Return (rule, command) of every shell command in the workflow."""
+    found = []
+    for path in (ROOT / "workflow" / "rules").glob("*.smk"):
+        for block in re.split(r"^(?=rule |use rule )", path.read_text(), flags=re.MULTILINE):
+            name = re.match(r"rule (\w+):", block)
+            if name and (shell := re.search(r"shell:\n((?:\s+\".*\"\n)+)", block)):
+                found.append((name[1], "".join(re.findall(r'"(.*)"', shell[1]))))
+    return found
+
+
+def test_every_rule_calls_the_subcommand_of_its_name() -> None:
+    rules = dict(shells())
+    assert set(rules) == {*COMMANDS, "train_generator"} - {"plan"}
+    for rule, command in rules.items():
+        assert command.startswith(f"python -m leakbench {rule.partition('_')[0]} ")
+
+
+@pytest.mark.parametrize(("rule", "command"), shells())
+def test_rules_and_subcommands_agree_on_options(rule: str, command: str) -> None:
+    options = {
+        option for action in COMMANDS[rule.partition("_")[0]]._actions for option in action.option_strings
+    }
+    assert set(re.findall(r"--[a-z-]+", command)) <= options
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_a_verb_is_a_function_that_takes_the_options(verb: str) -> None:
+    function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
+    parameters = set(inspect.signature(function).parameters)
+    options = {action.dest for action in COMMANDS[verb]._actions} - {"help", "threads"}
+    assert parameters - {"scratch"} <= options
+    assert options - {"root"} <= parameters
+    assert function.__doc__ or verb in ("fetch",)
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_every_verb_has_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main([verb, "--help"])
+    assert end.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"usage: leakbench {verb}")
+    assert "--root" in text
+
+
+def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--help"])
+    assert end.value.code == 0
+    listed = re.findall(r"^    (\w+)(?: |$)", capsys.readouterr().out, re.MULTILINE)
+    assert listed == list(COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ([], "required: VERB"),
+        (["atack"], "invalid choice: 'atack'"),
+        (["attack"], "required: --capture, --spec, --out"),
+        (["attack", "--capt", "x", "--spec", "y", "--out", "z"], "required: --capture"),
+        (["plan", "--threads", "two"], "--threads"),
+    ],
+)
+def test_a_wrong_command_line_is_exit_code_2(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        cli.main(words)
+    assert end.value.code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_users_mistake_is_one_line_and_exit_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(_: object) -> None:
+        raise UserError("config/x.yaml: key: wrong (mend it)")
+
+    monkeypatch.setattr(cli, "_run", refuse)
+    assert cli.main(["plan"]) == 2
+    assert capsys.readouterr().err == "leakbench plan: config/x.yaml: key: wrong (mend it)\n"
+
+
+def test_a_mistake_of_ours_is_no_users_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(cli, "_run", fail)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["plan"])
+
+
+def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = {}
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    for name in names:
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setattr(cli, "_run", lambda _: seen.update({name: os.environ[name] for name in names}))
+    assert cli.main(["plan"]) == 0
+    assert set(seen.values()) == {"1"}
+    assert cli.main(["plan", "--threads", "3"]) == 0
+    assert set(seen.values()) == {"3"}
+
+
+def test_a_terminated_command_ends_as_an_exception() -> None:
+    """So that what it was writing is removed (tests/workflow/test_killed.py shows that)."""
+    script = (
+        "import os, signal, sys; from leakbench import cli\n"
+        "def end(_):\n"
+        "    try: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally: print('cleaned')\n"
+        "cli._run = end; sys.exit(cli.main(['plan']))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 128 + signal.SIGTERM
+    assert done.stdout == "cleaned\n"
+    assert done.stderr == ""
+
+
+def test_the_package_runs_as_a_module() -> None:
+    command = [sys.executable, "-m", "leakbench", "fetch", "--spec", "no such spec.json", "--out", "x"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("leakbench fetch: no such spec.json: no such spec")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,66 @@
+"""The rooms keep their walls: import-linter's contracts hold, and would notice if they did not."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINT = [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"]
+
+
+def lint(root: Path) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PYTHONPATH": str(root / "src"),
+        "PATH": str(Path(sys.executable).parent),
+        "COLUMNS": "200",
+    }
+    return subprocess.run(LINT, cwd=root, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_contracts_hold() -> None:
+    done = lint(ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "4 kept, 0 broken" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "contract"),
+    [
+        ("attacks/fidel.py", "import leakbench.federation.play", "An attack cannot see the truth"),
+        ("attacks/fidel.py", "from leakbench.metrics.mse import mse", "An attack cannot see the truth"),
+        ("victims/layers.py", "import leakbench.datasets.idx", "An attack cannot see the truth"),
+        ("catalogue/load.py", "import torch", "Planning, drawing and reporting do without torch"),
+        ("drawing/tile.py", "import torch", "Planning, drawing and reporting do without torch"),
+        (
+            "metrics/mse.py",
+            "import leakbench.attacks.fidel",
+            "A metric knows nothing of how a guess was made",
+        ),
+        ("defences/none.py", "import leakbench.verbs.capture", "Storeys"),
+    ],
+)
+def test_a_forbidden_import_is_noticed(file: str, line: str, contract: str, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / ".importlinter", tmp_path)
+    path = tmp_path / "src" / "leakbench" / file
+    path.write_text(f"{path.read_text()}\n{line}\n")
+    done = lint(tmp_path)
+    assert done.returncode == 1, done.stdout + done.stderr
+    broken = [text for text in done.stdout.splitlines() if " BROKEN" in text]
+    assert any(text.startswith(contract) for text in broken), done.stdout
+
+
+def test_planning_imports_no_torch() -> None:
+    """Snakemake plans at every start; torch would cost it seconds."""
+    script = (
+        "import sys; from pathlib import Path; from leakbench.catalogue.workflow import Workflow;"
+        f"flow = Workflow(Path({str(ROOT)!r}), 'quick'); flow.networks(); flow.drawing(); flow.page();"
+        "[flow.table_code(name) for name in flow.plan.experiments];"
+        "heavy = {'torch', 'torchvision', 'scipy', 'pandas', 'matplotlib', 'skimage'} & set(sys.modules);"
+        "assert not heavy, heavy; assert flow.plan.cells"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
