@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "workflow", "config", "profiles", "published", "notebooks", "src")
 CELL = "tiny/tiny/tiny/none"
 
