@@ -27,6 +27,9 @@ def architecture(facts: dict[str, Any]) -> dict[str, Any]:
     """Return layers and training of a network's file in the words of the papers' tables."""
     victim = "network" in facts
     layers = [{"layer": "input"}, *(dict(layer) for layer in facts["layers"])]
+    if layers[1]["layer"] == "flatten":
+        # A fully connected network reads its images flat; the papers do not count that as a layer.
+        del layers[1]
     if not victim:
         channels, rows, columns = facts["features"]
         layers[0]["size"] = f"{rows},{columns},{channels}"
