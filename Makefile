@@ -24,7 +24,7 @@ reproduce: env
 	@echo "open results/quick/report.html"
 
 test: env browser lint
-	pytest
+	pytest -n 2 --dist loadfile
 
 lint: env
 	ruff check .

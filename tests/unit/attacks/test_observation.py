@@ -83,7 +83,12 @@ def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
     write_tensors(tmp_path / "c.safetensors", tensors, facts)
     found, read = read_observation(tmp_path / "c.safetensors")
     assert read == facts
-    assert (found.clients, found.kind, found.knows, found.rounds) == ([2], "gradient", {"labels": "unknown"}, 3)
+    assert (found.clients, found.kind, found.knows, found.rounds) == (
+        [2],
+        "gradient",
+        {"labels": "unknown"},
+        3,
+    )
     for name, value in observation.updates.items():
         assert np.array_equal(found.updates[name], value)
         assert torch.equal(found.update(name, slice(1, 2)), torch.from_numpy(value[1:2]))

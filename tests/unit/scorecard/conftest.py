@@ -94,9 +94,7 @@ def tables() -> dict[str, pd.DataFrame]:
             row("mnist", f"fcnn-relu-dropout{wide}", 30, "revealed", mean)
             for wide, mean in (("", 20), ("-256", 25))
         ],
-        "fidel-partial-update": flat(
-            {"revealed_fraction": 0.6}, "fcnn-relu", 1, attack="fidel-combined"
-        ),
+        "fidel-partial-update": flat({"revealed_fraction": 0.6}, "fcnn-relu", 1, attack="fidel-combined"),
         "fidel-auxiliary": [
             row("mnist", "cnn-relu", 1, "pearson", r, attack=a)
             for a, r in (("fidel-generator", 0.95), ("fidel-generator-fashion", 0.8))
