@@ -44,8 +44,8 @@ def test_the_attack_did_read_something_out(finished: Project) -> None:
     assert tensors["images"].std() > 0.01
 
 
-def test_no_attack_has_a_truth_or_data_file_among_its_inputs(finished: Project) -> None:
-    ran = finished.snakemake("--detailed-summary")
+def test_no_attack_has_a_truth_or_data_file_among_its_inputs(copied: Project) -> None:
+    ran = copied.snakemake("--detailed-summary")
     assert ran.rc == 0, ran.stderr
     rows = list(csv.DictReader(ran.stdout.splitlines(), delimiter="\t"))
     inputs = {row["output_file"]: row["input-file(s)"].split(",") for row in rows}

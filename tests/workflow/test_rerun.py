@@ -33,10 +33,10 @@ def planned(project: Project, *arguments: str) -> list[str]:
     return ran.messages
 
 
-def test_a_second_run_does_nothing(finished: Project) -> None:
-    report = finished.path("results/quick/report.html")
+def test_a_second_run_does_nothing(copied: Project) -> None:
+    report = copied.path("results/quick/report.html")
     before = report.stat().st_mtime_ns
-    ran = finished.snakemake()
+    ran = copied.snakemake()
     assert ran.rc == 0
     assert DONE in ran.text
     assert not ran.messages
