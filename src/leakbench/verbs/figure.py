@@ -35,8 +35,9 @@ def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, ex
                 str(notebook), str(copy), values, kernel_name="python3", progress_bar=False, log_output=False
             )
         except PapermillExecutionError as problem:
+            what = " ".join(f"{problem.ename}: {problem.evalue}".split())
             raise UserError(
-                f"{notebook}: cell {problem.exec_count}: {problem.ename}: {problem.evalue} (see {executed})"
+                f"{notebook}: cell {problem.exec_count}: {what} (mend the notebook or what it draws)"
             ) from problem
         else:
             if not png.is_file():

@@ -2,9 +2,7 @@
 
 from pathlib import Path
 
-import pandas as pd
-
-from leakbench.artefacts import read_facts, write_text
+from leakbench.artefacts import read_csv, read_facts, write_text
 from leakbench.provenance import read_spec
 from leakbench.report import Section, page
 
@@ -21,7 +19,7 @@ def report(
     sections, versions = [], {}
     for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
         shown, facts = read_spec(spec), read_facts(exhibit)
-        frame = pd.read_csv(table)
+        frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
         sections.append(
@@ -37,6 +35,6 @@ def report(
                 absent=facts["absent_cells"],
             )
         )
-    rows = pd.read_csv(scorecard, keep_default_na=False)
+    rows = read_csv(scorecard, keep_default_na=False)
     facts = {"scale": read_spec(specs[0])["scale"], "versions": versions}
     write_text(out, page(rows, sections, facts))

@@ -1,6 +1,5 @@
 """score: match guesses with the truth and measure them, one row per private image."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -136,7 +135,7 @@ def score(
         arrays, _ = open_tensors(data)
         pictures = arrays[f"{hidden['split']}/images"]
         names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
-        cost = json.loads(attack_record.read_text()) if attack_record else {}
+        cost = read_spec(attack_record) if attack_record else {}
         average = aim_at(facts["target"], np.array(arrays.get("train/images", pictures)[:1000]), victim).mean(
             0
         )

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
-from leakbench.artefacts import read_facts, write_text
+from leakbench.artefacts import read_csv, read_facts, write_text
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.provenance import read_spec
 from leakbench.scorecard import fidel
@@ -85,7 +83,7 @@ def scorecard(tables: list[Path], exhibits: list[Path], out: Path, root: Path) -
     """Write scorecard.csv beside the tables' folder: one row for every published number and every claim."""
     frames, absent = {}, {}
     for table, exhibit in zip(tables, exhibits, strict=True):
-        frame = pd.read_csv(table, keep_default_na=True, na_filter=True)
+        frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         reasons = read_facts(exhibit)["absent_cells"]
         if len(frame):
