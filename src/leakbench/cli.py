@@ -124,8 +124,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Results depend on the number of threads in the last bits, so it is fixed by the job and not by the machine.
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(arguments.threads)
-    # A scheduler ends a job with SIGTERM; as an exception it lets a half-written file be removed.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    # A scheduler ends a job with SIGTERM, a person with SIGINT (which a background shell would have us ignore); as an
+    # exception either lets a half-written file be removed.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
     try:
         _run(arguments)
     except UserError as problem:

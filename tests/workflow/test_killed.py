@@ -117,7 +117,7 @@ def test_a_terminated_job_leaves_nothing_half_written(number: signal.Signals, co
     until(copied.path("waiting").exists, job)
     assert len(copied.leftovers()) == 1
     job.send_signal(number)
-    job.communicate(timeout=30)
+    job.communicate(timeout=60)
     assert job.returncode not in (0, 2)
     assert copied.leftovers() == []
     assert not capture.exists()
