@@ -82,16 +82,9 @@ def describe(model: nn.Module) -> list[dict[str, str]]:
         match layer:
             case nn.Linear():
                 row = {"layer": "dense", "size": str(layer.out_features)}
-            case nn.ConvTranspose2d():
+            case nn.Conv2d() | nn.ConvTranspose2d():
                 row = {
-                    "layer": "conv2d transpose",
-                    "size": f"{layer.kernel_size[0]},{layer.kernel_size[1]} x {layer.out_channels}",
-                    "stride": f"{layer.stride[0]},{layer.stride[1]}",
-                    "padding": "valid" if layer.padding == (0, 0) else "same",
-                }
-            case nn.Conv2d():
-                row = {
-                    "layer": "conv2d",
+                    "layer": "conv2d" if isinstance(layer, nn.Conv2d) else "conv2d transpose",
                     "size": f"{layer.kernel_size[0]},{layer.kernel_size[1]} x {layer.out_channels}",
                     "stride": f"{layer.stride[0]},{layer.stride[1]}",
                     "padding": "valid" if layer.padding == (0, 0) else "same",
