@@ -136,11 +136,11 @@ def score(
         pictures = arrays[f"{hidden['split']}/images"]
         names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
         cost = read_spec(attack_record) if attack_record else {}
-        average = aim_at(facts["target"], np.array(arrays.get("train/images", pictures)[:1000]), victim).mean(
-            0
-        )
+        known = arrays.get("train/images", pictures)
         if facts["target"] == "images":
-            average = dataset_mean(np.array(arrays.get("train/images", pictures))).transpose(2, 0, 1)
+            average = dataset_mean(np.array(known)).transpose(2, 0, 1)
+        else:
+            average = aim_at("features", np.array(known[:1000]), victim).mean(0)
         rng = np.random.Generator(np.random.PCG64(stream("baseline", value["cell"]["seed"])))
         frames = []
         for client, k in enumerate(hidden["clients"]):
