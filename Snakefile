@@ -16,8 +16,6 @@ except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)
 R = flow.results
-# A job runs with the interpreter that runs Snakemake; the printed command stays one that a person can type.
-shell.prefix(f'export PATH="{Path(sys.executable).parent}:$PATH"; ')
 
 
 # For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.
@@ -34,6 +32,6 @@ rule all:
         f"{R}/report.html",
 
 
-for verb in ("report", "fetch", "train", "capture", "attack", "score"):
+for part in ("start", "report", "fetch", "train", "capture", "attack", "score"):
 
-    include: f"workflow/rules/{verb}.smk"
+    include: f"workflow/rules/{part}.smk"

@@ -29,6 +29,7 @@ def _setting() -> tuple[torch.nn.Module, Tensor, np.ndarray, dict[str, Any]]:
     images = torch.from_numpy(rng.integers(0, 256, (4000, *SHAPE), dtype=np.uint8))
     federation = {
         "clients": [K], "rounds": ROUNDS, "update": "model", "server": "frozen", "local_set": "fresh",
+        "passes": 1, "distinct_labels": False,
         "private": {"split": "test", "start": 0, "stop": 4000},
         "local": {"lr": 0.01, "batch_size": None, "epochs": 1},
     }  # fmt: skip

@@ -1,13 +1,14 @@
 """The command line: one subcommand for each verb, the same that the workflow's rules call."""
 
 import argparse
-import os
 import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.errors import UserError
+from leakbench.process import prepare
+from leakbench.warm import run_warm
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -19,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         for flag in required:
-            sub.add_argument(f"--{flag}", type=Path, required=True, nargs="+" if flag in lists else None)
+            sub.add_argument(f"--{flag}", type=Path, required=True, nargs="*" if flag in lists else None)
         for flag in optional:
             sub.add_argument(f"--{flag}", type=Path)
         return sub
@@ -35,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         "data",
         "victim",
         "out",
+        "oracle",
         "truth",
         optional=["record"],
     )
@@ -44,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "capture",
         "spec",
         "out",
-        optional=["generator", "record"],
+        optional=["generator", "labels", "record"],
     )
     command(
         "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
@@ -55,13 +57,14 @@ def _parser() -> argparse.ArgumentParser:
         "figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed"
     )
     command(
-        "scorecard", "set every published number beside ours", "tables", "exhibits", "out",
+        "scorecard", "set every published number beside ours", "tables", "exhibits", "spec", "out",
         lists=["tables", "exhibits"],
     )  # fmt: skip
     command(
         "report", "write the page", "scorecard", "tables", "exhibits", "figures", "specs", "out",
         lists=["tables", "exhibits", "figures", "specs"],
     )  # fmt: skip
+    command("kernel", "serve a figure's notebook (started by `figure`)", "connection")
     plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
@@ -91,7 +94,7 @@ def _run(arguments: argparse.Namespace) -> None:
         case "attack":
             from leakbench.verbs.attack import attack
 
-            attack(**values)
+            attack(**values, scratch=root / "scratch" / "attack")
         case "score":
             from leakbench.verbs.score import score
 
@@ -112,18 +115,20 @@ def _run(arguments: argparse.Namespace) -> None:
             from leakbench.verbs.report import report
 
             report(**values)
+        case "kernel":
+            from leakbench.verbs.kernel import kernel
+
+            kernel(**values)
         case "plan":
             from leakbench.verbs.plan import plan
 
             plan(root, arguments.scale)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb; return the exit code: 0, or 2 after one line for a user's mistake."""
+def run(argv: Sequence[str]) -> int:
+    """Run one verb in this process; return the exit code: 0, or 2 after one line for a user's mistake."""
     arguments = _parser().parse_args(argv)
-    # Results depend on the number of threads in the last bits, so it is fixed by the job and not by the machine.
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = str(arguments.threads)
+    prepare(arguments.threads)
     # A scheduler ends a job with SIGTERM, a person with SIGINT (which a background shell would have us ignore); as an
     # exception either lets a half-written file be removed.
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -134,3 +139,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"leakbench {arguments.verb}: {problem}", file=sys.stderr)
         return 2
     return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb, in a fork of the run's warm process if there is one; return the exit code."""
+    given = list(sys.argv[1:] if argv is None else argv)
+    # The warm process has loaded its libraries for one thread.
+    code = None if any(word.partition("=")[0] == "--threads" for word in given) else run_warm(given)
+    return run(given) if code is None else code

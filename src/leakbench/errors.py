@@ -6,3 +6,7 @@ class UserError(Exception):
 
     The command line prints it without a traceback and exits with 2.
     """
+
+
+class Unfit(UserError):
+    """An update that an attack cannot work on: the cell is marked with the reason and the rest goes on."""

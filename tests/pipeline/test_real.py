@@ -84,7 +84,8 @@ def test_sigmoid_reveals_fewer(project: Project) -> None:
 def test_null_baselines_reveal_nothing(project: Project, baseline: str, samples: int) -> None:
     row = revealed(project, "fcnn-relu-dropout", samples, baseline)
     assert row["mean"] == 0
-    assert row["n"] == 10
+    # A quarter of the twenty rounds.
+    assert row["n"] == 5
 
 
 def test_the_victim_learnt_and_the_scale_capped_it(project: Project) -> None:

@@ -32,6 +32,10 @@ def test_the_contracts_hold() -> None:
         ("attacks/fidel.py", "import leakbench.federation.play", "An attack cannot see the truth"),
         ("attacks/fidel.py", "from leakbench.metrics.mse import mse", "An attack cannot see the truth"),
         ("victims/layers.py", "import leakbench.datasets.idx", "An attack cannot see the truth"),
+        ("matching/loop.py", "import leakbench.federation.play", "An attack cannot see the truth"),
+        ("labels/idlg.py", "from leakbench.metrics.mse import mse", "An attack cannot see the truth"),
+        ("matching/loop.py", "import leakbench.attacks.fidel", "Storeys"),
+        ("process.py", "import leakbench.warm", "Storeys"),
         ("catalogue/load.py", "import torch", "Planning, drawing and reporting do without torch"),
         ("drawing/tile.py", "import torch", "Planning, drawing and reporting do without torch"),
         (

@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+import json
 import re
 import shlex
 import shutil
@@ -20,6 +21,7 @@ FORBIDDEN = (
 HIDDEN = (
     "data",
     "results/quick/truth",
+    "results/quick/oracle",
     "results/quick/scores",
     "results/quick/tables",
     "results/quick/exhibits",
@@ -65,17 +67,30 @@ def test_no_attack_of_the_catalogue_names_truth_or_data(everything: Project) -> 
     assert ran.rc == 0, ran.text[-2000:]
     commands = re.findall(r"^Shell command: python -m leakbench attack (.*)$", ran.text, re.MULTILINE)
     assert len(commands) == sum(message.startswith("attack ") for message in ran.messages) > 20
+    given = []
     for command in commands:
         words = shlex.split(command)
-        read = [
-            value
-            for flag, value in itertools.pairwise(words)
-            if flag in ("--capture", "--spec", "--generator")
-        ]
-        assert words[words.index("--capture") + 1].startswith("results/quick/captures/")
-        others = {word for word in words if word.startswith("--")} - {"--capture", "--spec", "--generator"}
+        flags = ("--capture", "--spec", "--generator", "--labels")
+        read = {flag: value for flag, value in itertools.pairwise(words) if flag in flags}
+        assert read["--capture"].startswith("results/quick/captures/")
+        others = {word for word in words if word.startswith("--")} - set(flags)
         assert others == {"--out", "--record"}
-        assert not [name for name in read if name.startswith(FORBIDDEN)]
+        assert not [name for name in read.values() if name.startswith(FORBIDDEN)]
+        # Labels are read only by an attack that says so in its name, and from a file that holds nothing else.
+        spec = json.loads(everything.path(read["--spec"]).read_text())
+        oracle = read["--capture"].replace("/captures/", "/oracle/")
+        assert read.get("--labels") == (oracle if spec["attack"]["labels"] == "oracle" else None)
+        given.append("--labels" in read)
+    assert True in given
+    assert False in given
+
+
+def test_the_oracles_file_holds_labels_and_nothing_else(finished: Project) -> None:
+    oracle, facts = read_tensors(finished.path(f"results/quick/oracle/{CELL}/0.safetensors"))
+    truth, _ = read_tensors(finished.path(f"results/quick/truth/{CELL}/0.safetensors"))
+    assert set(oracle) == {name for name in truth if name.startswith("labels/")}
+    assert all((value == truth[name]).all() for name, value in oracle.items())
+    assert "split" not in facts
 
 
 def test_capture_is_the_same_whatever_attacks_it(copied: Project) -> None:

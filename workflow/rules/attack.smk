@@ -3,6 +3,7 @@ rule attack:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         spec=f"{R}/specs/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         generator=lambda w: flow.generator("/".join(w)),
+        labels=lambda w: flow.oracle("/".join(w)),
         code=lambda w: flow.attack_code("/".join(w)),
     output:
         guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
@@ -17,10 +18,11 @@ rule attack:
         generator=lambda w, input: (
             f"--generator '{input.generator}'" if input.generator else ""
         ),
+        labels=lambda w, input: f"--labels '{input.labels}'" if input.labels else "",
     message:
         "attack {wildcards.federation} of {wildcards.victim} on {wildcards.dataset} with {wildcards.attack}"
     shell:
-        "python -m leakbench attack --capture {input.capture:q} --spec {input.spec:q} {params.generator}"
+        "python -m leakbench attack --capture {input.capture:q} --spec {input.spec:q} {params.generator} {params.labels}"
         " --out {output.guesses:q} --record {output.record:q} 2> {log:q}"
 
 

@@ -6,6 +6,7 @@ rule capture:
         code=lambda w: flow.capture_code("/".join(w)),
     output:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
+        oracle=f"{R}/oracle/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         record=f"{R}/records/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
     log:
@@ -18,7 +19,7 @@ rule capture:
         "capture {wildcards.federation} of {wildcards.victim} on {wildcards.dataset}, defence {wildcards.defence}"
     shell:
         "python -m leakbench capture --spec {input.spec:q} --data {input.data:q} --victim {input.victim:q}"
-        " --out {output.capture:q} --truth {output.truth:q} --record {output.record:q} 2> {log:q}"
+        " --out {output.capture:q} --oracle {output.oracle:q} --truth {output.truth:q} --record {output.record:q} 2> {log:q}"
 
 
 # Federations with `keep: false` share more bytes than they are worth keeping: cheap to play again, gone once used.
@@ -27,6 +28,7 @@ use rule capture as capture_bulk with:
         capture=temp(
             f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors"
         ),
+        oracle=f"{R}/oracle/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         record=f"{R}/records/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
     wildcard_constraints:

@@ -30,6 +30,7 @@ rule scorecard:
         exhibits=flow.each("exhibits", "safetensors"),
         networks=flow.networks(),
         published=flow.published(),
+        spec=f"{R}/specs/scorecard/catalogue.json",
         code=flow.code("scorecard"),
     output:
         report(
@@ -45,7 +46,7 @@ rule scorecard:
         "scorecard: every published number beside ours"
     shell:
         "python -m leakbench scorecard --tables {input.tables:q} --exhibits {input.exhibits:q}"
-        " --out {output:q} 2> {log:q}"
+        " --spec {input.spec:q} --out {output:q} 2> {log:q}"
 
 
 rule table:

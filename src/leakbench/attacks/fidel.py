@@ -74,7 +74,5 @@ def _generate(generator: nn.Module, partial: Tensor, alive: Tensor, pixels: tupl
     images = torch.zeros(*alive.shape, *pixels)
     flat, kept = partial.flatten(0, 2), alive.flatten().nonzero().squeeze(1)
     for batch in kept.split(IMAGES_AT_ONCE):
-        with torch.autocast("cpu", torch.bfloat16):
-            read = generator(flat[batch].contiguous(memory_format=torch.channels_last))
-        images.view(-1, *pixels)[batch] = read.float()
+        images.view(-1, *pixels)[batch] = generator(flat[batch].contiguous(memory_format=torch.channels_last))
     return images

@@ -1,5 +1,6 @@
 """What the server saw: the models it sent out and the updates that came back, with the threat model spelt out."""
 
+import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from leakbench import generators, victims
 from leakbench.artefacts import Facts, open_tensors
-from leakbench.errors import UserError
+from leakbench.errors import Unfit, UserError
 
 
 @dataclass(frozen=True)
@@ -18,12 +19,16 @@ class Observation:
     """An honest-but-curious server's view.
 
     network: the victim's architecture (module, parameters, shape, classes), public to every participant.
-    weights: parameter → [origins, *shape], the models that were sent out.
+    weights: parameter or buffer → [origins, *shape], the models that were sent out.
     updates: parameter → [rounds, clients, *shape], what came back: new minus old weights, or a gradient.
     origin: [rounds], which of `weights` each round started from.
     clients: number of samples of each client, if the server knows it.
     knows: the threat model field by field; every table prints it.
     generator: the attacker's own network, if the attack uses one.
+    local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
+    labelling: what the attack is to do about labels: it needs none, is given them, infers them or optimises them.
+    labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
+    scratch: the file from which a killed attack may resume.
     """
 
     network: dict[str, Any]
@@ -34,11 +39,21 @@ class Observation:
     kind: Literal["model", "gradient"]
     knows: dict[str, str] = field(default_factory=dict)
     generator: nn.Module | None = None
+    local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
+    labelling: Literal["none", "oracle", "inferred", "joint"] = "none"
+    labels: list[np.ndarray] | None = None
+    scratch: Path | None = None
 
     @property
     def rounds(self) -> int:
         """Number of rounds observed."""
         return len(self.origin)
+
+    def scratch_of(self, work: str) -> Path | None:
+        """Return the scratch file of one part of an attack's work: a part must not resume from another's."""
+        if self.scratch is None:
+            return None
+        return self.scratch.with_stem(f"{self.scratch.stem}-{re.sub('[^a-z0-9]+', '-', work)}")
 
     def model(self, origin: int = 0) -> nn.Module:
         """Return the victim with the weights that were sent out, in evaluation mode."""
@@ -65,7 +80,8 @@ class Observation:
             scale = true.flatten(2).std(-1, unbiased=False) if true.dim() > 2 else true.abs()
             noise = torch.randn(true.shape, generator=rng)
             updates[name] = (noise * scale.reshape(*true.shape[:2], *[1] * (true.dim() - 2))).numpy()
-        return replace(self, updates=updates, origin=self.origin[:rounds])
+        given = None if self.labels is None else [each[:rounds] for each in self.labels]
+        return replace(self, updates=updates, origin=self.origin[:rounds], labels=given, scratch=None)
 
 
 def _one_line(problem: Exception) -> str:
@@ -89,27 +105,28 @@ def check(observation: Observation, where: str) -> None:
             f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round"
         )
     updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
-    for name, parameter in model.named_parameters():
-        expected = tuple(parameter.shape)
+    trained = {name for name, _ in model.named_parameters()}
+    for name, value in model.state_dict().items():
+        expected, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")
         for kind, tensors in (("global", observation.weights), ("updates", observation.updates)):
+            if kind == "updates" and name not in trained:
+                continue
             if name not in tensors:
-                raise UserError(f"{where}: {kind}/{name} is missing (the victim has it)")
+                raise Unfit(f"{where}: {kind}/{name} is missing (the victim has it)")
             array = tensors[name]
             lead = 1 if kind == "global" else 2
-            if array.shape[lead:] != expected or array.dtype != np.float32:
-                raise UserError(
-                    f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has float32 {expected}"
+            if array.shape[lead:] != expected or array.dtype != dtype:
+                raise Unfit(
+                    f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has {dtype} {expected}"
                 )
             if not all(np.isfinite(part).all() for part in array):
-                raise UserError(
-                    f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)"
-                )
+                raise Unfit(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
         if observation.weights[name].shape[0] < sent:
-            raise UserError(
+            raise Unfit(
                 f"{where}: global/{name} has {observation.weights[name].shape[0]} models, origin names {sent}"
             )
-        if observation.updates[name].shape[:2] != updates:
-            raise UserError(
+        if name in trained and observation.updates[name].shape[:2] != updates:
+            raise Unfit(
                 f"{where}: updates/{name} has {observation.updates[name].shape[:2]} rounds and clients, "
                 f"origin and clients say {updates}"
             )
@@ -137,8 +154,29 @@ def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
     return trained.eval()
 
 
-def read_observation(path: Path, generator: Path | None = None) -> tuple[Observation, Facts]:
-    """Read a capture (and the attacker's generator) and check that it fits its own victim.
+def _read_labels(path: Path, observation: Observation) -> list[np.ndarray]:
+    tensors, _ = open_tensors(path)
+    found = []
+    for client, k in enumerate(observation.clients):
+        value, wanted = tensors.get(f"labels/{client}"), (observation.rounds, k)
+        if value is None or value.shape != wanted or not np.issubdtype(value.dtype, np.integer):
+            raise UserError(
+                f"{path}: labels/{client} must be whole numbers {wanted} (see docs/observation.md)"
+            )
+        if value.size and not 0 <= value.min() <= value.max() < observation.network["classes"]:
+            raise UserError(f"{path}: labels/{client} has a label beyond the victim's classes")
+        found.append(np.array(value))
+    return found
+
+
+def read_observation(
+    path: Path,
+    generator: Path | None = None,
+    labels: Path | None = None,
+    labelling: Literal["none", "oracle", "inferred", "joint"] = "none",
+    scratch: Path | None = None,
+) -> tuple[Observation, Facts]:
+    """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own victim.
 
     Raises UserError for a file that is malformed, misses a tensor or holds NaN or Inf.
     """
@@ -166,8 +204,13 @@ def read_observation(path: Path, generator: Path | None = None) -> tuple[Observa
         clients=clients,
         kind=kind,
         knows=facts.get("knows", {}),
+        local=facts.get("local", {"lr": 1.0, "batch_size": None, "epochs": 1}),
+        labelling=labelling,
+        scratch=scratch,
     )
     check(observation, str(path))
     if generator is not None:
         observation = replace(observation, generator=_read_generator(generator, network))
+    if labels is not None:
+        observation = replace(observation, labels=_read_labels(labels, observation))
     return observation, facts

@@ -1,6 +1,6 @@
 """What an attack claims to have read out of the updates."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from torch import Tensor
@@ -14,9 +14,28 @@ class Reconstruction:
     usable: bool [rounds, clients, n], whether the attack got anything at all for this candidate.
     target: what `images` are: images in [0, 1], or the features that the first dense layer reads.
     iterations: optimisation steps spent; 0 for an analytic attack.
+
+    What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool [rounds,
+    clients]. losses: [rounds, clients, points], the loss after `traced` [points] iterations. snapshots: `images` after
+    `snapshot_iterations` [s] iterations, [s, rounds, clients, n, …].
+
+    partners: name → int64 [rounds, clients, n], which candidate of an earlier round (round · n + its place) an attack took
+    for the same sample, -1 where none. The name begins with "partner", the rest tells a way of matching.
     """
 
     images: Tensor
     usable: Tensor
     target: Literal["images", "features"] = "images"
     iterations: int = 0
+    labels: Tensor | None = None
+    diverged: Tensor | None = None
+    losses: Tensor | None = None
+    traced: Tensor | None = None
+    snapshots: Tensor | None = None
+    snapshot_iterations: Tensor | None = None
+    partners: dict[str, Tensor] = field(default_factory=dict)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what there is by name."""
+        own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return own | self.partners

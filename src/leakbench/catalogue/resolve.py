@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from leakbench.artefacts import to_json, write_text
 from leakbench.catalogue.load import file_of, find, load_kind, suggest
-from leakbench.catalogue.schema import KINDS, Dataset, Experiment, Scale
+from leakbench.catalogue.schema import KINDS, Attack, Dataset, Experiment, Federation, Scale
 from leakbench.errors import UserError
 
 Spec = dict[str, Any]
@@ -79,9 +79,10 @@ class Plan:
 
 
 def capped(kind: str, dataset: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, never more.
+    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, the cap where there is none.
 
-    A pattern matches the name, or <data set>/<name> if it holds a slash.
+    A pattern matches the name, or <data set>/<name> if it holds a slash; an attack's <data set>/<federation>/<name>, for
+    which `dataset` names both.
     """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
@@ -98,6 +99,8 @@ def capped(kind: str, dataset: str, name: str, value: Spec, scale: Scale, where:
                     )
                 place[parent] = dict(place[parent])
                 place = place[parent]
+            if last in place and place[last] is None:
+                place[last] = int(cap)
             if isinstance(place.get(last), bool) or not isinstance(place.get(last), int | float):
                 numbers = [key for key, number in place.items() if type(number) in (int, float)]
                 raise UserError(
@@ -148,9 +151,12 @@ def _check_cell(
             f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} images "
             f"of {cell.dataset}/{private['split']} (lower it)"
         )
-    if max(federation["clients"]) > private["stop"] - private["start"]:
+    # A client that goes over its set several times holds all rounds of a pass at once.
+    updates = federation["rounds"] // federation["passes"] if federation["passes"] > 1 else 1
+    samples = max(federation["clients"]) * updates
+    if samples > private["stop"] - private["start"]:
         raise UserError(
-            f"{federation_file}: clients: {max(federation['clients'])} samples do not fit the "
+            f"{federation_file}: clients: {samples} samples do not fit the "
             f"{private['stop'] - private['start']} private images (widen private)"
         )
     if attack["generator"] and cell.dataset not in attack["generator"]:
@@ -215,6 +221,9 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 raise UserError(
                     f"{scale_file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)"
                 )
+    for pattern in scale.left_out:
+        if not fnmatch.filter(load_kind(config, "experiments"), pattern):
+            raise UserError(f"{scale_file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
     out = Plan(scale_name, {}, {})
     wanted: dict[Cell, set[str]] = {}
     for name, experiment in load_kind(config, "experiments").items():
@@ -229,6 +238,7 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 f"{where}: notebook: no notebooks/{experiment.notebook}.ipynb ({suggest(experiment.notebook, known)})"
             )
         cells = []
+        reason = next((why for glob, why in scale.left_out.items() if fnmatch.fnmatchcase(name, glob)), "")
         for product in experiment.cells:
             for names in itertools.product(
                 product.dataset,
@@ -241,9 +251,14 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 cell = Cell(*names)
                 if cell in cells:
                     continue
-                _resolve_cell(out, cell, config, where, scale, scale_file)
+                # What a scale leaves out is checked all the same.
+                _resolve_cell(
+                    Plan(scale_name, {}, {}) if reason else out, cell, config, where, scale, scale_file
+                )
                 cells.append(cell)
-                wanted.setdefault(cell, set()).update(experiment.metrics)
+                if not reason:
+                    wanted.setdefault(cell, set()).update(experiment.metrics)
+        cells = [] if reason else cells
         if experiment.client is not None:
             for cell in cells:
                 federation = out.specs[f"capture/{cell.capture}"]["federation"]
@@ -262,10 +277,12 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
             },
             "cells": [cell.stem for cell in cells],
             "scale": scale_name,
+            "left_out": reason,
         }
         out.specs[f"figure/{name}"] = {
             **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,
         }  # fmt: skip
+    out.specs["scorecard/catalogue"] = described(config)
     for cell, metrics_wanted in wanted.items():
         out.specs[f"score/{cell.stem}"] = {
             "cell": cell.__dict__,
@@ -278,6 +295,23 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
     return out
 
 
+def described(config: Path) -> Spec:
+    """Return what the scorecard compares with a paper's description: attacks and federations at their full size."""
+    attacks, federations = (load_kind(config, kind) for kind in ("attacks", "federations"))
+    return {
+        "attacks": {
+            name: {**entry.parameters, "labels": entry.labels, "generator": entry.generator}
+            for name, entry in attacks.items()
+            if isinstance(entry, Attack)
+        },
+        "federations": {
+            name: {"lr": entry.local.lr}
+            for name, entry in federations.items()
+            if isinstance(entry, Federation)
+        },
+    }
+
+
 def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale, scale_file: str) -> None:
     dataset = find(config, "datasets", cell.dataset, where)
     assert isinstance(dataset, Dataset)
@@ -286,8 +320,14 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
             f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)"
         )
     entries = {
-        kind: _entry(config, f"{kind}s", cell.dataset, getattr(cell, kind), where, scale, scale_file)
-        for kind in ("victim", "federation", "defence", "attack")
+        kind: _entry(config, f"{kind}s", place, getattr(cell, kind), where, scale, scale_file)
+        for kind, place in {
+            "victim": cell.dataset,
+            "federation": cell.dataset,
+            "defence": cell.dataset,
+            # How long an attack takes depends on the batch and the local steps, so a cap may tell federations apart.
+            "attack": f"{cell.dataset}/{cell.federation}",
+        }.items()
     }
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
@@ -302,6 +342,12 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
         )
         auxiliary = entries["generator"]["auxiliary"]
         entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
+    trained, asked = entries["victim"]["training"], entries["federation"]["checkpoints"]
+    if trained and asked != "last":
+        uncapped = find(config, "victims", cell.victim, where).model_dump()["training"]["epochs"]
+        entries["federation"]["checkpoints"] = sorted(
+            {min(c, trained["epochs"]) if c <= uncapped else c for c in asked}
+        )
     _check_cell(cell, config, where, entries, dataset)
     images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
     network = {key: entries["victim"][key] for key in ("module", "parameters")}

@@ -39,7 +39,10 @@ class Slice(Strict):
 
 
 class Training(Strict):
-    """How a network is fitted. `epochs` counts passes over its data; `checkpoints` are the epochs kept."""
+    """How a network is fitted. `epochs` counts passes over its data; `checkpoints` are the epochs kept.
+
+    `images`: train on that many, the first of the split (none: all).
+    """
 
     optimiser: Literal["sgd", "adam", "adadelta"]
     lr: Annotated[float, Field(gt=0)]
@@ -47,7 +50,7 @@ class Training(Strict):
     batch_size: Positive
     epochs: Annotated[int, Field(ge=0)]
     checkpoints: list[Annotated[int, Field(ge=0)]] = []
-    precision: Literal["float32", "bfloat16"] = "float32"
+    images: Positive | None = None
 
     @model_validator(mode="after")
     def _within(self) -> "Training":
@@ -107,7 +110,10 @@ class Federation(Strict):
     """Who shares what, when. `clients` lists the number of private samples of each client.
 
     A `fresh` local set is drawn anew each round, so that rounds are independent measurements; a `fixed` one is the same
-    in every round, as in deployed federated learning.
+    in every round, as in deployed federated learning. With several `passes` a client goes over one private set that
+    often, in a new order each time, its rounds evenly split among them; all rounds of a pass start from one model. A `fixed`
+    set then has the same batches in the same order in every pass. `distinct_labels`: no two samples of an update share a
+    label; newly shuffled passes cannot promise it.
     """
 
     summary: str
@@ -118,8 +124,18 @@ class Federation(Strict):
     update: Literal["model", "gradient"] = "model"
     server: Literal["frozen", "fedavg"] = "frozen"
     local_set: Literal["fresh", "fixed"] = "fresh"
+    distinct_labels: bool = False
+    passes: Positive = 1
     checkpoints: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["last"] = "last"
     keep: bool = True
+
+    @model_validator(mode="after")
+    def _passes_fit(self) -> "Federation":
+        if self.rounds % self.passes:
+            raise ValueError(f"rounds {self.rounds} must be a multiple of passes {self.passes}")
+        if self.passes > 1 and self.distinct_labels and self.local_set == "fresh":
+            raise ValueError("distinct_labels does not hold for shuffled passes (set local_set: fixed)")
+        return self
 
 
 class Defence(Part):
@@ -177,11 +193,16 @@ class Experiment(Strict):
 
 
 class Scale(Strict):
-    """Caps that make a run shorter: kind → glob over names → key path → largest value."""
+    """Caps that make a run shorter: kind → glob over names → key path → largest value.
+
+    `left_out`: experiments (name or glob) that the scale would shorten until they say nothing, with the reason that
+    their numbers are then not-run for.
+    """
 
     summary: str
     caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = {}
     null_rounds: Positive
+    left_out: dict[str, str] = {}
 
 
 KINDS: dict[str, type[BaseModel]] = {

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from leakbench.errors import UserError
+from leakbench.parts import stem
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _NAMES = {
@@ -18,7 +19,7 @@ _NAMES = {
 
 def module_file(room: str, module: str) -> Path:
     """Return the file of part `module` in `room` (it may not exist)."""
-    return PACKAGE / room / f"{module.replace('-', '_')}.py"
+    return PACKAGE / room / f"{stem(module)}.py"
 
 
 @cache

@@ -12,6 +12,7 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.errors import UserError
+from leakbench.parts import dotted
 
 LPIPS = "lpips-backbones"
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "experiment")
@@ -83,16 +84,12 @@ class Workflow:
         """Return the dotted modules of the parts that a spec is made of: victim, generator, defence, attack."""
         rooms = {key: f"{key}s" for key in ("victim", "generator", "defence", "attack")}
         return [
-            f"leakbench.{rooms[key]}.{value['module'].replace('-', '_')}"
-            for key, value in self.plan.spec(spec).items()
-            if key in rooms
+            dotted(rooms[key], value["module"]) for key, value in self.plan.spec(spec).items() if key in rooms
         ]
 
     def fetch_code(self, dataset: str) -> list[str]:
         """Return the source files that a data set depends on."""
-        return self.code(
-            "fetch", f"leakbench.datasets.{self.plan.spec(f'fetch/{dataset}')['module'].replace('-', '_')}"
-        )
+        return self.code("fetch", dotted("datasets", self.plan.spec(f"fetch/{dataset}")["module"]))
 
     def train_code(self, spec: str) -> list[str]:
         """Return the source files that the training of a victim or generator depends on."""
@@ -107,7 +104,9 @@ class Workflow:
         dataset, victim, *_, seed = stem.split("/")
         generator = self._generator(stem)
         network = f"generator/{generator}" if generator else f"train/{dataset}/{victim}/{seed}"
-        return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network))
+        method = self.plan.spec(f"attack/{stem}")["attack"]["parameters"].get("inference")
+        labels = [dotted("labels", method)] if method else []
+        return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network), *labels)
 
     def score_code(self, stem: str) -> list[str]:
         """Return the source files that a cell's scores depend on: its metrics, and the victim that reads features."""
@@ -141,6 +140,13 @@ class Workflow:
         """Return the generator's file that the cell `stem` needs, if any."""
         name = self._generator(stem)
         return [f"{self.results}/generators/{name}.safetensors"] if name else []
+
+    def oracle(self, stem: str) -> list[str]:
+        """Return the file of true labels if the cell's attack is given them."""
+        dataset, victim, federation, defence, _, seed = stem.split("/")
+        given = self.plan.spec(f"attack/{stem}")["attack"]["labels"] == "oracle"
+        name = f"{dataset}/{victim}/{federation}/{defence}/{seed}"
+        return [f"{self.results}/oracle/{name}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
         """Return the data that a generator is trained on; `name` is <data set>/<victim>/<generator>/<seed>."""

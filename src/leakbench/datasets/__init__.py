@@ -21,12 +21,13 @@ from leakbench.artefacts import write_tensors
 from leakbench.datasets.canonical import Damaged, Found, refusal, verify
 from leakbench.datasets.official import Unavailable
 from leakbench.errors import UserError
+from leakbench.parts import dotted
 
 log = logging.getLogger(__name__)
 
 
 def _module(name: str) -> ModuleType:
-    return importlib.import_module(f"leakbench.datasets.{name.replace('-', '_')}")
+    return importlib.import_module(dotted("datasets", name))
 
 
 def available(name: str, search: list[Path], module: str = "") -> bool:

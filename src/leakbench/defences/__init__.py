@@ -1,11 +1,12 @@
 """Defences: what a client or the aggregation does so that updates leak less; one file each, found by its name."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from leakbench.parts import part
 
 Update = dict[str, Tensor]
 
@@ -28,5 +29,5 @@ class Defence(NamedTuple):
 
 def build(module: str, parameters: dict[str, Any]) -> Defence:
     """Build the defence whose file is `module`."""
-    name = module.replace("-", "_")
-    return getattr(import_module(f"leakbench.defences.{name}"), name)(**parameters)
+    defence: Defence = part("defences", module)(**parameters)
+    return defence

@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import pandas as pd
+
 DATASETS = {
     "mnist": "MNIST",
     "fashion-mnist": "Fashion-MNIST",
@@ -13,6 +15,22 @@ DATASETS = {
 }
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
 SPELLING = {"relu": "ReLU", "fcnn": "FCNN", "cnn": "CNN", "lenet": "LeNet"}
+ATTACKS = {
+    "dlg": "DLG",
+    "idlg": "iDLG",
+    "invg": "InvG",
+    "agic": "AGIC",
+    "adam": "Adam",
+    "resnet50": "ResNet-50",
+}
+ORACLE = "-oracle"
+# Names whose hyphens are their own.
+NETWORKS = {
+    "lenet-dlg": "DLG's LeNet",
+    "resnet20-4": "ResNet20-4",
+    "resnet18": "ResNet-18",
+    "resnet50": "ResNet-50",
+}
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
 
@@ -24,7 +42,16 @@ def dataset(name: str) -> str:
 
 def victim(name: str) -> str:
     """A victim's name as words: fcnn-relu-dropout is "FCNN, ReLU, dropout"."""
-    return ", ".join(SPELLING.get(part, part) for part in name.split("-"))
+    network = next((n for n in NETWORKS if name == n or name.startswith(f"{n}-")), "")
+    parts = name.removeprefix(network).strip("-").split("-")
+    return ", ".join(filter(None, [NETWORKS.get(network, ""), *(SPELLING.get(part, part) for part in parts)]))
+
+
+def attack(name: str) -> str:
+    """An attack's name as words: dlg-adam is "DLG-Adam", agic-beta-5-oracle is "AGIC beta 5, labels given"."""
+    base = name.removesuffix(ORACLE)
+    text = " ".join(ATTACKS.get(part, part) for part in base.split("-")).replace("DLG Adam", "DLG-Adam")
+    return f"{text}, labels given" if name.endswith(ORACLE) else text
 
 
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
@@ -54,6 +81,14 @@ def listed(values: list[Any], most: int = 6) -> str:
     """Values with commas; a long list is shown by its ends."""
     words = [str(value) for value in values]
     return ", ".join(words) if len(words) <= most else f"{words[0]}, {words[1]} … {words[-1]}"
+
+
+def steps(rows: pd.DataFrame) -> str:
+    """How long the attacks behind some rows ran: "after 80 iterations", or nothing where the table does not tell."""
+    counts = sorted(rows["iterations"].dropna().unique()) if "iterations" in rows else []
+    if not counts:
+        return ""
+    return f"after {counts[0]:g}{f' to {counts[-1]:g}' if len(counts) > 1 else ''} iterations"
 
 
 def many(count: int, thing: str) -> str:

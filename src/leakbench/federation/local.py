@@ -1,5 +1,6 @@
 """Local training of many clients at once: one vmapped gradient serves every round that starts from the same model."""
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
@@ -17,10 +18,11 @@ def local_update(
     batch_size: int | None,
     epochs: int,
     kind: str,
+    buffers: Tensors | None = None,
 ) -> Tensors:
     """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind gradient).
 
-    `weights` is the model sent out; `images` float [rounds, k, …] and `labels` int [rounds, k] are each round's local
+    `weights` is the model sent out, `buffers` what goes with it untrained (batch norm's statistics); `images` float [rounds, k, …] and `labels` int [rounds, k] are each round's local
     set; `masks` maps dropout buffers to [epochs, rounds, k, width]. Each epoch runs through the set in order, by
     batches of `batch_size` (none: one batch), plain SGD at `lr`. A gradient is taken once, at the model sent out,
     over the whole set. Result: parameter → [rounds, *shape].
@@ -30,7 +32,7 @@ def local_update(
     """
 
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
-        return cross_entropy(functional_call(model, {**parameters, **keep}, (x,)), y)
+        return cross_entropy(functional_call(model, {**(buffers or {}), **parameters, **keep}, (x,)), y)
 
     if kind == "gradient":
         first = {name: mask[0] for name, mask in masks.items()}
@@ -43,6 +45,6 @@ def local_update(
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
             step = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))
             gradient = step(current, images[:, part], labels[:, part], keep)
-            current = {name: current[name] - lr * g for name, g in gradient.items()}
+            current = {name: torch.sub(current[name], g, alpha=lr) for name, g in gradient.items()}
             shared = False
-    return {name: current[name] - weights[name] for name in current}
+    return {name: value.sub_(weights[name]) for name, value in current.items()}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.defences import Defence, unchanged
+from leakbench.errors import UserError
 from leakbench.federation.local import local_update
 from leakbench.seeds import stream
 from leakbench.victims.layers import draw_masks
@@ -26,6 +27,21 @@ class Truth:
     labels: list[np.ndarray]
 
 
+def _any(rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
+    return rng.choice(pool, k, replace=False, shuffle=True)
+
+
+def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
+    """Draw k samples of k different labels: the first of each in a random order of the pool."""
+    order = rng.permutation(pool)
+    _, first = np.unique(labels[order], return_index=True)
+    if len(first) < k:
+        raise UserError(
+            f"federation: distinct_labels: the private images have {len(first)} labels, an update needs {k}"
+        )
+    return order[np.sort(first)[:k]]
+
+
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
     """Draw every client's samples for every round, without repeats within an update, from the private range.
 
@@ -34,12 +50,24 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
     """
     private, rounds = federation["private"], federation["rounds"]
     truth = Truth([], [])
+    passes = federation["passes"]
     for client, k in enumerate(federation["clients"]):
         rng = np.random.Generator(np.random.PCG64(stream("private", *names, client)))
         pool = np.arange(private["start"], private["stop"])
         fixed = federation["local_set"] == "fixed"
-        draws = [rng.choice(pool, k, replace=False, shuffle=True) for _ in range(1 if fixed else rounds)]
-        chosen = np.stack(draws * rounds if fixed else draws)
+        draw = _without_repeats if federation["distinct_labels"] else _any
+        if passes > 1 and fixed:
+            batches: list[np.ndarray] = []
+            for _ in range(rounds // passes):
+                batches.append(draw(rng, pool, k, labels))
+                pool = np.setdiff1d(pool, batches[-1])
+            chosen = np.stack(batches * passes)
+        elif passes > 1:
+            own = rng.choice(pool, k * rounds // passes, replace=False, shuffle=True)
+            chosen = np.concatenate([rng.permutation(own) for _ in range(passes)]).reshape(rounds, k)
+        else:
+            draws = [draw(rng, pool, k, labels) for _ in range(1 if fixed else rounds)]
+            chosen = np.stack(draws * rounds if fixed else draws)
         truth.images.append(chosen)
         truth.labels.append(labels[chosen])
     return truth
@@ -82,13 +110,16 @@ def play(
 ) -> list[Tensors]:
     """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter → [n, *shape])`.
 
-    `images` uint8 [n, rows, columns, channels] is the private split. With server `frozen` each round starts from the
-    same weights (the demonstration code restores them); with `fedavg` the server adds the mean update, weighted by the
-    number of samples, and the next round starts there. Returns the models that were sent out, in order of origin.
+    `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers. With server
+    `frozen` each round starts from the same weights (the demonstration code restores them); with `fedavg` the server
+    adds the mean update, weighted by the number of samples, and the next round starts there; over several `passes` it
+    moves after each pass, by all its rounds. Returns the models that were sent out, in order of origin.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng = torch.Generator().manual_seed(stream("local", seed))
-    model.train()
+    # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
+    model.eval()
+    trained = {name for name, _ in model.named_parameters()}
     guard = torch.Generator().manual_seed(stream("defence", seed))
     model = defence.protect_model(model, guard)
 
@@ -99,7 +130,7 @@ def play(
         masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(
             model,
-            weights,
+            {name: value for name, value in weights.items() if name in trained},
             x,
             y,
             masks,
@@ -107,6 +138,7 @@ def play(
             local["batch_size"],
             local["epochs"],
             federation["update"],
+            {name: value for name, value in weights.items() if name not in trained},
         )
         return _protect(defence, update, guard)
 
@@ -114,15 +146,18 @@ def play(
         sent = [origins[0]]
         shares = torch.tensor(federation["clients"], dtype=torch.float32)
         shares = shares / shares.sum()
-        for turn in range(rounds):
-            total = {name: torch.zeros_like(value) for name, value in sent[-1].items()}
-            for client in range(len(shares)):
-                update = send(sent[-1], slice(turn, turn + 1), client)
-                sink(slice(turn, turn + 1), client, update)
-                for name, value in update.items():
-                    step = value[0] if federation["update"] == "model" else -local["lr"] * value[0]
-                    total[name] += shares[client] * step
-            sent.append({name: value + total[name] for name, value in sent[-1].items()})
+        together = rounds // federation["passes"] if federation["passes"] > 1 else 1
+        scale = 1.0 if federation["update"] == "model" else -local["lr"]
+        for begin in range(0, rounds, together):
+            total = {name: torch.zeros_like(value) for name, value in sent[-1].items() if name in trained}
+            for client, k in enumerate(federation["clients"]):
+                for part in _chunks(together, model, k, images[0].numel()):
+                    where = slice(begin + part.start, begin + part.stop)
+                    update = send(sent[-1], where, client)
+                    sink(where, client, update)
+                    for name, value in update.items():
+                        total[name] += shares[client] * scale * value.sum(0)
+            sent.append({n: v + total[n] if n in trained else v for n, v in sent[-1].items()})
         return sent[:-1]
     for number, weights in enumerate(origins):
         for client, k in enumerate(federation["clients"]):

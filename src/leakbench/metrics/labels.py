@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from leakbench.metrics.metric import Metric
+
 
 def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
     """Return the share of the k private labels that the guesses cover, whatever their order, in [0, 1].
@@ -38,3 +40,9 @@ def label_accuracy_matched(guesses: np.ndarray, truths: np.ndarray, index: np.nd
     """
     right = labels_matched(guesses, truths, index)
     return float(right.mean()) if right.size else float("nan")
+
+
+METRICS = (
+    Metric("label_ok", labels_matched, "standard", higher_is_better=True, of="updates"),
+    Metric("label_accuracy", label_accuracy, "standard", higher_is_better=True, of="updates"),
+)

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -13,12 +11,13 @@ class Metric:
 
     `function(reconstructions, truths, **needs)` maps two batches [N, C, H, W] to float64 [N]; `needs` names
     the keyword arguments it takes beyond the images. `of` says what is reconstructed: images, or the features that a
-    dense layer reads, which are then compared with the images they came from.
+    dense layer reads, which are then compared with the images they came from; or how updates belong together, which the
+    scorer measures on its own match and not on pairs of images.
     """
 
     name: str
-    function: Callable[..., np.ndarray]
+    function: Callable[..., Any]
     convention: Literal["standard", "published"]
     higher_is_better: bool
     needs: tuple[str, ...] = ()
-    of: Literal["images", "features"] = "images"
+    of: Literal["images", "features", "updates"] = "images"

@@ -15,6 +15,9 @@ CONDITION = {
     "checkpoint": "epoch",
     "client": "client",
     "local_samples": "k",
+    # Columns that only some tables have.
+    "pass": "pass",
+    "iterations": "iterations",
 }
 FIRST = ["revealed", "revealed_fraction"]
 NULLS = {
@@ -59,7 +62,7 @@ def results(table: pd.DataFrame) -> Results:
     varying, constant = _split(table)
     keys = [*varying, "metric", "convention"]
     baselines = [name for name in NULLS if name in set(table["baseline"])]
-    baselines += [n for n in table["baseline"].unique() if n and n not in NULLS]
+    baselines += [n for n in table["baseline"].unique() if n and n not in (*NULLS, "snapshot")]
     means = {
         (row["baseline"], *(row[key] for key in keys)): row["mean"]
         for row in table.to_dict("records")
@@ -93,7 +96,8 @@ def results(table: pd.DataFrame) -> Results:
 
 
 def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
-    varying = [column for column in CONDITION if table[column].nunique(dropna=False) > 1]
+    there = [column for column in CONDITION if column in table]
+    varying = [column for column in there if table[column].nunique(dropna=False) > 1]
     # Each client of these federations has its own set size; then the size alone says which client it was.
     if {"client", "local_samples"} <= set(varying) and (
         table.groupby("local_samples")["client"].nunique() == 1
@@ -101,7 +105,7 @@ def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
         varying.remove("client")
     constant = [
         (CONDITION[column], _value(table[column].iloc[0]))
-        for column in CONDITION
+        for column in there
         if column not in varying and table[column].nunique(dropna=False) == 1
     ]
     return varying, constant

@@ -1,6 +1,6 @@
 """What the findings of a paper may look at: result tables by experiment, and facts about what was built."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +9,7 @@ import pandas as pd
 from leakbench.errors import UserError
 from leakbench.scorecard import measure
 from leakbench.scorecard.measure import Measured, NotMeasured
+from leakbench.scorecard.verdict import Finding
 
 
 @dataclass(frozen=True)
@@ -53,3 +54,14 @@ class Evidence:
                 raise NotMeasured(f"fact {'.'.join(keys[:depth])} is not known")
             value = value[key]
         return value
+
+
+def collect(builds: Mapping[str, Callable[[Evidence], Finding]], evidence: Evidence) -> dict[str, Finding]:
+    """The finding of every id, also of those that could not be measured (they say why)."""
+    found: dict[str, Finding] = {}
+    for key, build in builds.items():
+        try:
+            found[key] = build(evidence)
+        except NotMeasured as missing:
+            found[key] = Finding(None, absent=str(missing))
+    return found

@@ -31,10 +31,9 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.scorecard.evidence import Evidence
+from leakbench.scorecard.evidence import Evidence, collect
 from leakbench.scorecard.fidel_claims import CLAIMS
 from leakbench.scorecard.fidel_numbers import NUMBERS
-from leakbench.scorecard.measure import NotMeasured
 from leakbench.scorecard.verdict import Finding
 
 
@@ -49,11 +48,4 @@ def findings(
     absent: experiment name -> why it has no table, or why its table lacks rows. Raises UserError when a
     table lacks a column or has several rows where one is meant.
     """
-    evidence = Evidence(tables, facts, absent or {})
-    found: dict[str, Finding] = {}
-    for key, build in (NUMBERS | CLAIMS).items():
-        try:
-            found[key] = build(evidence)
-        except NotMeasured as missing:
-            found[key] = Finding(None, absent=str(missing))
-    return found
+    return collect(NUMBERS | CLAIMS, Evidence(tables, facts, absent or {}))

@@ -45,10 +45,13 @@ def exactly(value: float, n: int = 1) -> Measured:
     return Measured(float(value), float(value), float(value), n)
 
 
-def _column_is(column: pd.Series, wanted: object) -> pd.Series:
+def _is(value: object, wanted: object) -> bool:
     if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
-        return pd.to_numeric(column, errors="coerce") == wanted
-    return column.astype(object).where(column.notna(), "").astype(str) == str(wanted)
+        try:
+            return float(value) == wanted  # type: ignore[arg-type]
+        except (TypeError, ValueError):
+            return False
+    return ("" if pd.isna(value) else str(value)) == str(wanted)  # type: ignore[call-overload]
 
 
 def select(table: pd.DataFrame, name: str = "table", **where: object) -> pd.DataFrame:
@@ -58,14 +61,16 @@ def select(table: pd.DataFrame, name: str = "table", **where: object) -> pd.Data
     Null baselines and published conventions are left out unless `where` names them. Raises UserError for a
     column that the table does not have.
     """
-    chosen = pd.Series(True, index=table.index)
+    # Plain lists, since a scorecard selects a thousand times and each column operation of a frame costs half a millisecond.
+    rows = list(range(len(table)))
     for key, wanted in {**DEFAULTS, **where}.items():
         if key not in table.columns:
             if key in where:
                 raise UserError(f"{name}: no column {key!r} (columns: {', '.join(map(str, table.columns))})")
             continue
-        chosen &= _column_is(table[key], wanted)
-    return table[chosen]
+        values = table[key].tolist()
+        rows = [row for row in rows if _is(values[row], wanted)]
+    return table.iloc[rows]
 
 
 def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:

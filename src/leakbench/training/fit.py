@@ -1,6 +1,5 @@
 """One training loop for victims and generators; a killed run resumes from its last epoch with the same result."""
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,10 @@ def fit(
     if begin == 0 and 0 in checkpoints:
         kept[0] = _snapshot(model)
     dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
-    bfloat16 = training["precision"] == "bfloat16"
+    # Convolutions and pools run twice as fast on a CPU with the channels last.
+    layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
+    model.to(memory_format=layout)
+    inputs, targets = inputs[: training["images"]], targets[: training["images"]]
     progress = track(range(begin, epochs), label, every=save_every)
     model.train()
     for epoch, due in progress:
@@ -89,11 +91,8 @@ def fit(
             batch = order[start : start + size]
             for layer in dropouts:
                 layer.keep = layer.draw((len(batch),), rng)
-            context = torch.autocast("cpu", torch.bfloat16) if bfloat16 else contextlib.nullcontext()
-            with context:
-                output = model(inputs[batch])
             optimiser.zero_grad()
-            loss(output.float(), targets[batch]).backward()
+            loss(model(inputs[batch].contiguous(memory_format=layout)), targets[batch]).backward()
             optimiser.step()
         if epoch + 1 in checkpoints:
             kept[epoch + 1] = _snapshot(model)

@@ -5,33 +5,48 @@ from pathlib import Path
 import torch
 
 from leakbench import attacks
-from leakbench.artefacts import creating
+from leakbench.artefacts import creating, read_facts
 from leakbench.attacks.observation import read_observation
+from leakbench.catalogue.digest import digest
+from leakbench.errors import Unfit
+from leakbench.parts import dotted
+from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
 
+NULL_SHARE = 4
 
-def attack(capture: Path, spec: Path, out: Path, generator: Path | None, record: Path | None) -> None:
-    """Write `images` and `usable` of the reconstruction, and `null/…` of the attack on randomised updates."""
+
+def attack(
+    capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None, scratch: Path
+) -> None:  # fmt: skip
+    """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
+
+    `labels` is the oracle's file, for an attack that is given labels.
+    """
     with recording(record, "attack") as cost:
-        reason = absent([capture] if generator is None else [capture, generator])
+        reason = absent([path for path in (capture, generator, labels) if path is not None])
         if reason:
             return pass_on(reason, [out])
         value = read_spec(spec)
         entry = value["attack"]
-        observation, _ = read_observation(capture, generator)
+        method = entry["parameters"].get("inference")
+        used = [dotted("attacks", entry["module"]), *([dotted("labels", method)] if method else [])]
+        made = provenance(value, "leakbench.verbs.attack", *used)
+        resume = scratch / f"{digest(made | read_facts(capture))[:32]}.safetensors"
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
-        found = attacks.run(entry["module"], observation, rng, entry["parameters"])
+        try:
+            observation, _ = read_observation(capture, generator, labels, entry["labels"], resume)
+            found = attacks.run(entry["module"], observation, rng, entry["parameters"])
+        except Unfit as unfit:
+            log(f"leakbench attack: {unfit}")
+            return pass_on(str(unfit), [out])
         rng = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
-        noise = observation.randomised(min(value["null_rounds"], observation.rounds), rng)
+        rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
+        noise = observation.randomised(rounds, rng)
         null = attacks.run(entry["module"], noise, rng, entry["parameters"])
-        tensors = {
-            "images": found.images,
-            "usable": found.usable,
-            "null/images": null.images,
-            "null/usable": null.usable,
-        }
+        tensors = found.tensors() | {f"null/{name}": value for name, value in null.tensors().items()}
         knows = observation.knows | {
             "labels": {"none": "not needed", "oracle": "given"}.get(entry["labels"], entry["labels"]),
             "auxiliary data": "yes: the generator's" if generator else "none",
@@ -42,9 +57,6 @@ def attack(capture: Path, spec: Path, out: Path, generator: Path | None, record:
             "knows": knows,
             "matching": entry["matching"],
         }
-        made = provenance(
-            value, "leakbench.verbs.attack", f"leakbench.attacks.{entry['module'].replace('-', '_')}"
-        )
         layout = {name: (tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
         with creating(out, layout, facts | made) as arrays:
             for name, tensor in tensors.items():

@@ -9,18 +9,24 @@ from leakbench import defences
 from leakbench.artefacts import creating, open_tensors, write_tensors
 from leakbench.errors import UserError
 from leakbench.federation import play, private_samples
+from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
 from leakbench.victims.file import load_victim
 
 
-def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record: Path | None) -> None:
-    """Write the observation to `out` (docs/observation.md) and image indices and labels to `truth`."""
+def capture(
+    spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
+) -> None:
+    """Write the observation to `out` (docs/observation.md) and image indices and labels to `truth`.
+
+    `oracle` holds the labels alone, for attacks that are assumed to know them.
+    """
     with recording(record, "capture"):
         reason = absent([data, victim])
         if reason:
-            return pass_on(reason, [out, truth])
+            return pass_on(reason, [out, oracle, truth])
         value = read_spec(spec)
         federation, image = value["federation"], value["dataset"]
         arrays, _ = open_tensors(data)
@@ -36,34 +42,41 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
         origins = []
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
-            origins.append({name: p.detach() for name, p in loaded.named_parameters()})
+            origins.append(loaded.state_dict())
         rounds, clients = federation["rounds"], federation["clients"]
         moving = federation["server"] == "fedavg"
-        sent = rounds if moving else len(epochs)
-        shapes = {name: tuple(p.shape) for name, p in origins[0].items()}
+        passes = federation["passes"]
+        sent = (passes if passes > 1 else rounds) if moving else len(epochs)
         layout = {
-            f"updates/{n}": ((len(epochs) * rounds, len(clients), *s), "float32") for n, s in shapes.items()
+            f"updates/{name}": ((len(epochs) * rounds, len(clients), *value.shape), "float32")
+            for name, value in model.named_parameters()
         }
-        layout |= {f"global/{n}": ((sent, *s), "float32") for n, s in shapes.items()}
+        layout |= {
+            f"global/{name}": ((sent, *value.shape), str(value.dtype).removeprefix("torch."))
+            for name, value in origins[0].items()
+        }
         layout["origin"] = ((len(epochs) * rounds,), "int64")
         local = federation["local"]
         made = provenance(
             value,
             "leakbench.verbs.capture",
-            f"leakbench.victims.{value['victim']['module']}",
-            f"leakbench.defences.{value['defence']['module'].replace('-', '_')}",
+            dotted("victims", value["victim"]["module"]),
+            dotted("defences", value["defence"]["module"]),
         )
         observed = {
             "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
             "clients": clients,
             "kind": federation["update"],
+            "local": local,
             "knows": {
                 "threat model": "honest-but-curious server",
                 "shared": f"{federation['update']} update of each client, each round",
                 "labels": "unknown",
                 "batch size": "known",
                 "local training": f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}; known",
-                "buffers": "none",
+                "buffers": "sent with the model"
+                if len(origins[0]) > len(dict(model.named_parameters()))
+                else "none",
                 "defence": value["defence"]["module"],
             },
         }
@@ -82,9 +95,12 @@ def capture(spec: Path, data: Path, victim: Path, out: Path, truth: Path, record
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():
                     tensors[f"global/{name}"][index] = tensor.numpy()
-            tensors["origin"][:] = np.arange(rounds) if moving else np.repeat(np.arange(len(epochs)), rounds)
+            starts = np.repeat(np.arange(sent), len(epochs) * rounds // sent)
+            tensors["origin"][:] = starts
         repeats = (len(epochs), 1)
         secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(hidden.images)}
         secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(hidden.labels)}
+        write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
         secret["checkpoint"] = epochs_by_round
+        secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         write_tensors(truth, secret, {"split": split, "clients": clients} | made)

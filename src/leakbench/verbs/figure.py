@@ -1,6 +1,7 @@
 """figure: run an experiment's notebook on its table and pictures."""
 
 import os
+import sys
 from pathlib import Path
 
 from leakbench.artefacts import replacing
@@ -14,7 +15,14 @@ def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, ex
     Raises UserError naming the notebook and its failing cell's error.
     """
     import papermill
+    from jupyter_client.manager import AsyncKernelManager
     from papermill.exceptions import PapermillExecutionError
+
+    class Kernel(AsyncKernelManager):
+        """Starts the notebook's process as a job of ours, so that it too may be a fork of a warm one."""
+
+        def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+            return [sys.executable, "-m", "leakbench", "kernel", "--connection", self.connection_file]
 
     shown = read_spec(spec)
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
@@ -32,8 +40,9 @@ def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, ex
         copy = ran.with_suffix(".ipynb")
         try:
             papermill.execute_notebook(
-                str(notebook), str(copy), values, kernel_name="python3", progress_bar=False, log_output=False
-            )
+                str(notebook), str(copy), values, kernel_name="python3", progress_bar=False, log_output=False,
+                kernel_manager_class=Kernel,
+            )  # fmt: skip
         except PapermillExecutionError as problem:
             what = " ".join(f"{problem.ename}: {problem.evalue}".split())
             raise UserError(

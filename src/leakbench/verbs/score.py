@@ -10,14 +10,17 @@ import pandas as pd
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
 from leakbench.metrics.baselines import blank, dataset_mean, random_noise
+from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.metrics.update_matching import matching_success
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
 
 WORKING_FLOATS = 30_000_000
+SNAPSHOT = "snapshot"
 
 
 @dataclass
@@ -138,7 +141,7 @@ def score(
         cost = read_spec(attack_record) if attack_record else {}
         known = arrays.get("train/images", pictures)
         if facts["target"] == "images":
-            average = dataset_mean(np.array(known)).transpose(2, 0, 1)
+            average = dataset_mean(known).transpose(2, 0, 1)
         else:
             average = aim_at("features", np.array(known[:1000]), victim).mean(0)
         rng = np.random.Generator(np.random.PCG64(stream("baseline", value["cell"]["seed"])))
@@ -166,6 +169,13 @@ def score(
                 "random-noise": Candidates(random_noise(shape, rng), everything),
                 "dataset-mean": Candidates(means, np.ones((nulls, copies), bool)),
             }
+            iterations = dict.fromkeys(groups, facts["iterations"])
+            for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
+                name = f"{SNAPSHOT} {after}"
+                groups[name] = Candidates(
+                    tensors["snapshots"][place][:, client], tensors["usable"][:, client]
+                )
+                iterations[name] = after
             for baseline, candidates in groups.items():
                 rounds = len(candidates.images)
                 frame = pd.DataFrame(
@@ -179,18 +189,37 @@ def score(
                         resources,
                     )
                 )
-                frame.insert(0, "baseline", baseline)
+                part = {"": "", "random-gradient": "null/"}.get(baseline)
+                if part is not None and f"{part}labels" in tensors:
+                    chosen = frame["match"].to_numpy().reshape(rounds, k)
+                    given = np.array(tensors[f"{part}labels"][:, client])
+                    known_labels = secret[f"labels/{client}"][:rounds]
+                    right = [
+                        labels_matched(g, t, i) for g, t, i in zip(given, known_labels, chosen, strict=True)
+                    ]
+                    frame["label_ok"] = np.concatenate(right).astype(float)
+                    overlap = [label_accuracy(g[g >= 0], t) for g, t in zip(given, known_labels, strict=True)]
+                    frame["label_accuracy"] = np.repeat(overlap, k)
+                    lost = np.repeat(np.array(tensors[f"{part}diverged"][:, client]), k)
+                    frame.loc[lost, "status"] = "diverged"
+                if not baseline:
+                    found = frame["match"].to_numpy().reshape(rounds, k)
+                    for name in [name for name in tensors if name.startswith("partner")]:
+                        success = matching_success(tensors[name][:, client], found, index, secret["pass"])
+                        frame[name.replace("partner", "matching_success", 1)] = success.reshape(-1)
+                frame.insert(0, "baseline", baseline.partition(" ")[0])
+                frame["iterations"] = iterations[baseline]
                 frame.insert(0, "image", index[:rounds].reshape(-1))
                 frame.insert(0, "sample", np.tile(np.arange(k), rounds))
                 frame.insert(0, "local_samples", k)
                 frame.insert(0, "client", client)
                 frame.insert(0, "round", np.repeat(np.arange(rounds), k))
+                frame.insert(0, "pass", np.repeat(secret["pass"][:rounds], k))
                 frame.insert(0, "checkpoint", np.repeat(secret["checkpoint"][:rounds], k))
                 frames.append(frame)
         rows = pd.concat(frames, ignore_index=True)
         for name in reversed(list(value["cell"])):
             rows.insert(0, name, value["cell"][name])
-        rows["iterations"] = facts["iterations"]
         # An attack's seconds are measured for the cell; its updates ran together, so each row bears its share.
         rows["seconds"] = cost["seconds"] / (cost["updates"]) if cost else np.nan
         made = provenance(value, "leakbench.verbs.score")

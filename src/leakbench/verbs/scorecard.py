@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_csv, read_facts, write_text
+from leakbench.artefacts import open_tensors, read_csv, read_facts, write_text
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.provenance import read_spec
-from leakbench.scorecard import fidel
+from leakbench.scorecard import agic, fidel
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard as judge
 
@@ -19,6 +19,8 @@ NETWORKS = {
 }
 PRIVATE = "specs/capture/mnist/cnn-relu/fidel-demo/none/0.json"
 ATTACKED = "records/attack/mnist/fcnn-relu-dropout/fidel-reveal/none/fidel/0.json"
+RESNET20 = "cifar10/resnet20-4"
+LOOK = "cifar100/resnet20-4-cifar100/agic-passes/none/agic-joint-matching/0"
 
 
 def architecture(facts: dict[str, Any]) -> dict[str, Any]:
@@ -69,6 +71,53 @@ def gather(results: Path) -> dict[str, Any]:
     return out
 
 
+def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that AGIC's findings look at: the catalogue, what this scale made of it, and what that cost."""
+    from leakbench.matching.update_matching import KERNEL
+
+    settled = f"{RESNET20}/agic-gradient/none"
+    asked = {
+        "iterations": (f"attack/{settled}/agic-single/0", ("attack", "parameters", "iterations")),
+        "rounds": (f"capture/{settled}/0", ("federation", "rounds")),
+        "pre_iterations": (f"attack/{LOOK}", ("attack", "parameters", "pre_iterations")),
+    }
+    out: dict[str, Any] = {
+        **catalogue,
+        "agic_run": {},
+        "agic_iterations": {},
+        "agic_seconds": {},
+        "pooling": f"{KERNEL}x{KERNEL},{KERNEL}",
+    }
+    for key, (stem, parts) in asked.items():
+        spec = results / "specs" / f"{stem}.json"
+        value: Any = read_spec(spec) if spec.is_file() else {}
+        for part in parts:
+            value = value.get(part, {})
+        out["agic_run"][key] = value or None
+    for path in sorted((results / "specs" / "table").glob("agic-*.json")):
+        specs = [results / "specs" / "attack" / f"{stem}.json" for stem in read_spec(path)["cells"]]
+        lengths = [_steps(read_spec(spec)["attack"]["parameters"]) for spec in specs if spec.is_file()]
+        if lengths:
+            out["agic_iterations"][path.stem] = min(lengths)
+    for attack in ("invg", "agic"):
+        for steps in (1, 2, 4, 8):
+            record = results / f"records/attack/{RESNET20}/agic-fedavg-steps-{steps}/none/{attack}/0.json"
+            cost = read_spec(record) if record.is_file() else {}
+            # An attack on a data set that is absent takes time too, but has worked on no updates.
+            if "updates" in cost:
+                out["agic_seconds"].setdefault(attack, {})[str(steps)] = cost["seconds"]
+    network = results / f"victims/{RESNET20}/0.safetensors"
+    if network.is_file() and "absent" not in read_facts(network):
+        tensors, _ = open_tensors(network)
+        out["convolutions"] = sum(value.ndim == 4 for value in tensors.values())
+    return out
+
+
+def _steps(parameters: dict[str, Any]) -> int:
+    """Return how many steps the images had that an attack's rows are about; matching alone ends with the first look."""
+    return int(parameters["pre_iterations" if parameters.get("steps") == "matching" else "iterations"])
+
+
 def _ranges(auxiliary: dict[str, Any], private: dict[str, Any]) -> dict[str, int]:
     """Return the sizes of the auxiliary and the private range and how many images are in both."""
     shared = min(auxiliary["stop"], private["stop"]) - max(auxiliary["start"], private["start"])
@@ -79,7 +128,7 @@ def _ranges(auxiliary: dict[str, Any], private: dict[str, Any]) -> dict[str, int
     }
 
 
-def scorecard(tables: list[Path], exhibits: list[Path], out: Path, root: Path) -> None:
+def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, root: Path) -> None:
     """Write scorecard.csv beside the tables' folder: one row for every published number and every claim."""
     frames, absent = {}, {}
     for table, exhibit in zip(tables, exhibits, strict=True):
@@ -90,5 +139,7 @@ def scorecard(tables: list[Path], exhibits: list[Path], out: Path, root: Path) -
             frames[table.stem] = frame
         if reasons:
             absent[table.stem] = "; ".join(sorted(set(reasons.values())))
-    found = fidel.findings(frames, gather(tables[0].parents[1]), absent)
+    results = tables[0].parents[1]
+    found = fidel.findings(frames, gather(results), absent)
+    found |= agic.findings(frames, gather_agic(results, read_spec(spec)), absent)
     write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))

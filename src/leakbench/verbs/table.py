@@ -49,11 +49,15 @@ def _updates(rows: pd.DataFrame) -> pd.DataFrame:
 def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFrame:
     """Return the tidy table of score rows: one line per condition and metric.
 
-    Intervals are 95 % bootstrap intervals over updates, since the samples of one update share its fate.
+    Intervals are 95 % bootstrap intervals over updates, since the samples of one update share its fate. A client that
+    went over its set in several passes has a line, and a column `pass`, for each. Where attacks optimise, a column
+    `iterations` tells the length, of images kept on the way too.
     """
     out: list[dict[str, Any]] = []
-    for values, group in rows.groupby(CONDITION, sort=True, dropna=False):
-        condition = dict(zip(CONDITION, values, strict=True))
+    several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
+    columns = CONDITION + [name for name, wanted in several.items() if wanted]
+    for values, group in rows.groupby(columns, sort=True, dropna=False):
+        condition = dict(zip(columns, values, strict=True))
         failed = (group["status"] != "ok").to_numpy()
         clusters = (group["seed"].astype(str) + "/" + group["round"].astype(str)).to_numpy()
         common = {"seeds": " ".join(str(s) for s in sorted(group["seed"].unique())), "scale": scale}
@@ -109,6 +113,8 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     value = read_spec(spec)
     frames, reasons, knows = [], {}, {}
     asked, client, shown = (value["experiment"][key] for key in ("metrics", "client", "exhibit"))
+    if value.get("left_out"):
+        reasons["every cell"] = value["left_out"]
     for stem, path in zip(value["cells"], scores, strict=True):
         facts = read_facts(path)
         if "absent" in facts:

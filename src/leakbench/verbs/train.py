@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from leakbench import generators, victims
 from leakbench.artefacts import open_tensors, write_tensors
+from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.training import fit
@@ -54,7 +55,8 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
             "train",
         )
     measured = {}
-    if "test/images" in arrays:
+    # An untrained network guesses, and to see that of ten thousand images can take longer than all attacks on it.
+    if training and "test/images" in arrays:
         test, test_labels = to_images(arrays["test/images"]), torch.from_numpy(arrays["test/labels"].copy())
         for epoch, state in states.items():
             model.load_state_dict(state)
@@ -72,7 +74,7 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     write_tensors(
         out,
         tensors,
-        facts | provenance(spec, "leakbench.verbs.train", f"leakbench.victims.{entry['module']}"),
+        facts | provenance(spec, "leakbench.verbs.train", dotted("victims", entry["module"])),
     )
     return facts
 
@@ -83,12 +85,15 @@ def train_generator(
     """Fit a generator from the victim's dense-layer input back to the image, on auxiliary images only.
 
     Fidel trains on one-sample updates of each auxiliary image; their weight/bias ratio IS the dense layer's input, so
-    the pairs are made by one forward pass. The last `validation` share of the auxiliary images is held out.
+    the pairs are made by one forward pass. The last `validation` share of the auxiliary images is held out; if training
+    is to see fewer images, the others are left alone.
     """
     entry, image = spec["generator"], spec["dataset"]
     auxiliary = entry["auxiliary"]
     arrays, _ = open_tensors(data)
-    images = to_images(arrays[f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]])
+    own = arrays[f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]]
+    cap = entry["training"]["images"]
+    images = to_images(own if cap is None else own[: round(cap / (1 - entry["validation"]))])
     model, _ = load_victim(victim)
     features = torch.cat([dense_input(model, part) for part in images.split(500)])
     shape = (features.shape[1], features.shape[2], features.shape[3])
@@ -127,10 +132,7 @@ def train_generator(
     write_tensors(
         out,
         tensors,
-        facts
-        | provenance(
-            spec, "leakbench.verbs.train", f"leakbench.generators.{entry['module'].replace('-', '_')}"
-        ),
+        facts | provenance(spec, "leakbench.verbs.train", dotted("generators", entry["module"])),
     )
     return facts
 
@@ -145,9 +147,7 @@ def train(spec: Path, data: Path, out: Path, victim: Path | None, record: Path |
         room, part = (
             ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
         )
-        stamp = provenance(
-            value, "leakbench.verbs.train", f"leakbench.{room}.{part['module'].replace('-', '_')}"
-        )
+        stamp = provenance(value, "leakbench.verbs.train", dotted(room, part["module"]))
         resume = scratch / f"{stamp['spec'][:16]}-{stamp['code'][:16]}.safetensors"
         if "generator" in value:
             assert victim is not None

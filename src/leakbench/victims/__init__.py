@@ -1,9 +1,10 @@
 """The networks under attack, one file each; a victim's file is found by its name."""
 
-from importlib import import_module
 from typing import Any
 
 from torch import nn
+
+from leakbench.parts import part
 
 
 def build(module: str, shape: tuple[int, int, int], classes: int, parameters: dict[str, Any]) -> nn.Module:
@@ -12,5 +13,5 @@ def build(module: str, shape: tuple[int, int, int], classes: int, parameters: di
     `shape` is (rows, columns, channels) of its images, which it takes as float [n, channels, rows, columns] in [0, 1];
     it returns logits [n, classes]. `parameters` are the keywords of the function that the file is named after.
     """
-    name = module.replace("-", "_")
-    return getattr(import_module(f"leakbench.victims.{name}"), name)(shape, classes, **parameters)
+    network: nn.Module = part("victims", module)(shape, classes, **parameters)
+    return network

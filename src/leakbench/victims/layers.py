@@ -1,6 +1,7 @@
 """Layers that the victims share."""
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,6 +12,43 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "tanh": nn.Tanh,
     "linear": nn.Identity,
 }
+
+# Mean and standard deviation of each channel's pixels in [0, 1], as InvG's and torchvision's code have them.
+STATISTICS = {
+    "cifar10": ((0.4914672, 0.4822617, 0.4467701), (0.2470322, 0.2434851, 0.2615878)),
+    "cifar100": ((0.5071598, 0.4866937, 0.4412019), (0.2673343, 0.2564385, 0.2761505)),
+    "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
+}
+
+
+class Normalise(nn.Module):
+    """Shift and scale pixels in [0, 1] to mean 0 and standard deviation 1 of each channel."""
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
+        self.register_buffer("deviation", torch.tensor(deviation)[:, None, None], persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.deviation
+
+
+def normalised(network: nn.Module, statistics: str) -> nn.Module:
+    """Return `network` behind the normalisation of a data set in STATISTICS; itself for "none"."""
+    if statistics == "none":
+        return network
+    return nn.Sequential(OrderedDict(normalise=Normalise(*STATISTICS[statistics]), network=network))
+
+
+def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
+    """Return mean and deviation [channels, 1, 1] of the model's own normalisation; 0 and 1 if it has none."""
+    for layer in model.modules():
+        if isinstance(layer, Normalise):
+            return layer.mean, layer.deviation
+    return torch.zeros(channels, 1, 1), torch.ones(channels, 1, 1)
 
 
 class Dropout(nn.Module):
@@ -60,6 +98,14 @@ def first_dense(model: nn.Module) -> str:
         if isinstance(layer, nn.Linear):
             return name
     raise ValueError("the victim has no dense layer")
+
+
+def last_dense(model: nn.Module) -> str:
+    """Return the name of the last dense layer. Raises ValueError if the model has none."""
+    names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
+    if not names:
+        raise ValueError("the victim has no dense layer")
+    return names[-1]
 
 
 @torch.no_grad()

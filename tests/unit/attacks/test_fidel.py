@@ -218,5 +218,4 @@ def test_a_generator_turns_live_neurons_into_images(make: Make, monkeypatch: pyt
     live = features.usable[0, 0].nonzero().flatten()[:8]
     with torch.no_grad():
         expected = generator(features.images[0, 0, live])
-    # The attack's convolutions are bfloat16: three significant digits.
-    torch.testing.assert_close(found.images[0, 0, live], expected, rtol=0, atol=0.03)
+    torch.testing.assert_close(found.images[0, 0, live], expected)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from leakbench.catalogue.resolve import Plan, capped, plan
 from leakbench.catalogue.schema import Scale
+from leakbench.errors import UserError
 
 METRICS = frozenset({"mse", "pearson"})
 ROOT = Path(__file__).parents[3]
@@ -29,7 +30,7 @@ def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> 
     assert len(found.cells) == 2 * 2 * 2
     assert found.cells == sorted(found.experiments["e"])
     kinds = {name.partition("/")[0] for name in found.specs}
-    assert kinds == {"fetch", "train", "capture", "attack", "score", "table", "figure"}
+    assert kinds == {"fetch", "train", "capture", "attack", "score", "table", "figure", "scorecard"}
     assert sum(name.startswith("train/") for name in found.specs) == 4
     assert sum(name.startswith("capture/") for name in found.specs) == 4
     assert found.specs["attack/d/v-tanh/f/none/b/1"]["seed"] == 1
@@ -98,6 +99,20 @@ def test_a_cap_holds_where_its_pattern_matches(pattern: str, rounds: int, root: 
     assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == rounds
 
 
+@pytest.mark.parametrize(
+    ("pattern", "steps"),
+    [("m", 5), ("d/f/m", 5), ("*/f/*", 5), ("d/*", 5), ("*/other/*", 10000), ("e/*", 10000)],
+)
+def test_a_cap_on_an_attack_may_tell_federations_apart(
+    pattern: str, steps: int, root: Callable[..., Path]
+) -> None:
+    cells = {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["m"]}]}
+    attack = {"summary": "x", "module": "gradient-matching"}
+    caps = {"attacks": {pattern: {"parameters.iterations": 5}}}
+    found = planned(root({"attacks/m": attack, "experiments/e": cells} | capping(caps)))
+    assert found.specs["attack/d/v/f/none/m/0"]["attack"]["parameters"]["iterations"] == steps
+
+
 def test_a_cap_never_raises(root: Callable[..., Path]) -> None:
     found = planned(root(capping({"federations": {"f": {"rounds": 1000, "local.lr": 7}}})))
     assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 200
@@ -113,6 +128,42 @@ def test_capped_epochs_take_their_checkpoints_along(root: Callable[..., Path]) -
     found = planned(root(capping({"victims": {"v*": {"training.epochs": 7}}, "federations": {}})))
     training = found.specs["train/d/v/0"]["victim"]["training"]
     assert (training["epochs"], training["checkpoints"]) == (7, [0, 5, 7])
+
+
+def test_a_cap_holds_where_there_was_none(root: Callable[..., Path]) -> None:
+    found = planned(root(capping({"victims": {"v": {"training.images": 9}}})))
+    assert found.specs["train/d/v/0"]["victim"]["training"]["images"] == 9
+    assert found.specs["train/d/v-tanh/0"]["victim"]["training"]["images"] is None
+
+
+def test_a_federation_takes_what_a_capped_training_keeps(root: Callable[..., Path]) -> None:
+    asked = {"federations/f": {"checkpoints": [0, 5, 30]}}
+    found = planned(root(asked | capping({"victims": {"v*": {"training.epochs": 7}}})))
+    assert found.specs["capture/d/v/f/none/0"]["federation"]["checkpoints"] == [0, 5, 7]
+
+
+def test_a_checkpoint_beyond_the_whole_training_is_refused(root: Callable[..., Path]) -> None:
+    asked = {"federations/f": {"checkpoints": [31]}}
+    with pytest.raises(UserError, match="keeps none at epoch 31"):
+        planned(root(asked | capping({"victims": {"v*": {"training.epochs": 7}}})))
+
+
+def test_what_a_scale_leaves_out_has_no_cells_but_is_checked(root: Callable[..., Path]) -> None:
+    found = planned(root({"scales/quick": {"left_out": {"e*": "too short"}}}))
+    assert found.experiments == {"e": []}
+    assert found.specs["table/e"]["left_out"] == "too short"
+    assert not any(name.startswith(("train/", "attack/", "score/")) for name in found.specs)
+
+
+def test_an_unknown_experiment_cannot_be_left_out(root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="left_out: 'x' matches no experiment"):
+        planned(root({"scales/quick": {"left_out": {"x": "y"}}}))
+
+
+def test_leaving_an_experiment_out_hides_no_mistake_in_it(root: Callable[..., Path]) -> None:
+    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["typo"]}]
+    with pytest.raises(UserError, match="attack 'typo'"):
+        planned(root({"experiments/e": {"cells": cells}, "scales/quick": {"left_out": {"e": "y"}}}))
 
 
 def test_the_last_epoch_is_always_kept(root: Callable[..., Path]) -> None:
@@ -143,8 +194,12 @@ def test_the_real_catalogue_is_planned_at_both_scales() -> None:
     from leakbench.catalogue.workflow import declared_metrics
 
     quick, paper = (plan(ROOT, scale, frozenset(declared_metrics())) for scale in ("quick", "paper"))
-    assert quick.cells == paper.cells
-    assert quick.specs.keys() == paper.specs.keys()
+    assert quick.specs.keys() < paper.specs.keys()
+    assert quick.experiments.keys() == paper.experiments.keys()
+    for name, cells in quick.experiments.items():
+        # An experiment is whole at every scale, or left out with the reason.
+        assert bool(quick.specs[f"table/{name}"]["left_out"]) == (not cells)
+        assert cells in ([], paper.experiments[name])
     size = quick.specs["capture/mnist/fcnn-relu/fidel-reveal/none/0"]["federation"]
     assert size["rounds"] == 200
     assert size["clients"] == [1, 2, 5, 10, 20, 30, 50, 100, 200]

@@ -29,6 +29,8 @@ def settings(**changes: Any) -> dict[str, Any]:
         "update": "model",
         "server": "frozen",
         "local_set": "fresh",
+        "distinct_labels": False,
+        "passes": 1,
     }
     return base | changes
 
@@ -158,18 +160,18 @@ def test_fedavg_trains_each_round_from_the_model_it_sent() -> None:
 def test_fedavg_by_hand() -> None:
     """A layer of one weight, two clients: the server's step written out."""
     federation = settings(server="fedavg", clients=[1, 3], rounds=2)
-    weights = {"w": torch.tensor([1.0])}
+    weights = {"weight": torch.tensor([1.0])}
     steps = iter([0.4, -0.8, 1.0, 2.0])
 
     def fake(model: Any, sent: Any, images: Any, *_: Any) -> dict[str, Tensor]:
-        return {"w": torch.full((1, 1), next(steps))}
+        return {"weight": torch.full((1, 1), next(steps))}
 
     truth = private_samples(federation, LABELS, ("made", "federation", 0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(play_function.__globals__, "local_update", fake)
         sent = play(nn.Linear(1, 1), [weights], IMAGES, truth, federation, Defence(), 0, lambda *_: None)
     # 1 + (1/4)·0.4 + (3/4)·(-0.8) = 0.5
-    assert [round(model["w"].item(), 6) for model in sent] == [1.0, 0.5]
+    assert [round(model["weight"].item(), 6) for model in sent] == [1.0, 0.5]
 
 
 @pytest.mark.parametrize("defence", ["none", "withhold"])

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leakbench.metrics.matching import best, match
@@ -19,6 +19,7 @@ def least_cost(cost: np.ndarray) -> float:
     return least_cost(cost.T)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_no_permutation_is_cheaper(n: int, k: int, seed: int) -> None:
     cost = np.random.default_rng(seed).random((n, k))
@@ -31,6 +32,7 @@ def test_no_permutation_is_cheaper(n: int, k: int, seed: int) -> None:
     assert cost[index[matched], matched].sum() == pytest.approx(least_cost(cost), abs=1e-12)
 
 
+@settings(deadline=None)
 @given(st.integers(1, 6), st.integers(0, 2**32 - 1))
 def test_a_shuffled_batch_is_put_back_in_order(n: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -39,6 +41,7 @@ def test_a_shuffled_batch_is_put_back_in_order(n: int, seed: int) -> None:
     assert np.array_equal(order[match(cost)], np.arange(n))
 
 
+@settings(deadline=None)
 @given(st.integers(2, 6), st.integers(0, 2**32 - 1), st.sampled_from([np.nan, np.inf]))
 def test_a_diverged_reconstruction_gets_the_last_place(n: int, seed: int, bad: float) -> None:
     cost = np.random.default_rng(seed).random((n, n))
@@ -67,6 +70,7 @@ def test_best_chooses_for_each_image_on_its_own() -> None:
     assert np.isnan(value[2])
 
 
+@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 2**32 - 1))
 def test_best_equals_a_loop_over_the_batch(n: int, k: int, seed: int) -> None:
     similarity = np.random.default_rng(seed).random((3, n, k))

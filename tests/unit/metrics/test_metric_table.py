@@ -23,16 +23,24 @@ CONVENTIONS = {
     "psnr_uint8_wrap": ("published", True),
     "lpips_alex_raw255_bgr": ("published", False),
     "lpips_vgg_raw255_bgr": ("published", False),
+    "label_ok": ("standard", True),
+    "label_accuracy": ("standard", True),
+    "matching_success": ("standard", True),
+    "matching_success_no_labels": ("standard", True),
+    "matching_success_no_pooling": ("standard", True),
+    "matching_success_plain": ("standard", True),
 }
-WITHOUT_WEIGHTS = sorted(name for name in CONVENTIONS if not name.startswith("lpips"))
+# What the scorer measures on its own match, and not on pairs of images.
+OF_UPDATES = {name for name, metric in METRICS.items() if metric.of == "updates"}
+WITHOUT_WEIGHTS = sorted(name for name in set(CONVENTIONS) - OF_UPDATES if not name.startswith("lpips"))
 
 
 def test_every_name_has_its_convention_and_direction() -> None:
     assert {name: (m.convention, m.higher_is_better) for name, m in METRICS.items()} == CONVENTIONS
-    assert all(metric.name == name == metric.function.__name__ for name, metric in METRICS.items())
-    assert {name for name, metric in METRICS.items() if metric.needs} == set(CONVENTIONS) - set(
-        WITHOUT_WEIGHTS
-    )
+    assert all(metric.name == name for name, metric in METRICS.items())
+    assert all(METRICS[name].function.__name__ == name for name in set(METRICS) - OF_UPDATES)
+    weighty = set(CONVENTIONS) - set(WITHOUT_WEIGHTS) - OF_UPDATES
+    assert {name for name, metric in METRICS.items() if metric.needs} == weighty
 
 
 def test_adding_a_metric_is_adding_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +79,9 @@ def test_published_numbers_differ_from_the_standard_ones_of_like_name(photograph
 
 def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
-    with pytest.raises(UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, lpips_alex, "):
+    with pytest.raises(
+        UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, label_accuracy, "
+    ):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):
         measure(["lpips_vgg"], images, images)

@@ -29,7 +29,7 @@ class Killed(Exception):
 
 
 def training(**changes: Any) -> dict[str, Any]:
-    base = {"batch_size": 5, "epochs": 5, "checkpoints": [0, 1, 3, 5], "precision": "float32"}
+    base = {"batch_size": 5, "epochs": 5, "checkpoints": [0, 1, 3, 5], "images": None}
     return base | OPTIMISERS["sgd"] | changes
 
 
@@ -55,6 +55,15 @@ def generator() -> tuple[nn.Module, Tensor, Tensor, Loss]:
     return model, inputs, torch.rand(7, 3, 12, 12, generator=rng), mse_loss
 
 
+def test_images_limits_what_is_seen(tmp_path: Path) -> None:
+    how = training(images=5, epochs=1, checkpoints=[1])
+    model, inputs, targets, loss = victim()
+    capped = fit(model, inputs, targets, loss, how, 7, tmp_path / "s", "t")
+    again, *_ = victim()
+    first = fit(again, inputs[:5], targets[:5], loss, how | {"images": None}, 7, tmp_path / "s", "t")
+    assert all(torch.equal(capped[1][name], value) for name, value in first[1].items())
+
+
 def dying(loss: Loss, calls: int) -> Loss:
     """Return `loss`, which kills the run at its `calls`-th call."""
     left = [calls]
@@ -69,17 +78,13 @@ def dying(loss: Loss, calls: int) -> Loss:
 
 
 @pytest.mark.parametrize(
-    ("network", "optimiser", "precision"),
-    [
-        *((network, optimiser, "float32") for network in (victim, generator) for optimiser in OPTIMISERS),
-        (victim, "adam", "bfloat16"),
-        (generator, "adam", "bfloat16"),
-    ],
+    ("network", "optimiser"),
+    [(network, optimiser) for network in (victim, generator) for optimiser in OPTIMISERS],
 )
 def test_a_killed_run_resumes_to_the_same_bits(
-    tmp_path: Path, network: Callable[[], Any], optimiser: str, precision: str
+    tmp_path: Path, network: Callable[[], Any], optimiser: str
 ) -> None:
-    how = training(**OPTIMISERS[optimiser], precision=precision, epochs=4, checkpoints=[0, 1, 4])
+    how = training(**OPTIMISERS[optimiser], epochs=4, checkpoints=[0, 1, 4])
     model, inputs, targets, loss = network()
     whole = fit(model, inputs, targets, loss, how, 7, tmp_path / "whole.safetensors", "t", save_every=1e9)
     scratch = tmp_path / "killed.safetensors"

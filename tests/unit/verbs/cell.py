@@ -79,7 +79,10 @@ def make_cell(
     write_tensors(
         cell.results / "victims/made/victim/0.safetensors", state, {"network": network, "checkpoints": [0]}
     )
-    secret = {f"images/{c}": i for c, i in enumerate(index)} | {"checkpoint": np.full(rounds, 30)}
+    secret = {f"images/{c}": i for c, i in enumerate(index)} | {
+        "checkpoint": np.full(rounds, 30),
+        "pass": np.zeros(rounds, np.int64),
+    }
     write_tensors(
         cell.results / f"truth/{ORIGIN}.safetensors", secret, {"split": "test", "clients": list(ks)}
     )

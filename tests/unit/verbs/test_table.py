@@ -25,6 +25,8 @@ def rows(pearson: list[list[float]], **changes: Any) -> pd.DataFrame:
             row = NAMES | {
                 "seed": 0,
                 "checkpoint": 30,
+                "pass": 0,
+                "iterations": 0,
                 "client": 0,
                 "local_samples": len(values),
                 "baseline": "",

@@ -1,0 +1,59 @@
+"""Run breaching on a task file; executed by the environment that breaching is installed in, apart from the project's.
+
+`python breaching_worker.py TASK OUT THREADS`: TASK holds the victim's state, the gradients, labels and first images of
+each target; OUT gets the reconstructions and, as a fact, the seconds of the reconstructions alone.
+"""
+
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+
+from leakbench import victims
+from leakbench.artefacts import read_tensors, write_tensors
+
+
+def main(task: Path, out: Path, threads: int) -> None:
+    """Reconstruct every target of `task`, one after another, as breaching does."""
+    import breaching
+
+    torch.set_num_threads(threads)
+    arrays, facts = read_tensors(task)
+    tensors = {name: torch.from_numpy(value) for name, value in arrays.items()}
+    model = victims.build(
+        facts["module"], tuple(facts["shape"]), facts["classes"], facts["parameters"]
+    ).eval()
+    model.load_state_dict({n.removeprefix("model/"): v for n, v in tensors.items() if n.startswith("model/")})
+    config = breaching.get_attack_config("invertinggradients")
+    config.optim.max_iterations = facts["iterations"]
+    config.optim.step_size = facts["lr"]
+    config.optim.callback = facts["iterations"]
+    config.regularization.total_variation.scale = 0.0
+    setup = {"device": torch.device("cpu"), "dtype": torch.float32}
+    attacker = breaching.attacks.prepare_attack(model, torch.nn.CrossEntropyLoss(), config, setup)
+    metadata = SimpleNamespace(shape=(facts["shape"][2], *facts["shape"][:2]), modality="vision")
+    payload = [
+        {"parameters": list(model.parameters()), "buffers": list(model.buffers()), "metadata": metadata}
+    ]
+    names = [name for name, _ in model.named_parameters()]
+    found, spent = [], 0.0
+    for target in range(len(tensors["labels"])):
+        update = {
+            "gradients": [tensors[f"observed/{name}"][target] for name in names],
+            "buffers": None,
+            "metadata": {
+                "num_data_points": 1, "labels": tensors["labels"][target], "local_hyperparams": None,
+            },
+        }  # fmt: skip
+        start = time.perf_counter()
+        guess, _ = attacker.reconstruct(
+            payload, [update], server_secrets={}, initial_data=tensors["start"][target]
+        )
+        spent += time.perf_counter() - start
+        found.append(guess["data"].detach())
+    write_tensors(out, {"images": torch.stack(found).numpy()}, {"seconds": spent})
+
+
+main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,180 @@
+"""Gradient matching: image-iterations per second and final PSNR, against breaching and a plain one-at-a-time loop.
+
+Same network, targets, first images, loss (cosine), optimiser (signed and boxed Adam with step decay) and iterations. The
+machine's cores are torch's to use on either side.
+"""
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from bench.measure import COLUMNS
+from leakbench import attacks, victims
+from leakbench.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.attacks.observation import Observation
+
+ROOT = Path(__file__).resolve().parents[1]
+SHAPE, CLASSES, LR = (32, 32, 3), 10, 0.1
+WORK = {
+    "lenet-dlg": {"parameters": {}, "targets": 64, "iterations": 100, "derivative": "exact"},
+    "resnet20-4": {"parameters": {}, "targets": 2, "iterations": 40, "derivative": "frozen"},
+}
+
+
+def _task(module: str, work: dict[str, Any]) -> tuple[torch.nn.Module, dict[str, Tensor], Tensor]:
+    """Return victim, tensors (gradients [targets, 1, *shape], labels, start) and the private images [targets, C, H, W]."""
+    arrays, _ = open_tensors(ROOT / "data" / "cifar10.safetensors")
+    chosen = np.random.default_rng(0).choice(10_000, work["targets"], replace=False)
+    images = torch.from_numpy(np.array(arrays["test/images"])[chosen]).permute(0, 3, 1, 2).float() / 255
+    labels = torch.from_numpy(np.array(arrays["test/labels"])[chosen]).long()[:, None]
+    torch.manual_seed(0)
+    model = victims.build(module, SHAPE, CLASSES, work["parameters"]).eval()
+    tensors = {"labels": labels, "start": torch.randn(work["targets"], 1, *images.shape[1:])}
+    names = [name for name, _ in model.named_parameters()]
+    found = [
+        torch.autograd.grad(cross_entropy(model(x[None]), y), list(model.parameters()))
+        for x, y in zip(images, labels, strict=True)
+    ]
+    tensors |= {
+        f"observed/{n}": torch.stack(values)
+        for n, values in zip(names, zip(*found, strict=True), strict=True)
+    }
+    return model, tensors, images
+
+
+def _ours(module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor]) -> Tensor:
+    """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together."""
+    count = work["targets"]
+    observation = Observation(
+        network={"module": module, "parameters": work["parameters"], "shape": list(SHAPE), "classes": CLASSES},
+        weights={n: v.detach().numpy()[None].copy() for n, v in model.state_dict().items()},
+        updates={n: tensors[f"observed/{n}"].numpy()[:, None] for n, _ in model.named_parameters()},
+        origin=np.zeros(count, np.int64), clients=[1], kind="gradient", labelling="oracle",
+        labels=[tensors["labels"].numpy()],
+    )  # fmt: skip
+    # The attack draws its first images in this order from a fresh generator, as `_task` does after the weights.
+    found = attacks.run(
+        "gradient-matching", observation, torch.Generator().manual_seed(1),
+        {
+            "distance": "cosine", "lr": LR, "iterations": work["iterations"], "signed": True, "decay": True,
+            "boxed": True, "derivative": work["derivative"],
+        },
+    )  # fmt: skip
+    return found.images[:, 0, 0]
+
+
+def _plain(work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], targets: int) -> Tensor:
+    """Return the reconstructions of a straightforward loop: one target after another, autograd twice."""
+    parameters = dict(model.named_parameters())
+    found = []
+    for target in range(targets):
+        x = tensors["start"][target].clone().requires_grad_()
+        adam = torch.optim.Adam([x], lr=LR)
+        n = work["iterations"]
+        decay = torch.optim.lr_scheduler.MultiStepLR(adam, [n * 3 // 8, n * 5 // 8, n * 7 // 8], 0.1)
+        for _ in range(n):
+            loss = cross_entropy(model(x), tensors["labels"][target])
+            mine = torch.autograd.grad(loss, list(parameters.values()), create_graph=True)
+            theirs = [tensors[f"observed/{name}"][target] for name in parameters]
+            dot = sum(((g * o).sum() for g, o in zip(mine, theirs, strict=True)), torch.zeros(()))
+            norms = [sum((t.square().sum() for t in each), torch.zeros(())).sqrt() for each in (mine, theirs)]
+            (1 - dot / (norms[0] * norms[1])).backward(inputs=[x])
+            assert x.grad is not None
+            x.grad.sign_()
+            adam.step()
+            decay.step()
+            adam.zero_grad()
+            with torch.no_grad():
+                x.clamp_(0, 1)
+        found.append(x.detach()[0])
+    return torch.stack(found)
+
+
+def _python() -> Path:
+    """Return the interpreter of an environment with breaching, made on first use; it borrows the project's torch."""
+    home = ROOT / ".bench"
+    python = home / "bin" / "python"
+    if not (home / ".complete").is_file():
+        uv = str(ROOT / ".bootstrap" / "bin" / "uv")
+        subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(home)], check=True)
+        subprocess.run(
+            [uv, "pip", "install", "--quiet", "--python", str(python), "--no-deps", "--require-hashes", "-r",
+             str(ROOT / "bench" / "breaching.lock")],
+            check=True,
+        )  # fmt: skip
+        ours = Path(np.__file__).resolve().parents[1]
+        packages = next((home / "lib").glob("python*/site-packages"))
+        (packages / "project.pth").write_text(f"{ours}\n{ROOT / 'src'}\n")
+        (home / ".complete").touch()
+    return python
+
+
+def _breaching(
+    module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], targets: int
+) -> tuple[Tensor, float]:
+    """Return breaching's reconstructions of the first targets and its seconds."""
+    facts = {
+        "module": module, "parameters": work["parameters"], "shape": list(SHAPE), "classes": CLASSES,
+        "iterations": work["iterations"], "lr": LR,
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder:
+        task, out = Path(folder) / "task.safetensors", Path(folder) / "out.safetensors"
+        content = {name: value[:targets].numpy() for name, value in tensors.items()}
+        content |= {f"model/{name}": value.detach().numpy() for name, value in model.state_dict().items()}
+        write_tensors(task, content, facts)
+        subprocess.run(
+            [str(_python()), str(ROOT / "bench" / "breaching_worker.py"), str(task), str(out), str(torch.get_num_threads())],
+            check=True, env=os.environ | {"PYTHONWARNINGS": "ignore"},
+        )  # fmt: skip
+        found, made = read_tensors(out)
+    return torch.from_numpy(found["images"])[:, 0], float(made["seconds"])
+
+
+def _psnr(found: Tensor, truth: Tensor) -> str:
+    values = -10 * ((found.clamp(0, 1) - truth[: len(found)]) ** 2).flatten(1).mean(1).log10()
+    low, middle, high = values.quantile(torch.tensor([0.25, 0.5, 0.75])).tolist()
+    return f"PSNR {middle:.1f} [{low:.1f}, {high:.1f}] dB"
+
+
+def _timed(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
+    start = time.perf_counter()
+    found = run()
+    return found, time.perf_counter() - start
+
+
+def rows(turns: int = 2) -> Iterator[dict[str, Any]]:
+    """Yield a row per network and rival: image-iterations per second of both, medians of `turns` alternating turns."""
+    for module, work in WORK.items():
+        model, tensors, truth = _task(module, work)
+        few = min(work["targets"], 8)
+        ways: dict[str, Callable[[], tuple[Tensor, float]]] = {
+            "ours": lambda: _timed(lambda: _ours(module, work, model, tensors)),  # noqa: B023
+            "breaching 0.1.2": lambda: _breaching(module, work, model, tensors, few),  # noqa: B023
+            "plain loop": lambda: _timed(lambda: _plain(work, model, tensors, few)),  # noqa: B023
+        }
+        speed: dict[str, list[float]] = {name: [] for name in ways}
+        said: dict[str, str] = {}
+        for _ in range(turns):
+            for name, way in ways.items():
+                found, seconds = way()
+                speed[name].append(len(found) * work["iterations"] / seconds)
+                said[name] = _psnr(found, truth)
+        medians = {name: statistics.median(values) for name, values in speed.items()}
+        for rival in list(ways)[1:]:
+            text = f"{work['targets']} targets, batch 1, {work['iterations']} iterations; ours {said['ours']}; {rival}, {few} targets, {said[rival]}"
+            values = [
+                f"matching {module}", text, "image-iterations/s", f"{medians['ours']:.1f}",
+                f"{medians[rival]:.1f}", rival, f"{medians['ours'] / medians[rival]:.1f}", "",
+            ]  # fmt: skip
+            yield dict(zip(COLUMNS, values, strict=True))

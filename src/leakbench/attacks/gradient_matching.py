@@ -1,0 +1,70 @@
+"""Gradient matching (DLG, iDLG, DLG-Adam, InvG, AGIC): dummy images whose gradients come near those observed."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.matching.layer_weights import layer_weights
+from leakbench.matching.loop import Schedule, match
+from leakbench.matching.objective import Objective
+from leakbench.matching.optimisers import LBFGS, Adam
+from leakbench.matching.trials import Collected, groups
+
+
+def gradient_matching(
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    updates: Literal["one-batch", "simulated"] = "one-batch",
+    distance: Literal["squares", "cosine"] = "squares",
+    tv: Annotated[float, Field(ge=0)] = 0.0,
+    optimiser: Literal["adam", "lbfgs"] = "adam",
+    lr: Annotated[float, Field(gt=0)] = 0.1,
+    iterations: Annotated[int, Field(gt=0)] = 10000,
+    signed: bool = False,
+    decay: bool = False,
+    boxed: bool = False,
+    start: Literal["normal", "uniform"] = "normal",
+    enough: float = 0.0,
+    restarts: Annotated[int, Field(gt=0)] = 1,
+    layers: Literal["one", "linear", "exponential", "logarithmic"] = "one",
+    beta: Annotated[float, Field(gt=0)] = 1.0,
+    relu: bool = False,
+    norms: Literal["following", "one", "none"] = "following",
+    order: Literal["parameters", "forward"] = "parameters",
+    inference: Literal["idlg", "row-minimum", "counted"] = "counted",
+    snapshots: Annotated[int, Field(ge=0)] = 0,
+    derivative: Literal["exact", "frozen"] = "exact",
+) -> Reconstruction:
+    """Reconstruct each update's images by matching gradients, all updates and restarts together.
+
+    `updates`: what an update of several local steps is taken for: one step on the union of its batches (AGIC, Eqn 4),
+    or the steps themselves, simulated (InvG). `distance`, `tv`: the objective; `layers`, `beta`, `relu`, `norms`,
+    `order`: the weights in it (`matching.layer_weights`). `lr` … `decay`: see `matching.optimisers`. `boxed` keeps
+    pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
+    deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
+    `inference`: the rule for labels if they are to be inferred. `snapshots`: so many images on the way are kept too.
+    `derivative`: by a second backward pass, or by differences of first ones, which is faster for deep networks
+    (`matching.frozen`; not for simulated steps).
+    """
+    schedule = Schedule(iterations, enough, snapshots)
+    collected = Collected(observation, schedule)
+    for group in groups(observation, updates, inference, restarts):
+        weights = layer_weights(group.model, group.observed, layers, beta, relu, norms, order)
+        objective = Objective(group, distance, weights, tv, derivative == "frozen" and not group.steps)
+        name = f"match client {group.client}, model {group.origin}"
+        outcome = match(
+            group.draw(start, rng),
+            objective.evaluate,
+            lambda: Adam(lr, iterations, signed, decay) if optimiser == "adam" else LBFGS(lr, 100, 20),
+            group.clip if boxed else lambda unknowns: None,
+            schedule,
+            objective.chunk(),
+            observation.scratch_of(name),
+            name,
+        )
+        collected.add(group, outcome)
+    return collected.reconstruction()

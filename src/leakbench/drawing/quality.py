@@ -1,0 +1,115 @@
+"""Quality of images against one quantity that varies: iterations, local steps, the ratio of layer weights."""
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from leakbench.drawing import words
+from leakbench.drawing.curve import line
+from leakbench.drawing.result import Result
+from leakbench.drawing.sheet import COLOURS, WIDTH, nothing, sheet
+
+SHOWN = {
+    "psnr": "PSNR (dB), higher is better",
+    "ssim": "SSIM, higher is better",
+    "lpips_alex": "LPIPS (AlexNet), lower is better",
+    "seconds": "seconds of attack per update",
+}
+# The paper's own ratios, which the names of its attacks do not spell out.
+RATIO = {"untrained": 50, "trained": 2}
+PLOT, LEGEND = 2.5, 0.62
+
+
+def by_iterations(result: Result) -> Figure:
+    """Quality against the steps that an attack has taken, one curve per attack; images kept on the way and the last."""
+    rows = _own(result, ("", "snapshot"))
+    if rows.empty or "iterations" not in rows:
+        return nothing(result)
+    rows = rows.assign(curve=rows["attack"].map(words.attack))
+    return _figure(result, rows, "iterations", "iterations", log=False)
+
+
+def by_local_steps(result: Result) -> Figure:
+    """Figure 8: quality against the number of local steps that the same images are split into, one curve per attack."""
+    rows = _own(result)
+    if rows.empty:
+        return nothing(result)
+    steps = rows["federation"].str.extract(r"-steps-(\d+)$")[0].astype(float)
+    rows = rows.assign(steps=steps, curve=rows["attack"].map(words.attack))
+    return _figure(result, rows, "steps", "local steps that eight images are split into")
+
+
+def by_ratio(result: Result) -> Figure:
+    """Figure 9: quality against the ratio of the last layer's weight to the first's, by state of the network."""
+    rows = _own(result)
+    if rows.empty:
+        return nothing(result)
+    rows = rows.assign(ratio=rows["attack"].map(_ratio), curve=rows["attack"].map(_setting))
+    return _figure(result, rows, "ratio", "weight of the last layer over that of the first, β (logarithmic)")
+
+
+def _ratio(attack: str) -> float:
+    found = re.search(r"-beta-(\d+)", attack)
+    return float(found[1]) if found else float(RATIO["trained" if "trained" in attack else "untrained"])
+
+
+def _setting(attack: str) -> str:
+    network = "trained" if "trained" in attack else "untrained"
+    if not attack.endswith(words.ORACLE):
+        return f"{network}, labels inferred"
+    return f"{network}, without ReLU modifier" if "plain" in attack else f"{network}, labels given"
+
+
+def _own(result: Result, baselines: Sequence[str] = ("",)) -> pd.DataFrame:
+    return result.rows[result.rows["metric"].isin(list(SHOWN)) & result.rows["baseline"].isin(baselines)]
+
+
+def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = True) -> Figure:
+    """Draw one axes per metric, one curve for each value of `curve` in `rows`, and one legend below them."""
+    metrics = [metric for metric in SHOWN if metric in set(rows["metric"])]
+    places = sorted(float(place) for place in rows[x].unique())
+    curves = list(dict.fromkeys(rows["curve"]))
+    styles: dict[str, dict[str, Any]] = {
+        name: {"color": colour, "marker": marker}
+        for name, colour, marker in zip(curves, COLOURS, "osD^vP", strict=False)
+    }
+    height = PLOT + LEGEND
+
+    def paint(body: SubFigure) -> None:
+        room = (WIDTH - 0.2) / len(metrics)
+        across, up = (room - 0.65) / WIDTH, (PLOT - 0.45) / height
+        for column, metric in enumerate(metrics):
+            axes = body.add_axes(((column * room + 0.55) / WIDTH, (LEGEND + 0.35) / height, across, up))
+            part = rows[rows["metric"] == metric]
+            for name in curves:
+                line(axes, part[part["curve"] == name], x, name, styles[name])
+            _axis(axes, places, label, log)
+            axes.set_ylabel(SHOWN[metric])
+            axes.spines[["top", "right"]].set_visible(False)
+        handles, names = body.axes[0].get_legend_handles_labels()
+        body.legend(handles, names, loc="lower center", ncols=min(len(names), 4), frameon=False)
+
+    counts = sorted(rows["n"].unique())
+    return sheet(
+        result,
+        height,
+        f"n = {words.listed(counts)} images behind each point {words.steps(rows)}; bands: 95 % interval",
+        paint,
+    )
+
+
+def _axis(axes: Axes, places: Sequence[float], label: str, log: bool) -> None:
+    axes.set_xlabel(label)
+    if not log:
+        return
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_locator(FixedLocator(list(places)))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels([f"{place:g}" for place in places])
+    axes.set_xlim(min(places) / math.sqrt(1.5), max(places) * math.sqrt(1.5))

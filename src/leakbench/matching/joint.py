@@ -1,0 +1,126 @@
+"""Samples from the updates of several epochs: the problems of AGIC's joint reconstruction and their objective (Eqn 5)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.matching.loop import DIVERGED, Outcome, traced
+from leakbench.matching.objective import Objective, total_variation
+from leakbench.matching.optimisers import Evaluate, Tensors
+from leakbench.matching.trials import Group
+
+
+@dataclass(frozen=True)
+class Problems:
+    """Joint problems over the same epochs: each asks for m images that one update of each epoch has in common.
+
+    seen: the epochs. rows: [problems, epochs], the update of each. common: [problems, epochs, m], where in that update's
+    batch the common images stand.
+    """
+
+    seen: range
+    rows: Tensor
+    common: Tensor
+
+    def unknowns(self, batch: int) -> int:
+        """Return the number of unknown images of a problem: the common ones once, the rest of each batch."""
+        m = self.common.shape[2]
+        return m + len(self.seen) * (batch - m)
+
+    def places(self, batch: int, number: int) -> Tensor:
+        """Return which unknown stands at each position of the dummy batches of the epoch `number`: [problems, batch].
+
+        The common images come first, then the first epoch's own, then the next's.
+        """
+        common = self.common[:, number]
+        m = common.shape[1]
+        own = torch.ones(len(common), batch, dtype=torch.int64).scatter(1, common, 0)
+        rest = m + number * (batch - m) + own.cumsum(1) - 1
+        return rest.scatter(1, common, torch.arange(m).expand_as(common))
+
+
+def one_by_one(samples: dict[range, Tensor], batch: int) -> list[Problems]:
+    """Return a problem for each sample of `update_matching.chains`: an update serves as many as it has images."""
+    return [Problems(seen, images // batch, images[:, :, None] % batch) for seen, images in samples.items()]
+
+
+def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
+    """Return a problem for each update, if every epoch has the same batches in the same order (AGIC, Table III)."""
+    rows = torch.arange(updates)[:, None].expand(-1, epochs)
+    return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One epoch's term: `share` (γ) times the distance of dummy batches, put together by `place`, from updates `rows`.
+
+    objective: that of the epoch's updates, without total variation. rows: [problems]; place: [problems, batch].
+    """
+
+    objective: Objective
+    rows: Tensor
+    place: Tensor
+    share: float
+
+
+@dataclass(frozen=True)
+class JointObjective:
+    """The losses of joint problems: Σ_k γ_k · distance_k, plus `tv` times the total variation of all unknown images."""
+
+    parts: Sequence[Part]
+    tv: float
+
+    def evaluate(self, problems: Tensor) -> Evaluate:
+        """Return the function that gives losses and gradients of the `problems` [n]."""
+        terms = [
+            (part.objective.evaluate(part.rows[problems]), part.place[problems], part.share)
+            for part in self.parts
+        ]
+
+        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
+            images = unknowns["images"].detach().requires_grad_()
+            extra = self.tv * total_variation(images)
+            (slope,) = torch.autograd.grad(extra.sum(), images)
+            losses = extra.detach()
+            for distance, place, share in terms:
+                index = place[:, :, None, None, None].expand(*place.shape, *images.shape[2:])
+                values, moves = distance({"images": images.detach().gather(1, index)})
+                losses = losses + share * values
+                # An unknown that stands in several dummy batches has the sum of their slopes.
+                slope = slope.scatter_add(1, index, share * moves["images"])
+            return losses, {"images": slope}
+
+        return evaluated
+
+    def chunk(self) -> int:
+        """Return how many problems may run together: the epochs' terms are computed one after another."""
+        return min(part.objective.chunk() for part in self.parts)
+
+
+def begun(found: Reconstruction, iterations: int) -> Reconstruction:
+    """Return a reconstruction that `add` fills: no losses yet, nothing diverged."""
+    points = traced(iterations)
+    return replace(
+        found,
+        diverged=torch.zeros(found.usable.shape[:2], dtype=torch.bool),
+        losses=torch.zeros(*found.usable.shape[:2], len(points)),
+        traced=torch.tensor(points),
+    )
+
+
+def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outcome: Outcome) -> None:
+    """Put each common image wherever it was seen; an update's loss is the mean over the problems it serves."""
+    assert found.losses is not None
+    assert found.diverged is not None
+    m = problems.common.shape[2]
+    for number, epoch in enumerate(problems.seen):
+        group = epochs[epoch]
+        rounds, common = group.rounds[problems.rows[:, number]], problems.common[:, number]
+        images = torch.nan_to_num(group.to_pixels(outcome.unknowns["images"][:, :m])).clamp(0, 1)
+        found.images[rounds[:, None], group.client, common] = images
+        found.usable[rounds[:, None], group.client, common] = True
+        found.losses[:, group.client].index_add_(0, rounds, outcome.losses.T * (m / group.batch))
+        found.diverged[rounds[outcome.status == DIVERGED], group.client] = True

@@ -1,0 +1,85 @@
+"""AGIC's weights of layers in the distance (Eqn 7 and 8, Table I)."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Tensors = dict[str, Tensor]
+Shape = Literal["one", "linear", "exponential", "logarithmic"]
+Norms = Literal["following", "one", "none"]
+Order = Literal["parameters", "forward"]
+
+
+def curve(shape: Shape, count: int, beta: float) -> Tensor:
+    """Return the weights of `count` convolutions: a curve of `shape` through (1, 1) and (count, beta).
+
+    Increasing for beta > 1, decreasing for beta < 1. Source: AGIC, Table I; linear is Eqn 7.
+    """
+    place = torch.arange(1, count + 1, dtype=torch.float64)
+    if shape == "one" or count == 1:
+        return torch.ones(count, dtype=torch.float64)
+    # exp(1) … exp(count) spans many orders, so the difference is taken from the last place.
+    rising = {
+        "linear": (place - 1) / (count - 1),
+        "exponential": (torch.exp(place - count) - math.exp(1 - count)) / (1 - math.exp(1 - count)),
+        "logarithmic": place.log() / math.log(count),
+    }[shape]
+    return 1 + (beta - 1) * rising
+
+
+def zero_share(observed: Tensor) -> Tensor:
+    """Return the share of exact zeros in each trial's gradient of one layer: [trials, *shape] → [trials]."""
+    return (observed == 0).flatten(1).double().mean(1)
+
+
+def _as_read(names: list[str]) -> list[str]:
+    """Return convolutions with each block's projection before the block's others."""
+    block = {
+        n: n.partition("downsample")[0] if "downsample" in n else n.rpartition(".")[0] + "." for n in names
+    }
+    first: dict[str, int] = {}
+    for place, name in enumerate(names):
+        first.setdefault(block[name], place)
+    return sorted(names, key=lambda name: (first[block[name]], "downsample" not in name))
+
+
+def layer_weights(
+    model: nn.Module,
+    observed: Tensors,
+    shape: Shape,
+    beta: float,
+    relu: bool,
+    norms: Norms,
+    order: Order,
+) -> Tensors:
+    """Return parameter → weight [trials] for the distance.
+
+    The i-th convolution has the curve's i-th weight, divided by one minus its share of zeros if `relu` (Eqn 8); dense
+    layers have the mean of the curve. The paper says nothing about batch norm: its parameters have the weight of the
+    convolution before them (`following`), one, or are left out (`none`). `order` counts projections of a residual
+    network where their parameters stand (after the block's convolutions) or where they are first read (before them).
+    """
+    names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
+    if order == "forward":
+        names = _as_read(names)
+    curved = curve(shape, len(names), beta) if names else torch.ones(1, dtype=torch.float64)
+    place = dict(zip(names, curved, strict=False))
+    trials = len(next(iter(observed.values())))
+    found: Tensors = {}
+    last = torch.ones(trials, dtype=torch.float64)
+    for name, layer in model.named_modules():
+        own = [f"{name}.{p}" if name else p for p, _ in layer.named_parameters(recurse=False)]
+        if isinstance(layer, nn.Conv2d):
+            last = place[name].expand(trials)
+            if relu:
+                last = last / (1 - zero_share(observed[own[0]]).cpu()).clamp_min(1e-12)
+            weight = last
+        elif isinstance(layer, nn.Linear):
+            weight = curved.mean().expand(trials)
+        else:
+            weight = {"following": last, "one": torch.ones_like(last), "none": torch.zeros_like(last)}[norms]
+        found |= dict.fromkeys(own, weight)
+    first = next(iter(observed.values()))
+    return {name: weight.to(first) for name, weight in found.items()}

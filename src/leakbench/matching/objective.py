@@ -1,0 +1,80 @@
+"""The loss of a trial: how far its dummy gradients are from those observed, and how likely its images are."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakbench.matching.distances import DISTANCES, products
+from leakbench.matching.frozen import FrozenDifference
+from leakbench.matching.gradients import gradients
+from leakbench.matching.loop import measured_bytes
+from leakbench.matching.optimisers import Evaluate
+from leakbench.matching.simulation import simulated_update
+from leakbench.matching.trials import Group
+
+# Small enough that most of what a backward pass reads again is still in a processor's cache.
+WORKING_BYTES = 200_000_000
+Tensors = dict[str, Tensor]
+
+
+def total_variation(images: Tensor) -> Tensor:
+    """Return the mean absolute difference of neighbours, down plus across: images [trials, …, rows, columns] → [trials].
+
+    Source: the code of InvG, on normalised images.
+    """
+    down = (images[..., 1:, :] - images[..., :-1, :]).abs().flatten(1).mean(1)
+    across = (images[..., :, 1:] - images[..., :, :-1]).abs().flatten(1).mean(1)
+    return down + across
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation.
+
+    `frozen`: take second derivatives by differences of first ones (`matching.frozen`).
+    """
+
+    group: Group
+    distance: str
+    weights: Tensors
+    tv: float
+    frozen: bool = False
+
+    def evaluate(self, rows: Tensor) -> Evaluate:
+        """Return the function that gives losses and gradients of the trials `rows`."""
+        group, distance = self.group, DISTANCES[self.distance]
+        observed = {name: value[rows] for name, value in group.observed.items()}
+        weights = torch.stack([self.weights[name][rows] for name in observed], 1)
+        theirs = torch.stack([value.flatten(1).square().sum(1) for value in observed.values()], 1)
+        labels = None if group.labels is None else group.labels[rows]
+        frozen = FrozenDifference(group, distance, observed, labels, theirs, weights) if self.frozen else None
+
+        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
+            wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
+            if frozen is not None:
+                losses, moves = frozen(unknowns)
+                extra = self.regularised(wanted["images"])
+                moves["images"] += torch.autograd.grad(extra.sum(), wanted["images"])[0]
+                return losses + extra.detach(), moves
+            images = group.to_pixels(wanted["images"])
+            classes = wanted["labels"].softmax(2) if labels is None else labels
+            if group.steps:
+                found = simulated_update(group.model, images, classes, group.steps, group.lr)
+            else:
+                found, _ = gradients(group.model, images, classes)
+            losses = distance.value(products(distance.of, found, observed), theirs, weights)
+            losses = losses + self.regularised(wanted["images"])
+            slopes = torch.autograd.grad(losses.sum(), list(wanted.values()))
+            return losses.detach(), dict(zip(wanted, slopes, strict=True))
+
+        return evaluated
+
+    def regularised(self, images: Tensor) -> Tensor:
+        """Return what is added to the distance: [trials]."""
+        return self.tv * total_variation(images)
+
+    def chunk(self) -> int:
+        """Return how many trials may run together: as many as keep their working memory below WORKING_BYTES."""
+        one = self.group.draw("normal", torch.Generator().manual_seed(0), 1)
+        return max(1, WORKING_BYTES // max(1, measured_bytes(self.evaluate(torch.arange(1)), one)))

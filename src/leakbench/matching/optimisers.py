@@ -1,0 +1,146 @@
+"""Optimisers of many independent trials at once: each trial has its own state, its own history, its own end.
+
+Unknowns are one flat matrix [trials, unknowns] for each named part (images, labels), so that a trial is a row.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+# Unknowns in; losses [trials] and the gradients of each out.
+Evaluate = Callable[[Tensors], tuple[Tensor, Tensors]]
+DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
+
+
+class Optimiser(Protocol):
+    """One step for all trials; `state` holds everything that a resumed run needs, trials first."""
+
+    state: Tensors
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+
+
+class Adam:
+    """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations."""
+
+    def __init__(self, lr: float, iterations: int, signed: bool, decay: bool) -> None:
+        self.lr, self.signed = lr, signed
+        self.drops = [int(iterations * share) for share in DECAY_AT] if decay else []
+        self.state: Tensors = {}
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+        losses, gradients = evaluate(unknowns)
+        lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops)
+        bias = 1 - 0.9 ** (iteration + 1), 1 - 0.999 ** (iteration + 1)
+        going = losses.isfinite()
+        for name, value in unknowns.items():
+            gradient = gradients[name].sign() if self.signed else gradients[name]
+            mean = self.state.setdefault(f"{name}/mean", torch.zeros_like(value))
+            square = self.state.setdefault(f"{name}/square", torch.zeros_like(value))
+            mean.lerp_(gradient, 0.1)
+            square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            move = (mean / bias[0]) / ((square / bias[1]).sqrt() + 1e-8) * -lr
+            value.add_(torch.where(going[(..., *[None] * (value.dim() - 1))], move, 0))
+        return losses
+
+
+class LBFGS:
+    """Limited-memory BFGS with a fixed step, as torch's without line search, row by row (DLG and iDLG use it so).
+
+    One step of the outer loop is up to `inner` evaluations; a trial whose gradient or move has become negligible sits
+    out the rest of its step, as there. State: the last `memory` moves and gradient changes of each trial.
+    """
+
+    def __init__(self, lr: float, memory: int, inner: int) -> None:
+        self.lr, self.memory, self.inner = lr, memory, inner
+        self.state: Tensors = {}
+
+    def _start(self, flat: Tensor) -> None:
+        trials, width = flat.shape
+        zeros = flat.new_zeros
+        self.state = {
+            "moves": zeros(trials, self.memory, width),
+            "changes": zeros(trials, self.memory, width),
+            "inverse": zeros(trials, self.memory),
+            "kept": zeros(trials, dtype=torch.int64),
+            "scale": flat.new_ones(trials),
+            "direction": zeros(trials, width),
+            "gradient": zeros(trials, width),
+            "length": zeros(trials),
+            "count": zeros(trials, dtype=torch.int64),
+        }
+
+    def _remember(self, gradient: Tensor, going: Tensor) -> None:
+        """Append the last move of the trials it curved for, dropping the oldest when the memory is full."""
+        s = self.state
+        change = gradient - s["gradient"]
+        move = s["direction"] * s["length"][:, None]
+        product = (change * move).sum(1)
+        new = going & (product > 1e-10)
+        full = new & (s["kept"] == self.memory)
+        for name in ("moves", "changes", "inverse"):
+            s[name][full] = s[name][full].roll(-1, 1)
+        place = torch.where(full, self.memory - 1, s["kept"])[new]
+        s["moves"][new, place], s["changes"][new, place] = move[new], change[new]
+        s["inverse"][new, place] = 1 / product[new]
+        s["scale"][new] = product[new] / change[new].square().sum(1)
+        s["kept"] += new & ~full
+
+    def _direct(self, gradient: Tensor) -> Tensor:
+        """Return the two-loop recursion's direction [trials, unknowns]; a place not yet filled adds nothing."""
+        s = self.state
+        depth = int(s["kept"].max())
+        q = -gradient
+        alphas = []
+        for i in range(depth - 1, -1, -1):
+            alpha = s["inverse"][:, i] * (s["moves"][:, i] * q).sum(1)
+            q = q - alpha[:, None] * s["changes"][:, i]
+            alphas.append(alpha)
+        q = q * s["scale"][:, None]
+        for i in range(depth):
+            beta = s["inverse"][:, i] * (s["changes"][:, i] * q).sum(1)
+            q = q + (alphas[depth - 1 - i] - beta)[:, None] * s["moves"][:, i]
+        return q
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+        names = sorted(unknowns)
+        losses, found = evaluate(unknowns)
+        first = losses
+        gradient = torch.cat([found[name].flatten(1) for name in names], 1)
+        if not self.state:
+            self._start(gradient)
+        s = self.state
+        going = losses.isfinite() & (gradient.abs().amax(1) > 1e-7)
+        for turn in range(self.inner):
+            begun = s["count"] > 0
+            self._remember(gradient, going & begun)
+            direction = torch.where(begun[:, None], self._direct(gradient), -gradient)
+            length = torch.where(
+                begun, self.lr, self.lr * (1 / gradient.abs().sum(1).clamp_min(1e-30)).clamp_max(1)
+            )
+            s["direction"] = torch.where(going[:, None], direction, s["direction"])
+            s["gradient"] = torch.where(going[:, None], gradient, s["gradient"])
+            s["length"] = torch.where(going, length, s["length"])
+            s["count"] += going
+            # After what is kept, as in torch: a move not made then has changed no gradient and is not remembered.
+            going = going & ((gradient * direction).sum(1) <= -1e-9)
+            move = torch.where(going[:, None], direction * length[:, None], 0)
+            at = 0
+            for name in names:
+                width = unknowns[name][0].numel()
+                unknowns[name] += move[:, at : at + width].view_as(unknowns[name])
+                at += width
+            if turn == self.inner - 1 or not going.any():
+                break
+            before = losses
+            losses, found = evaluate(unknowns)
+            gradient = torch.cat([found[name].flatten(1) for name in names], 1)
+            still = (gradient.abs().amax(1) > 1e-7) & (move.abs().amax(1) > 1e-9)
+            going = going & losses.isfinite() & still & ((losses - before).abs() >= 1e-9)
+        return first

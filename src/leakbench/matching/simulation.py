@@ -1,0 +1,25 @@
+"""The update that dummy images would cause over several local steps, each simulated (InvG, section 4.3)."""
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.matching.gradients import Tensors, gradients
+
+
+def simulated_update(
+    model: nn.Module, images: Tensor, labels: Tensor, steps: list[slice], lr: float
+) -> Tensors:
+    """Return parameter → new minus old weights [trials, *shape] after plain SGD over the mini-batches `steps`.
+
+    `images` [trials, batch, …] and `labels` [trials, batch, …] are cut into the mini-batches that the client took, in
+    its order. From the second step on each trial has weights of its own, so trials run one after another.
+    """
+    found: list[Tensors] = []
+    for x, y in zip(images.split(1), labels.split(1), strict=True):
+        start: Tensors = dict(model.named_parameters())
+        weights = start
+        for part in steps:
+            gradient, _ = gradients(model, x[:, part], y[:, part], weights=weights)
+            weights = {name: weights[name] - lr * value[0] for name, value in gradient.items()}
+        found.append({name: weights[name] - start[name] for name in start})
+    return {name: torch.stack([each[name] for each in found]) for name in found[0]}

@@ -1,0 +1,191 @@
+"""Trials: the updates that a cell's attack works on together, and what becomes of them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench import labels
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
+from leakbench.victims.layers import last_dense, normalisation
+
+Tensors = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Updates of one client size that started from one model: they share its weights.
+
+    rounds: [updates]; observed: parameter → [trials, *shape], a gradient each, or for simulation the update itself,
+    with trials = updates × restarts, restarts of one update side by side. labels: [trials, batch]; none if they are
+    unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into pixels.
+    """
+
+    model: nn.Module
+    client: int
+    origin: int
+    rounds: Tensor
+    restarts: int
+    observed: Tensors
+    labels: Tensor | None
+    batch: int
+    classes: int
+    mean: Tensor
+    deviation: Tensor
+    pixels: tuple[int, int, int]
+    steps: list[slice] = field(default_factory=list)
+    lr: float = 0.0
+
+    @property
+    def trials(self) -> int:
+        """Number of trials."""
+        return len(self.rounds) * self.restarts
+
+    def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
+        """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
+
+        Drawn trial by trial, so that a trial's start does not depend on how many follow.
+        """
+        draw = torch.randn if start == "normal" else torch.rand
+        out: dict[str, list[Tensor]] = {"images": []}
+        if self.labels is None:
+            out["labels"] = []
+        for _ in range(trials or self.trials):
+            out["images"].append(draw(self.batch, *self.pixels, generator=rng))
+            if self.labels is None:
+                out["labels"].append(torch.randn(self.batch, self.classes, generator=rng))
+        return {name: torch.stack(values) for name, values in out.items()}
+
+    def to_pixels(self, unknowns: Tensor) -> Tensor:
+        """Return images in [0, 1] of unknowns in the victim's normalised space."""
+        return unknowns * self.deviation + self.mean
+
+    def clip(self, unknowns: Tensors) -> None:
+        """Keep pixels within [0, 1]."""
+        images = unknowns["images"]
+        torch.maximum(
+            torch.minimum(images, (1 - self.mean) / self.deviation), -self.mean / self.deviation, out=images
+        )
+
+
+def local_steps(observation: Observation, batch: int) -> list[slice]:
+    """Return the mini-batches that a client's local steps took, in order, as slices of its samples."""
+    size = observation.local["batch_size"] or batch
+    once = [slice(begin, min(begin + size, batch)) for begin in range(0, batch, size)]
+    return once * int(observation.local["epochs"])
+
+
+def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
+    """Return the mean gradient that an update stands for: itself, or minus the update over the learning rate and steps.
+
+    Source: AGIC, Eqn 4; the number of steps makes the sum over mini-batches the mean that one large batch would have.
+    """
+    if observation.kind == "gradient":
+        return update
+    return update / (-observation.local["lr"] * len(local_steps(observation, batch)))
+
+
+def known_labels(
+    observation: Observation, client: int, rounds: Tensor, gradient: Tensors, model: nn.Module, inference: str
+) -> Tensor | None:
+    """Return labels [updates, batch] as the threat model has them: given, inferred, or none for joint optimisation.
+
+    Raises Unfit if the attack is to be given labels and the observation holds none.
+    """
+    batch = observation.clients[client]
+    if observation.labelling == "joint":
+        return None
+    if observation.labelling == "oracle":
+        if observation.labels is None:
+            raise Unfit(
+                f"attack: labels: oracle, but the observation gives no labels/{client} (set labels: inferred)"
+            )
+        return torch.from_numpy(np.array(observation.labels[client]))[rounds]
+    layer = last_dense(model)
+    return labels.infer(inference, gradient[f"{layer}.weight"], gradient.get(f"{layer}.bias"), batch)
+
+
+def groups(observation: Observation, updates: str, inference: str, restarts: int) -> Iterator[Group]:
+    """Yield the groups of an observation, every (round, client) in one of them."""
+    shape = observation.network["shape"]
+    simulated = updates == "simulated" and observation.kind == "model"
+    for origin in np.unique(observation.origin):
+        model = observation.model(int(origin)).requires_grad_(False).to(memory_format=torch.channels_last)
+        mean, deviation = normalisation(model, shape[2])
+        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+        for client, batch in enumerate(observation.clients):
+            update = {
+                name: torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
+                for name, _ in model.named_parameters()
+            }
+            gradient = {n: as_gradient(observation, value, batch) for n, value in update.items()}
+            known = known_labels(observation, client, rounds, gradient, model, inference)
+            yield Group(
+                model=model,
+                client=client,
+                origin=int(origin),
+                rounds=rounds,
+                restarts=restarts,
+                observed={
+                    name: value.repeat_interleave(restarts, 0)
+                    for name, value in (update if simulated else gradient).items()
+                },
+                labels=None if known is None else known.repeat_interleave(restarts, 0),
+                batch=batch,
+                classes=observation.network["classes"],
+                mean=mean,
+                deviation=deviation,
+                pixels=(shape[2], shape[0], shape[1]),
+                steps=local_steps(observation, batch) if simulated else [],
+                lr=observation.local["lr"],
+            )
+
+
+class Collected:
+    """The reconstruction of an observation, filled group by group."""
+
+    def __init__(self, observation: Observation, schedule: Schedule) -> None:
+        shape = observation.network["shape"]
+        lead = (observation.rounds, len(observation.clients))
+        count, points = max(observation.clients), traced(schedule.iterations)
+        images = torch.zeros(*lead, count, shape[2], shape[0], shape[1])
+        self.found = Reconstruction(
+            images=images,
+            usable=torch.zeros(*lead, count, dtype=torch.bool),
+            iterations=schedule.iterations,
+            labels=torch.full((*lead, count), -1),
+            diverged=torch.zeros(lead, dtype=torch.bool),
+            losses=torch.full((*lead, len(points)), torch.nan),
+            traced=torch.tensor(points),
+            snapshots=images.new_zeros(len(schedule.kept), *images.shape),
+            snapshot_iterations=torch.tensor(schedule.kept, dtype=torch.int64),
+        )
+
+    def add(self, group: Group, outcome: Outcome) -> None:
+        """Keep, of each update's restarts, the one with the lowest loss at its end."""
+        found, part = self.found, (group.rounds, group.client)
+        assert found.labels is not None
+        assert found.diverged is not None
+        assert found.losses is not None
+        assert found.snapshots is not None
+        final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
+        best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
+        images = torch.nan_to_num(group.to_pixels(outcome.unknowns["images"][best])).clamp(0, 1)
+        found.images[(*part, slice(0, group.batch))] = images
+        found.usable[(*part, slice(0, group.batch))] = True
+        found.diverged[part] = outcome.status[best] == DIVERGED
+        known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
+        found.labels[(*part, slice(0, group.batch))] = known[best]
+        for place, kept in enumerate(outcome.snapshots["images"]):
+            pixels = torch.nan_to_num(group.to_pixels(kept[best])).clamp(0, 1)
+            found.snapshots[(place, *part, slice(0, group.batch))] = pixels
+        found.losses[part] = outcome.losses[:, best].T
+
+    def reconstruction(self) -> Reconstruction:
+        """Return what was collected."""
+        return replace(self.found)

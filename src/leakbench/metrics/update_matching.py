@@ -1,0 +1,32 @@
+"""How often an attack recognised a sample in the updates of two epochs (AGIC, Table V)."""
+
+import numpy as np
+
+from leakbench.metrics.metric import Metric
+
+
+def matching_success(
+    partner: np.ndarray, match: np.ndarray, images: np.ndarray, passes: np.ndarray
+) -> np.ndarray:
+    """Return for each private image whether the attack paired it with itself in the pass before: 1 or 0, [rounds, k].
+
+    partner: [rounds, n], the candidate of an earlier round (round · n + its place) that the attack took for the same
+    sample, -1 where none; match: [rounds, k], the candidate that is this image (`metrics.matching`), -1 where none;
+    images: [rounds, k], which private image it is; passes: [rounds]. NaN in the first pass, which has none before it.
+    """
+    there = match >= 0
+    rounds = np.nonzero(there)[0]
+    shown = np.full(partner.shape, -1)
+    shown[rounds, match[there]] = images[there]
+    chosen = np.full(match.shape, -1)
+    chosen[there] = partner[rounds, match[there]]
+    right = (chosen >= 0) & (shown.reshape(-1)[np.maximum(chosen, 0)] == images)
+    return np.where(passes[:, None] > 0, right.astype(np.float64), np.nan)
+
+
+METRICS = (
+    Metric("matching_success", matching_success, "standard", higher_is_better=True, of="updates"),
+    Metric("matching_success_no_labels", matching_success, "standard", higher_is_better=True, of="updates"),
+    Metric("matching_success_no_pooling", matching_success, "standard", higher_is_better=True, of="updates"),
+    Metric("matching_success_plain", matching_success, "standard", higher_is_better=True, of="updates"),
+)

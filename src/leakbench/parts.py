@@ -1,0 +1,21 @@
+"""Parts are found by their name: one file in one room, holding a function of its own name."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+
+def stem(name: str) -> str:
+    """Return the file name, without suffix, of the part that YAML calls `name`."""
+    return name.replace("-", "_")
+
+
+def dotted(room: str, name: str) -> str:
+    """Return the module of a part, such as leakbench.attacks.gradient_matching."""
+    return f"leakbench.{room}.{stem(name)}"
+
+
+def part(room: str, name: str) -> Callable[..., Any]:
+    """Return the function that a part's file is named after. Raises ImportError or AttributeError if there is none."""
+    found: Callable[..., Any] = getattr(import_module(dotted(room, name)), stem(name))
+    return found

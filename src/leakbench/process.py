@@ -1,0 +1,22 @@
+"""What every job's process needs before its libraries are loaded."""
+
+import ctypes
+import os
+from contextlib import suppress
+
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT = 1 << 30
+
+
+def prepare(threads: int) -> None:
+    """Fix the number of threads and keep freed memory in the process.
+
+    Results depend on the number of threads in the last bits, so the job fixes it and not the machine. glibc gives large
+    blocks back to the system at every free, and a network's step frees hundreds: a fifth of the time of a convolution.
+    """
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        os.environ[name] = str(threads)
+    with suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT)
+        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT)

@@ -1,0 +1,30 @@
+"""The LeNet of DLG: three convolutions with sigmoids."""
+
+from collections import OrderedDict
+
+from torch import nn
+
+
+def lenet_dlg(shape: tuple[int, int, int], classes: int, *, bound: float = 0.5) -> nn.Module:
+    """Conv 5×5×12 stride 2 – the same – conv 5×5×12 – dense classes; sigmoid after each convolution.
+
+    All weights and biases are uniform in [-bound, bound]. For 32×32 images the dense layer reads 768 values.
+    Source: DLG's code.
+    """
+    rows, columns, channels = shape
+    flat = 12 * -(-rows // 4) * -(-columns // 4)
+    network = nn.Sequential(
+        OrderedDict(
+            conv1=nn.Conv2d(channels, 12, 5, 2, 2),
+            activation1=nn.Sigmoid(),
+            conv2=nn.Conv2d(12, 12, 5, 2, 2),
+            activation2=nn.Sigmoid(),
+            conv3=nn.Conv2d(12, 12, 5, 1, 2),
+            activation3=nn.Sigmoid(),
+            flatten=nn.Flatten(),
+            dense=nn.Linear(flat, classes),
+        )
+    )
+    for parameter in network.parameters():
+        nn.init.uniform_(parameter, -bound, bound)
+    return network

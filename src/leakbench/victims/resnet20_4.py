@@ -1,0 +1,66 @@
+"""ResNet20-4: the network of InvG and AGIC for 32×32 images."""
+
+from collections import OrderedDict
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.victims.layers import normalised
+
+
+class Block(nn.Module):
+    """Two 3×3 convolutions beside a shortcut, which is a 1×1 convolution where the shape changes."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.relu = nn.ReLU()
+        self.downsample = (
+            nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            if stride != 1 or channels != width
+            else None
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        x = self.relu(self.bn1(self.conv1(x)))
+        return self.relu(self.bn2(self.conv2(x)) + shortcut)
+
+
+def resnet20_4(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    width: Annotated[int, Field(ge=8)] = 64,
+    normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
+) -> nn.Module:
+    """Stem 3×3×64 – three stages of three blocks, 64, 128, 256 channels, strides 1, 2, 2 – mean pool – dense classes.
+
+    1 + 18 + 2 projections = 21 convolutions, which is AGIC's N_conv. Kaiming-normal weights (fan out), batch norm at
+    1 and 0. `width` changes the 64 (below 8 the backward pass of torch's own strided 1×1 convolution, channels last,
+    corrupts memory on a CPU). Source: InvG, section 5; AGIC, Table I.
+    """
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv1=nn.Conv2d(shape[2], width, 3, 1, 1, bias=False), bn1=nn.BatchNorm2d(width), relu=nn.ReLU()
+    )
+    channels = width
+    for stage, stride in enumerate((1, 2, 2)):
+        blocks = []
+        for number in range(3):
+            blocks.append(Block(channels, width * 2**stage, stride if number == 0 else 1))
+            channels = width * 2**stage
+        layers[f"layer{stage + 1}"] = nn.Sequential(*blocks)
+    layers |= {
+        "pool": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+        "dense": nn.Linear(channels, classes),
+    }
+    network = nn.Sequential(layers)
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return normalised(network, normalise)

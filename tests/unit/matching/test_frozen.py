@@ -1,0 +1,129 @@
+"""Derivatives by one difference of first ones ("frozen") against exact second derivatives, in float32 as used."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from trial_networks import CLASSES, group
+
+from leakbench import victims
+from leakbench.matching import frozen
+from leakbench.matching.layer_weights import layer_weights
+from leakbench.matching.objective import Objective
+from leakbench.matching.trials import Group
+
+VICTIMS: list[tuple[str, dict[str, Any]]] = [
+    ("resnet20-4", {"width": 8, "normalise": "cifar10"}),
+    ("lenet-dlg", {}),
+    ("convnet", {"width": 8, "normalise": "cifar10"}),
+    ("resnet", {"depth": 18, "normalise": "cifar10"}),
+]
+IDS = [name for name, _ in VICTIMS]
+
+
+def trials(module: str, parameters: dict[str, Any], batch: int = 1, known: bool = True) -> Group:
+    torch.manual_seed(0)
+    model = victims.build(module, (32, 32, 3), CLASSES, parameters).eval()
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return group(model, torch.rand(3, batch, 3, 32, 32), torch.randint(0, CLASSES, (3, batch)), known)
+
+
+def both(
+    of: Group, distance: str, weights: dict[str, Tensor], tv: float = 0.0
+) -> tuple[tuple[Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]:
+    unknowns = of.draw("normal", torch.Generator().manual_seed(1))
+    exact, differences = (
+        Objective(of, distance, weights, tv, way).evaluate(torch.arange(3))(unknowns) for way in (False, True)
+    )
+    return exact, differences
+
+
+def agree(exact: Tensor, found: Tensor) -> None:
+    assert found.shape == exact.shape
+    for one, other in zip(exact, found, strict=True):
+        assert float((one - other).norm() / one.norm()) < 0.01
+        assert float((one.sign() == other.sign()).double().mean()) > 0.99
+
+
+@pytest.mark.parametrize(("module", "parameters"), VICTIMS, ids=IDS)
+@pytest.mark.parametrize("distance", ["squares", "cosine"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_differences_are_near_the_exact_derivative(
+    module: str, parameters: dict[str, Any], distance: str, batch: int
+) -> None:
+    of = trials(module, parameters, batch)
+    weights = layer_weights(of.model, of.observed, "linear", 50.0, True, "following", "parameters")
+    (losses, exact), (same, found) = both(of, distance, weights)
+    torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
+    assert list(found) == ["images"]
+    agree(exact["images"], found["images"])
+
+
+@pytest.mark.parametrize(("module", "parameters"), VICTIMS, ids=IDS)
+def test_labels_that_are_unknowns_have_their_derivative_too(module: str, parameters: dict[str, Any]) -> None:
+    of = trials(module, parameters, 2, known=False)
+    ones = {name: torch.ones(3) for name in of.observed}
+    (losses, exact), (same, found) = both(of, "squares", ones)
+    torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
+    for name in ("images", "labels"):
+        agree(exact[name], found[name])
+
+
+def test_total_variation_is_added_to_the_difference() -> None:
+    of = trials("lenet-dlg", {})
+    ones = {name: torch.ones(3) for name in of.observed}
+    (losses, exact), (same, found) = both(of, "cosine", ones, tv=0.5)
+    torch.testing.assert_close(same, losses, rtol=1e-5, atol=1e-6)
+    agree(exact["images"], found["images"])
+
+
+def test_layers_without_weight_have_no_part() -> None:
+    """As batch norm's in one reading of AGIC."""
+    of = trials("resnet20-4", {"width": 8})
+    weights = layer_weights(of.model, of.observed, "linear", 50.0, True, "none", "forward")
+    (_, exact), (_, found) = both(of, "cosine", weights)
+    agree(exact["images"], found["images"])
+
+
+def test_a_step_that_is_too_long_shows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the tests above: in a step a thousand times as long curvature shows."""
+    of = trials("resnet20-4", {"width": 8})
+    ones = {name: torch.ones(3) for name in of.observed}
+    monkeypatch.setattr(frozen, "STEP", 2e-2)
+    monkeypatch.setattr(frozen, "MOST", 1e9)
+    (_, exact), (_, found) = both(of, "cosine", ones)
+    with pytest.raises(AssertionError):
+        agree(exact["images"], found["images"])
+
+
+def test_neither_hooks_nor_weights_of_the_model_stay_changed() -> None:
+    of = trials("convnet", {"width": 8})
+    before = {name: value.clone() for name, value in of.model.state_dict().items()}
+    both(of, "squares", {name: torch.ones(3) for name in of.observed})
+    assert all(torch.equal(value, before[name]) for name, value in of.model.state_dict().items())
+    assert not any(layer._forward_hooks for layer in of.model.modules() if isinstance(layer, nn.Module))
+
+
+@pytest.mark.parametrize("first", [4e-7, 4e-5, 4e-4])
+def test_a_bad_first_step_is_mended(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    of = trials("resnet20-4", {"width": 8})
+    ones = {name: torch.ones(3) for name in of.observed}
+    monkeypatch.setattr(frozen, "STEP", first)
+    (_, exact), (_, found) = both(of, "squares", ones)
+    agree(exact["images"], found["images"])
+
+
+def test_max_pools_keep_their_choice_as_relus_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the tests above: a pool that chooses anew breaks the difference."""
+    of = trials("convnet", {"width": 8})
+    ones = {name: torch.ones(3) for name in of.observed}
+    for layer in of.model.modules():
+        if isinstance(layer, nn.MaxPool2d):
+            # The same function by another name, which `frozen` does not know.
+            layer.__class__ = type(
+                "Pool", (nn.Module,), {"forward": lambda self, x: nn.functional.max_pool2d(x, 3)}
+            )
+    (_, exact), (_, found) = both(of, "squares", ones)
+    with pytest.raises(AssertionError):
+        agree(exact["images"], found["images"])

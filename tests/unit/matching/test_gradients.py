@@ -1,0 +1,132 @@
+"""Batched gradients against autograd's, one trial at a time, in float64."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from trial_networks import CASES, CLASSES, IDS, gradient, network
+
+from leakbench.matching import weight_gradient
+from leakbench.matching.gradients import gradients
+
+EXACT = 1e-6
+
+
+def apart(found: Tensor, expected: Tensor) -> float:
+    """Return the distance relative to what is expected; the plain one where that is zero."""
+    size = float(expected.detach().norm())
+    return float((found - expected).detach().norm()) / (size or 1.0)
+
+
+def check(model: nn.Module, images: Tensor, labels: Tensor) -> None:
+    """Compare gradients, losses and the derivative in the images of a random combination of all gradients."""
+    model.requires_grad_(False)
+    wanted = images.clone().requires_grad_()
+    found, losses = gradients(model, wanted, labels)
+    assert list(found) == [name for name, _ in model.named_parameters()]
+    assert losses.shape == (len(images),)
+    torch.manual_seed(1)
+    along = {name: torch.randn_like(parameter) for name, parameter in model.named_parameters()}
+    (derivative,) = torch.autograd.grad(
+        torch.stack([(value * along[name]).sum() for name, value in found.items()]).sum(), wanted
+    )
+    for trial in range(len(images)):
+        one = images[trial].clone().requires_grad_()
+        expected = gradient(model, one, labels[trial], create_graph=True)
+        for name, value in expected.items():
+            assert found[name].shape[1:] == value.shape
+            assert apart(found[name][trial], value) < EXACT, name
+        (slope,) = torch.autograd.grad(
+            torch.stack([(value * along[name]).sum() for name, value in expected.items()]).sum(), one
+        )
+        assert float(slope.norm()) > 0
+        assert apart(derivative[trial], slope) < EXACT
+        loss = nn.functional.cross_entropy(model(one), labels[trial])
+        assert losses[trial].item() == pytest.approx(loss.item(), rel=1e-12)
+
+
+def drawn(trials: int, batch: int, seed: int = 2) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(seed)
+    return torch.rand(trials, batch, 3, 32, 32, dtype=torch.float64), torch.randint(
+        0, CLASSES, (trials, batch)
+    )
+
+
+@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
+def test_gradients_of_every_victim_and_their_derivative_are_autograds(
+    module: str, parameters: dict[str, Any]
+) -> None:
+    deep = parameters.get("depth") == 50
+    check(network(module, parameters), *drawn(2 if deep else 3, 1 if deep else 2))
+
+
+@pytest.mark.parametrize("below", [0, 10**18])
+@pytest.mark.parametrize(("trials", "batch"), [(1, 1), (1, 3), (4, 1), (3, 2)])
+@pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
+def test_unfolded_and_separate_convolutions_agree(
+    module: str, trials: int, batch: int, below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_gradient, "FUSED_BELOW", below)
+    check(network(module, {"width": 2} if module == "resnet20_4" else {}), *drawn(trials, batch))
+
+
+@pytest.mark.parametrize("conv", [nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(3, 2, (3, 2), (1, 2), (2, 0), (2, 1))])
+@pytest.mark.parametrize("below", [0, 10**18])
+def test_strides_paddings_and_dilations_are_heeded(
+    conv: nn.Conv2d, below: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_gradient, "FUSED_BELOW", below)
+    model = nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.LazyLinear(CLASSES))
+    images, labels = drawn(3, 2)
+    model.double()(images[0])
+    check(model, images, labels)
+
+
+def test_soft_labels_and_their_derivative_are_autograds() -> None:
+    model = network("lenet_dlg", {})
+    images, _ = drawn(3, 2)
+    logits = torch.randn(3, 2, CLASSES, dtype=torch.float64)
+    wanted = logits.clone().requires_grad_()
+    model.requires_grad_(False)
+    found, _ = gradients(model, images.clone().requires_grad_(), wanted.softmax(2))
+    along = torch.randn_like(found["conv1.weight"][0])
+    (derivative,) = torch.autograd.grad((found["conv1.weight"] * along).sum(), wanted)
+    for trial in range(3):
+        one = logits[trial].clone().requires_grad_()
+        expected = gradient(model, images[trial], one.softmax(1), create_graph=True)
+        assert apart(found["conv1.weight"][trial], expected["conv1.weight"]) < EXACT
+        (slope,) = torch.autograd.grad((expected["conv1.weight"] * along).sum(), one)
+        assert apart(derivative[trial], slope) < EXACT
+
+
+def test_weights_may_be_others_than_the_models_own() -> None:
+    model, other = network("resnet20_4", {"width": 2}), network("resnet20_4", {"width": 2}, seed=9)
+    images, labels = drawn(2, 2)
+    # Buffers stay the model's.
+    other.load_state_dict(dict(other.named_parameters()) | dict(model.named_buffers()))
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    model.requires_grad_(False)
+    found, _ = gradients(
+        model, images.clone().requires_grad_(), labels, weights=dict(other.named_parameters())
+    )
+    for trial in range(2):
+        for name, value in gradient(other, images[trial], labels[trial]).items():
+            assert apart(found[name][trial], value) < EXACT
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+def test_no_hook_stays_behind() -> None:
+    model = network("lenet_dlg", {}).requires_grad_(False)
+    images, labels = drawn(1, 1)
+    gradients(model, images.requires_grad_(), labels)
+    with pytest.raises(RuntimeError):
+        gradients(model, torch.rand(1, 1, 5, 32, 32, dtype=torch.float64, requires_grad=True), labels)
+    assert not any(layer._forward_hooks for layer in model.modules())
+
+
+def test_a_layer_without_a_rule_is_named() -> None:
+    model = nn.Sequential(nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(3072, CLASSES)).double()
+    images, labels = drawn(1, 1)
+    with pytest.raises(TypeError, match="GroupNorm"):
+        gradients(model.requires_grad_(False), images.requires_grad_(), labels)

@@ -1,0 +1,354 @@
+"""The loop: chunks, kills and failures of some trials change nothing for the others."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from trial_networks import CLASSES, group
+
+from leakbench import victims
+from leakbench.artefacts import read_facts
+from leakbench.matching import loop
+from leakbench.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match, measured_bytes, traced
+from leakbench.matching.objective import Objective
+from leakbench.matching.optimisers import LBFGS, Adam, Evaluate, Optimiser
+
+TRIALS = 5
+
+
+class Killed(Exception):
+    pass
+
+
+def nothing(unknowns: dict[str, Tensor]) -> None:
+    pass
+
+
+def bowls(broken: dict[int, int] | None = None) -> Callable[[Tensor], Evaluate]:
+    """Return bowls, trial t's around t; `broken` maps a trial to the distance from its start where the loss ends."""
+    targets = torch.arange(TRIALS, dtype=torch.float64)
+
+    def evaluate(rows: Tensor) -> Evaluate:
+        def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            away = unknowns["x"] - targets[rows][:, None]
+            losses = away.square().sum(1)
+            for trial, distance in (broken or {}).items():
+                lost = (rows == trial) & (unknowns["x"] + 1).abs().amax(1).gt(distance / 10 - 0.01)
+                losses = torch.where(lost, torch.nan, losses)
+            return losses, {"x": 2 * away}
+
+        return evaluated
+
+    return evaluate
+
+
+def start() -> dict[str, Tensor]:
+    return {"x": torch.full((TRIALS, 3), -1.0, dtype=torch.float64)}
+
+
+def steady() -> Optimiser:
+    """Return an optimiser that moves every coordinate by a tenth of one towards its end."""
+    return Adam(0.1, 1000, True, False)
+
+
+def same(one: Outcome, two: Outcome) -> None:
+    """Assert that two outcomes agree bit for bit."""
+    for name, value in vars(one).items():
+        other = getattr(two, name)
+        pairs = [(value, other)] if isinstance(value, Tensor) else [(value[n], other[n]) for n in value]
+        for left, right in pairs:
+            assert left.dtype == right.dtype, name
+            torch.testing.assert_close(left, right, rtol=0, atol=0, equal_nan=True)
+
+
+def lenet(known: bool = False, dtype: torch.dtype = torch.float32) -> tuple[dict[str, Tensor], Objective]:
+    """Return the unknowns and objective of five trials on DLG's LeNet."""
+    torch.manual_seed(0)
+    model = victims.build("lenet-dlg", (16, 16, 3), CLASSES, {}).to(dtype).eval()
+    images = torch.rand(TRIALS, 1, 3, 16, 16, dtype=dtype)
+    of = group(model, images, torch.randint(0, CLASSES, (TRIALS, 1)), known)
+    ones = {name: torch.ones(TRIALS, dtype=dtype) for name in of.observed}
+    drawn = of.draw("normal", torch.Generator().manual_seed(1))
+    return {name: value.to(dtype) for name, value in drawn.items()}, Objective(of, "squares", ones, 0.01)
+
+
+@pytest.mark.parametrize("kind", ["adam", "lbfgs"])
+@pytest.mark.parametrize("known", [True, False])
+def test_every_chunk_size_gives_the_same_result(kind: str, known: bool) -> None:
+    unknowns, objective = lenet(known, torch.float64)
+    outcomes = [
+        match(
+            unknowns,
+            objective.evaluate,
+            lambda: Adam(0.1, 6, False, True) if kind == "adam" else LBFGS(1.0, 100, 4),
+            nothing,
+            Schedule(6, snapshots=2),
+            chunk,
+        )
+        for chunk in (TRIALS, 1, 2, 3, 100)
+    ]
+    assert not torch.equal(outcomes[0].unknowns["images"], unknowns["images"])
+    for other in outcomes[1:]:
+        for name, value in outcomes[0].unknowns.items():
+            # One trial's convolutions and matrix products are other calls than five's, down to the last bits.
+            torch.testing.assert_close(other.unknowns[name], value, rtol=1e-7, atol=1e-8)
+        torch.testing.assert_close(other.losses, outcomes[0].losses, rtol=1e-6, atol=1e-8, equal_nan=True)
+    same(outcomes[0], outcomes[4])
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 4])
+def test_chunks_agree_bit_for_bit_where_the_objective_does(chunk: int) -> None:
+    def run(chunk: int) -> Outcome:
+        return match(start(), bowls({3: 4}), steady, nothing, Schedule(30, 0.5, 3), chunk)
+
+    same(run(chunk), run(TRIALS))
+
+
+def due_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
+
+
+def killing(
+    evaluate: Callable[[Tensor], Evaluate], after: int
+) -> tuple[Callable[[Tensor], Evaluate], list[int]]:
+    """Return `evaluate` that raises Killed after so many calls, and the list of its calls."""
+    calls: list[int] = []
+
+    def made(rows: Tensor) -> Evaluate:
+        inner = evaluate(rows)
+
+        def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            calls.append(len(rows))
+            if len(calls) > after:
+                raise Killed
+            return inner(unknowns)
+
+        return evaluated
+
+    return made, calls
+
+
+# Two trials at a time make 57 evaluations of it, five at a time 20: kills within, between and in the last chunk.
+@pytest.mark.parametrize(
+    ("chunk", "after"), [*((2, n) for n in (1, 19, 20, 24, 37, 56)), *((5, n) for n in (1, 9, 19))]
+)
+def test_a_killed_run_resumes_to_the_same_bits(
+    chunk: int, after: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_always(monkeypatch)
+    scratch = tmp_path / "work.safetensors"
+
+    def run(evaluate: Callable[[Tensor], Evaluate], scratch: Path | None) -> Outcome:
+        return match(start(), evaluate, steady, nothing, Schedule(20, 0.5, 3), chunk, scratch)
+
+    counted, whole = killing(bowls({3: 4}), 10**9)
+    expected = run(counted, None)
+    assert set(expected.status.tolist()) == {RUNNING, ENDED, DIVERGED}
+    stopped, calls = killing(bowls({3: 4}), after)
+    assert after < len(whole)
+    with pytest.raises(Killed):
+        run(stopped, scratch)
+    assert scratch.is_file()
+    counted, rest = killing(bowls({3: 4}), 10**9)
+    same(run(counted, scratch), expected)
+    # It went on from where it was: the calls of both runs are those of one, but for the one that was cut off.
+    assert len(calls) - 1 + len(rest) == len(whole)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["adam", "lbfgs"])
+def test_a_killed_match_of_images_resumes_to_the_same_bits(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    due_always(monkeypatch)
+    unknowns, objective = lenet()
+
+    def run(evaluate: Callable[[Tensor], Evaluate], scratch: Path | None) -> Outcome:
+        return match(
+            unknowns,
+            evaluate,
+            lambda: Adam(0.1, 6, True, True) if kind == "adam" else LBFGS(1.0, 5, 4),
+            lambda found: objective.group.clip(found),
+            Schedule(6, snapshots=2),
+            3,
+            scratch,
+        )
+
+    expected = run(objective.evaluate, None)
+    stopped, _ = killing(objective.evaluate, 9 if kind == "adam" else 34)
+    with pytest.raises(Killed):
+        run(stopped, tmp_path / "work.safetensors")
+    assert read_facts(tmp_path / "work.safetensors")["iteration"] > 0
+    same(run(objective.evaluate, tmp_path / "work.safetensors"), expected)
+
+
+def test_a_resumed_run_does_start_from_what_was_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the tests above: what was saved of another start leads elsewhere."""
+    due_always(monkeypatch)
+    scratch = tmp_path / "work.safetensors"
+    stopped, _ = killing(bowls(), 4)
+    with pytest.raises(Killed):
+        match({"x": start()["x"] - 5}, stopped, steady, nothing, Schedule(6), TRIALS, scratch)
+    resumed = match(start(), bowls(), steady, nothing, Schedule(6), TRIALS, scratch)
+    whole = match(start(), bowls(), steady, nothing, Schedule(6), TRIALS)
+    assert not torch.equal(resumed.unknowns["x"], whole.unknowns["x"])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_diverging_trial_is_marked_and_disturbs_no_other(value: float) -> None:
+    def broken(rows: Tensor) -> Evaluate:
+        inner = bowls()(rows)
+
+        def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            losses, moves = inner(unknowns)
+            lost = (rows == 2) & (unknowns["x"][:, 0] > -0.65)
+            return torch.where(lost, value, losses), {
+                name: torch.where(lost[:, None], torch.nan, move) for name, move in moves.items()
+            }
+
+        return evaluated
+
+    sound = match(start(), bowls(), steady, nothing, Schedule(12, snapshots=2), TRIALS)
+    found = match(start(), broken, steady, nothing, Schedule(12, snapshots=2), TRIALS)
+    assert found.status.tolist() == [RUNNING, RUNNING, DIVERGED, RUNNING, RUNNING]
+    # -1 + 4 · 0.1 is beyond: the fifth loss is no number.
+    assert found.iterations.tolist() == [12, 12, 5, 12, 12]
+    others = [0, 1, 3, 4]
+    assert torch.equal(found.unknowns["x"][others], sound.unknowns["x"][others])
+    assert torch.equal(found.losses[:, others], sound.losses[:, others])
+    assert torch.equal(found.snapshots["x"][:, others], sound.snapshots["x"][:, others])
+    torch.testing.assert_close(found.unknowns["x"][2], torch.full((3,), -0.6, dtype=torch.float64))
+    assert not found.final[2].isfinite()
+    assert found.final[others].isfinite().all()
+    assert found.losses[:4, 2].isfinite().all()
+    assert found.losses[5:, 2].isnan().all()
+
+
+def test_a_trial_that_diverges_with_the_last_step_is_marked_too() -> None:
+    found = match(start(), bowls({2: 4}), steady, nothing, Schedule(5), TRIALS)
+    assert found.status.tolist() == [RUNNING, RUNNING, DIVERGED, RUNNING, RUNNING]
+    assert found.iterations.tolist() == [5] * TRIALS
+
+
+def test_a_trial_ends_once_its_loss_is_low_enough() -> None:
+    calls: list[int] = []
+
+    def counted(rows: Tensor) -> Evaluate:
+        inner = bowls()(rows)
+
+        def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+            calls.append(len(rows))
+            return inner(unknowns)
+
+        return evaluated
+
+    # Trial t starts t + 1 away and goes 0.1 a step; 3 · 0.25² is below 0.2, 3 · 0.35² is not.
+    found = match(start(), counted, steady, nothing, Schedule(25, 0.2), TRIALS)
+    assert found.status.tolist() == [ENDED, ENDED, RUNNING, RUNNING, RUNNING]
+    assert found.iterations.tolist() == [9, 19, 25, 25, 25]
+    assert found.final[0] <= 0.2
+    assert calls == [5] * 9 + [4] * 10 + [3] * 6
+    # Whole runs of the others are not touched by it.
+    whole = match(start(), bowls(), steady, nothing, Schedule(25), TRIALS)
+    assert torch.equal(found.unknowns["x"][2:], whole.unknowns["x"][2:])
+
+
+def test_all_trials_may_end_early() -> None:
+    found = match(start(), bowls(), steady, nothing, Schedule(1000, 0.2), 2)
+    assert found.status.tolist() == [ENDED] * TRIALS
+    assert found.iterations.tolist() == [9, 19, 29, 39, 49]
+    assert found.final.isfinite().all()
+
+
+def test_snapshots_are_the_unknowns_on_the_way() -> None:
+    schedule = Schedule(12, snapshots=3)
+    assert schedule.kept == (3, 6, 9)
+    found = match(start(), bowls(), steady, nothing, schedule, 2)
+    assert found.snapshots["x"].shape == (3, TRIALS, 3)
+    for place, kept in enumerate(schedule.kept):
+        shorter = match(start(), bowls(), steady, nothing, Schedule(kept), 2)
+        assert torch.equal(found.snapshots["x"][place], shorter.unknowns["x"])
+
+
+def test_snapshots_after_a_trials_end_show_its_end() -> None:
+    found = match(start(), bowls(), steady, nothing, Schedule(40, 0.2, 3), TRIALS)
+    assert found.iterations.tolist() == [9, 19, 29, 39, 40]
+    kept = found.snapshots["x"]
+    assert torch.equal(kept[0, 0], found.unknowns["x"][0])
+    assert torch.equal(kept[2, 0], found.unknowns["x"][0])
+    assert not torch.equal(kept[0, 1], found.unknowns["x"][1])
+    assert torch.equal(kept[1, 1], found.unknowns["x"][1])
+
+
+@pytest.mark.parametrize(("iterations", "snapshots"), [(1, 5), (3, 5), (10, 0)])
+def test_no_more_snapshots_than_there_are_iterations_before_the_last(iterations: int, snapshots: int) -> None:
+    kept = Schedule(iterations, snapshots=snapshots).kept
+    assert len(kept) == min(snapshots, iterations - 1)
+    assert all(0 < place < iterations for place in kept)
+
+
+@pytest.mark.parametrize("iterations", [1, 2, 99, 100, 101, 250, 10_000])
+def test_the_trace_has_at_most_a_hundred_points_the_first_and_the_last_among_them(iterations: int) -> None:
+    points = traced(iterations)
+    assert len(points) == min(iterations, 100)
+    assert points[0] == 0
+    assert points[-1] == iterations - 1
+    assert points == sorted(set(points))
+
+
+def test_the_trace_is_the_loss_before_each_step() -> None:
+    found = match(start(), bowls(), steady, nothing, Schedule(4), 2)
+    assert found.traced.tolist() == [0, 1, 2, 3]
+    for trial in range(TRIALS):
+        expected = [3 * (trial + 1 - 0.1 * step) ** 2 for step in range(4)]
+        assert found.losses[:, trial].tolist() == pytest.approx(expected, rel=1e-6)
+    assert torch.equal(found.final, found.losses[-1])
+
+
+def test_unknowns_are_put_back_where_they_may_be_after_each_step() -> None:
+    def fence(unknowns: dict[str, Tensor]) -> None:
+        unknowns["x"].clamp_(max=-0.75)
+
+    found = match(start(), bowls(), steady, fence, Schedule(9), 2)
+    assert (found.unknowns["x"] == -0.75).all()
+
+
+def test_what_is_given_as_a_start_is_not_changed() -> None:
+    given = start()
+    match(given, bowls(), steady, nothing, Schedule(3), 2)
+    assert torch.equal(given["x"], start()["x"])
+
+
+def test_measured_bytes_grow_with_the_trials_and_count_a_storage_once() -> None:
+    def evaluate(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        x = unknowns["x"].clone().requires_grad_()
+        y = x.exp()
+        return (y * y.view_as(y)).sum(1), {}
+
+    found = [measured_bytes(evaluate, {"x": torch.rand(n, 1000)}) for n in (1, 10)]
+    assert found == [4000, 40000]
+
+
+def test_a_match_needs_no_more_memory_for_more_trials(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No evaluation sees more trials than a chunk, however many there are."""
+    largest: dict[int, int] = {}
+    for trials in (4, 40):
+        seen: list[int] = []
+
+        def evaluate(rows: Tensor, seen: list[int] = seen) -> Evaluate:
+            def evaluated(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Any]]:
+                seen.append(len(unknowns["x"]))
+                return unknowns["x"].sum(1), {"x": torch.ones_like(unknowns["x"])}
+
+            return evaluated
+
+        match({"x": torch.zeros(trials, 2)}, evaluate, steady, nothing, Schedule(2), 4)
+        largest[trials] = max(seen)
+        assert sum(seen) == 2 * trials
+    assert largest == {4: 4, 40: 4}

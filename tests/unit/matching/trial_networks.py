@@ -1,0 +1,83 @@
+"""Every victim in float64, made small, and groups of trials on them."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench import victims
+from leakbench.matching.trials import Group
+
+CLASSES = 10
+ROOM = Path(victims.__file__).parent
+# Whatever lies in the room is a victim, so a new one is tested without being listed here.
+NETWORKS = sorted(path.stem for path in ROOM.glob("*.py") if path.stem not in ("__init__", "file", "layers"))
+SMALLER: dict[str, list[dict[str, Any]]] = {
+    "cnn": [{"activation": "tanh"}, {"activation": "relu"}],
+    "convnet": [{"width": 4, "normalise": "cifar10"}],
+    "fcnn": [{"width": 16}],
+    "resnet": [{"depth": 18, "normalise": "imagenet"}, {"depth": 50}],
+    "resnet20_4": [{"width": 4, "normalise": "cifar10"}],
+}
+CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(name, [{}])]
+IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]
+
+
+def network(
+    module: str, parameters: dict[str, Any], shape: tuple[int, int, int] = (32, 32, 3), seed: int = 0
+) -> nn.Module:
+    """Build a victim in float64 and evaluation mode whose batch norms have statistics and weights of their own."""
+    torch.manual_seed(seed)
+    model = victims.build(module, shape, CLASSES, parameters).double().eval()
+    for layer in model.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            assert layer.running_mean is not None
+            assert layer.running_var is not None
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2)
+            nn.init.normal_(layer.weight, 1, 0.3)
+            nn.init.normal_(layer.bias)
+    return model
+
+
+def gradient(model: nn.Module, images: Tensor, labels: Tensor, **options: Any) -> dict[str, Tensor]:
+    """Return autograd's gradient of the mean loss over one batch."""
+    model.requires_grad_(True)
+    parameters = dict(model.named_parameters())
+    found = torch.autograd.grad(cross_entropy(model(images), labels), list(parameters.values()), **options)
+    return dict(zip(parameters, found, strict=True))
+
+
+def group(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    known: bool = True,
+    observed: dict[str, Tensor] | None = None,
+    steps: list[slice] | None = None,
+    lr: float = 0.0,
+) -> Group:
+    """Return the trials whose updates are the gradients of `images` [trials, batch, …], or `observed`."""
+    trials, batch = labels.shape
+    if observed is None:
+        each = [gradient(model, x, y) for x, y in zip(images, labels, strict=True)]
+        observed = {name: torch.stack([one[name] for one in each]).detach() for name in each[0]}
+    channels, rows, columns = images.shape[2:]
+    return Group(
+        model=model.requires_grad_(False),
+        client=0,
+        origin=0,
+        rounds=torch.arange(trials),
+        restarts=1,
+        observed=observed,
+        labels=labels if known else None,
+        batch=batch,
+        classes=CLASSES,
+        mean=torch.full((channels, 1, 1), 0.4, dtype=images.dtype),
+        deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype),
+        pixels=(channels, rows, columns),
+        steps=steps or [],
+        lr=lr,
+    )

@@ -1,0 +1,7 @@
+from leakbench.catalogue.jobs import calm, prefix
+
+shell.prefix(prefix(workflow))
+
+
+onstart:
+    calm(workflow)
