@@ -23,9 +23,11 @@ from typing import Any, NoReturn
 from leakbench.process import prepare
 
 OWNER = "LEAKBENCH_WARM"
+# torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
 LIBRARIES = (
-    "torch", "torch.func", "pandas", "pyarrow.parquet", "scipy.optimize", "scipy.stats", "skimage.metrics",
-    "papermill", "ipykernel.kernelapp", "matplotlib.pyplot",
+    "torch", "torch.func", "torch._dynamo", "torchvision", "pandas", "pyarrow.parquet", "pyarrow.dataset",
+    "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black", "ipykernel.kernelapp",
+    "matplotlib.pyplot", "jinja2",
 )  # fmt: skip
 _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 _LENGTH = struct.Struct("!I")

@@ -42,7 +42,8 @@ def bootstrap_mean(
         drawn = rng.integers(0, n, size=(min(rows, resamples - start), n))
         means.append(sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1))
     tail = (1.0 - level) / 2.0
-    return _quantile(np.concatenate(means), tail), _quantile(np.concatenate(means), 1.0 - tail)
+    low, high = _quantiles(np.concatenate(means), [tail, 1.0 - tail])
+    return low, high
 
 
 def summary(
@@ -71,11 +72,12 @@ def summary(
     scored = values[kept]
     labels = None if clusters is None else np.ravel(clusters)[kept]
     low, high = bootstrap_mean(scored, np.random.default_rng(0) if rng is None else rng, clusters=labels)
+    q25, median, q75 = _quantiles(scored, [0.25, 0.5, 0.75])
     return {
         "mean": float(scored.mean()) if scored.size else float("nan"),
-        "median": _quantile(scored, 0.5),
-        "q25": _quantile(scored, 0.25),
-        "q75": _quantile(scored, 0.75),
+        "median": median,
+        "q25": q25,
+        "q75": q75,
         "ci_low": low,
         "ci_high": high,
         "n": int(scored.size),
@@ -83,11 +85,15 @@ def summary(
     }
 
 
-def _quantile(values: np.ndarray, q: float) -> float:
-    """Return the q-quantile with linear interpolation, which in NumPy gives NaN between two infinities."""
+def _quantiles(values: np.ndarray, shares: list[float]) -> list[float]:
+    """Return quantiles with linear interpolation; NumPy's own gives NaN between two infinities."""
     if not values.size:
-        return float("nan")
-    below, above = (float(np.quantile(values, q, method=side)) for side in ("lower", "higher"))
-    if below == above or np.isinf(below):
-        return below
-    return above if np.isinf(above) else float(np.quantile(values, q))
+        return [float("nan")] * len(shares)
+    ordered = np.sort(values)
+    out = []
+    for share in shares:
+        place = share * (values.size - 1)
+        below, above = ordered[int(place)], ordered[min(int(place) + 1, values.size - 1)]
+        between = place - int(place)
+        out.append(float(below if below == above or not between else below + between * (above - below)))
+    return out

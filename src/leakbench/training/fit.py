@@ -1,6 +1,7 @@
 """One training loop for victims and generators; a killed run resumes from its last epoch with the same result."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from leakbench.seeds import stream
 from leakbench.victims.layers import Dropout
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
-    "sgd": torch.optim.SGD,
-    "adam": torch.optim.Adam,
+    "sgd": partial(torch.optim.SGD, fused=True),
+    "adam": partial(torch.optim.Adam, fused=True),
     "adadelta": torch.optim.Adadelta,
 }
 State = dict[str, Tensor]
@@ -41,6 +42,7 @@ def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> t
     kept: dict[int, State] = {}
     state: dict[int, dict[str, Any]] = {}
     weights: State = {}
+    parameters = list(model.parameters())
     for name, array in tensors.items():
         kind, _, rest = name.partition("/")
         value = torch.from_numpy(array)
@@ -49,7 +51,11 @@ def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> t
         elif kind == "kept":
             kept.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = value
         else:
-            state.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = value
+            index, _, name = rest.partition("/")
+            # A fused step walks through memory, so a parameter and its momentum need one layout.
+            if value.dim():
+                value = torch.empty_like(parameters[int(index)]).copy_(value)
+            state.setdefault(int(index), {})[name] = value
     model.load_state_dict(weights)
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
     return int(facts["epoch"]), kept
@@ -74,13 +80,13 @@ def fit(
     options = dict(training["options"])
     optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)
     checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]
+    # Convolutions and pools run twice as fast on a CPU with the channels last.
+    layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
+    model.to(memory_format=layout)
     begin, kept = _resume(scratch, model, optimiser) if scratch.is_file() else (0, {})
     if begin == 0 and 0 in checkpoints:
         kept[0] = _snapshot(model)
     dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
-    # Convolutions and pools run twice as fast on a CPU with the channels last.
-    layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
-    model.to(memory_format=layout)
     inputs, targets = inputs[: training["images"]], targets[: training["images"]]
     progress = track(range(begin, epochs), label, every=save_every)
     model.train()
@@ -89,10 +95,11 @@ def fit(
         order = torch.randperm(len(inputs), generator=rng)
         for start in range(0, len(inputs), size):
             batch = order[start : start + size]
+            x, y = (each.index_select(0, batch) for each in (inputs, targets))
             for layer in dropouts:
                 layer.keep = layer.draw((len(batch),), rng)
             optimiser.zero_grad()
-            loss(model(inputs[batch].contiguous(memory_format=layout)), targets[batch]).backward()
+            loss(model(x.contiguous(memory_format=layout)), y).backward()
             optimiser.step()
         if epoch + 1 in checkpoints:
             kept[epoch + 1] = _snapshot(model)

@@ -17,33 +17,31 @@ from leakbench.seeds import stream
 CONDITION = [
     "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples", "baseline",
 ]  # fmt: skip
-PER_UPDATE = [
-    "revealed", "revealed_fraction", "revealed_cumulative", "usable_neurons", "isolating_neurons", "isolating_share",
-]  # fmt: skip
 
 
-def _updates(rows: pd.DataFrame) -> pd.DataFrame:
+def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
     """Return per-update values: how many samples were fully revealed (each once), how many neurons were usable."""
-    rows = rows.assign(hit=rows["pearson"] >= THRESHOLD)
-    groups = rows.groupby(["seed", "round"], sort=True)
-    usable, isolating = groups["usable"].first().astype(float), groups["neurons"].sum().astype(float)
-    out = pd.DataFrame(
-        {
-            "revealed": groups["hit"].sum().astype(float),
-            "revealed_fraction": groups["hit"].mean(),
-            "usable_neurons": usable,
-            "isolating_neurons": isolating,
-            "isolating_share": (isolating / usable).where(usable > 0),
-        }
-    )
-    out["revealed_cumulative"] = np.nan
-    for seed, part in rows.groupby("seed"):
+    _, first, update = np.unique(rows["update"], return_index=True, return_inverse=True)
+    hit = (rows["pearson"] >= THRESHOLD).to_numpy()
+    size, revealed = np.bincount(update), np.bincount(update, hit)
+    usable = rows["usable"].to_numpy(float)[first]
+    isolating = np.bincount(update, rows["neurons"])
+    gathered = np.full(len(first), np.nan)
+    seeds, images = (rows[name].to_numpy() for name in ("seed", "image"))
+    for seed in np.unique(seeds):
+        own = seeds == seed
+        rounds = np.unique(update[own])
         # Over several rounds of one local set the server gathers; with fresh sets there is nothing to gather.
-        if part["round"].nunique() > 1 and part["image"].nunique() == part.groupby("round").size().max():
-            out.loc[(seed, part["round"].max()), "revealed_cumulative"] = float(
-                part.loc[part["hit"], "image"].nunique()
-            )
-    return out.reset_index()
+        if len(rounds) > 1 and len(np.unique(images[own])) == size[rounds].max():
+            gathered[rounds[-1]] = len(np.unique(images[own & hit]))
+    return {
+        "revealed": revealed,
+        "revealed_fraction": revealed / size,
+        "revealed_cumulative": gathered,
+        "usable_neurons": usable,
+        "isolating_neurons": isolating,
+        "isolating_share": np.divide(isolating, usable, out=np.full(len(first), np.nan), where=usable > 0),
+    }
 
 
 def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFrame:
@@ -56,10 +54,11 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
     out: list[dict[str, Any]] = []
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
     columns = CONDITION + [name for name, wanted in several.items() if wanted]
+    rows = rows.assign(update=rows.groupby(["seed", "round"]).ngroup())
     for values, group in rows.groupby(columns, sort=True, dropna=False):
         condition = dict(zip(columns, values, strict=True))
         failed = (group["status"] != "ok").to_numpy()
-        clusters = (group["seed"].astype(str) + "/" + group["round"].astype(str)).to_numpy()
+        clusters = group["update"].to_numpy()
         common = {"seeds": " ".join(str(s) for s in sorted(group["seed"].unique())), "scale": scale}
 
         def line(
@@ -80,7 +79,6 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
                 stats = summary(group[metric].to_numpy(), failed, rng, clusters)
                 line(metric, "image", METRICS[metric].convention, stats)
         if "pearson" in metrics:
-            updates = _updates(group)
             below = group["pearson"].where(group["pearson"] < THRESHOLD)
             if below.notna().any():
                 rng = np.random.default_rng(stream("bootstrap", "pearson_unrevealed"))
@@ -90,16 +88,11 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
                     "standard",
                     summary(below.to_numpy(), failed, rng, clusters),
                 )
-            for metric in PER_UPDATE:
-                if updates[metric].isna().all():
+            for metric, each in _updates(group).items():
+                if np.isnan(each).all():
                     continue
                 rng = np.random.default_rng(stream("bootstrap", metric))
-                line(
-                    metric,
-                    "update",
-                    "standard",
-                    summary(updates[metric].to_numpy(), np.zeros(len(updates), bool), rng),
-                )
+                line(metric, "update", "standard", summary(each, np.zeros(len(each), bool), rng))
     return pd.DataFrame(out)
 
 

@@ -69,8 +69,8 @@ class Dropout(nn.Module):
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
         """Draw masks [*n, width]."""
-        keep = torch.full((*n, self.width), 1 - self.rate)
-        return torch.bernoulli(keep, generator=rng) / (1 - self.rate)
+        kept = torch.rand((*n, self.width), generator=rng) >= self.rate
+        return kept * (1 / (1 - self.rate))
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
