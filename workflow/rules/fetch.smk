@@ -1,3 +1,8 @@
+# Waiting for the network keeps no core busy, and a cluster's nodes may have none.
+localrules:
+    fetch,
+
+
 rule fetch:
     input:
         spec="data/specs/{dataset}.json",
@@ -6,6 +11,7 @@ rule fetch:
         "data/{dataset}.safetensors",
     log:
         "logs/fetch/{dataset}.log",
+    threads: 0
     resources:
         mem_mb=2000,
     message:

@@ -7,7 +7,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.victims.layers import dense_input, first_dense
 
-ROUNDS_AT_ONCE = 20
+ROUNDS_AT_ONCE = 2
 IMAGES_AT_ONCE = 128
 
 

@@ -93,11 +93,12 @@ def fit(
     for epoch, due in progress:
         rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
         order = torch.randperm(len(inputs), generator=rng)
+        masks = [layer.draw((len(inputs),), rng) for layer in dropouts]
         for start in range(0, len(inputs), size):
             batch = order[start : start + size]
             x, y = (each.index_select(0, batch) for each in (inputs, targets))
-            for layer in dropouts:
-                layer.keep = layer.draw((len(batch),), rng)
+            for layer, mask in zip(dropouts, masks, strict=True):
+                layer.keep = mask[start : start + size]
             optimiser.zero_grad()
             loss(model(x.contiguous(memory_format=layout)), y).backward()
             optimiser.step()

@@ -37,11 +37,13 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     """Fit a victim; write epoch-<n>/<parameter> for each checkpoint. Returns the file's facts."""
     entry, image = spec["victim"], spec["dataset"]
     arrays, _ = open_tensors(data)
-    images, labels = to_images(arrays["train/images"]), torch.from_numpy(arrays["train/labels"].copy())
+    training = entry["training"]
+    seen = slice(training["images"] if training else 0)
+    images = to_images(arrays["train/images"][seen])
+    labels = torch.from_numpy(arrays["train/labels"][seen].copy())
     # Variants of one architecture start from the same weights, so that they differ in what varies and nothing else.
     torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
     model = victims.build(entry["module"], tuple(image["shape"]), image["classes"], entry["parameters"])
-    training = entry["training"]
     states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
     if training:
         states = fit(

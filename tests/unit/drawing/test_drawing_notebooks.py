@@ -17,7 +17,7 @@ CURVES = {
     "fidel-figure-13": curves(["fcnn-relu", "fcnn-relu-dropout"]),
     "fidel-figure-14": curves(["cnn-relu"]),
     "fidel-training": curves(["fcnn-relu"], epochs=(0, 30)),
-    "fidel-moving": curves(["fcnn-relu"], federations=("reveal", "moving")),
+    "fidel-readings": curves(["fcnn-relu"], federations=("reveal", "moving")),
     "comparison": curves(["fcnn-relu-dropout", "fcnn-relu-dropout-256"]),
     "agic-table": quality(["invg", "agic"]),
     "agic-figure-8": quality(["invg", "agic"], federation="agic-fedavg-steps-4"),
