@@ -32,6 +32,8 @@ _DTYPES = {
     "bool": "BOOL",
 }
 _LARGEST_HEADER = 100_000_000
+# One write's bytes: megabytes at once took five times as long (Linux 6.18, ext4).
+_AT_ONCE = 1 << 19
 
 
 @contextmanager
@@ -95,7 +97,7 @@ class _Sheet:
             begin = self.offset + int(places.flat[run[0]]) * rows.shape[1] * self.dtype.itemsize
             data = memoryview(rows[run[0] : run[-1] + 1]).cast("B")
             while data:
-                written = os.pwrite(self.file, data, begin)
+                written = os.pwrite(self.file, data[:_AT_ONCE], begin)
                 data, begin = data[written:], begin + written
 
 

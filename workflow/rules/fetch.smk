@@ -1,4 +1,4 @@
-# Waiting for the network keeps no core busy, and a cluster's nodes may have none.
+# The nodes of a cluster may have no network.
 localrules:
     fetch,
 
@@ -11,7 +11,6 @@ rule fetch:
         "data/{dataset}.safetensors",
     log:
         "logs/fetch/{dataset}.log",
-    threads: 0
     resources:
         mem_mb=2000,
     message:

@@ -3,6 +3,8 @@
 Nothing here may import data sets, the federation or the metrics: an attack cannot see the truth.
 """
 
+from collections.abc import Iterator
+from types import EllipsisType
 from typing import Any
 
 import torch
@@ -11,10 +13,30 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.parts import part
 
+Piece = tuple[slice | EllipsisType, Reconstruction]
+
+
+def pieces(
+    module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
+) -> Iterator[Piece]:
+    """Run the attack whose file is `module`; all its chance comes from `rng`. Yield what it finds, with its rounds.
+
+    An attack for which every round stands alone says so by an attribute `rounds_at_once`, and is run on so many; each
+    of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields one reconstruction.
+    """
+    attack = part("attacks", module)
+    size = getattr(attack, "rounds_at_once", None)
+    if size is None:
+        yield ..., attack(observation, rng, **parameters)
+        return
+    for start in range(0, observation.rounds, size):
+        rounds = slice(start, min(start + size, observation.rounds))
+        yield rounds, attack(observation.part(rounds), rng, **parameters)
+
 
 def run(
     module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
 ) -> Reconstruction:
-    """Run the attack whose file is `module` on `observation`; all its chance comes from `rng`."""
+    """Run the attack whose file is `module` on the whole of `observation` at once."""
     found: Reconstruction = part("attacks", module)(observation, rng, **parameters)
     return found

@@ -1,5 +1,6 @@
 """Gradient matching (DLG, iDLG, DLG-Adam, InvG, AGIC): dummy images whose gradients come near those observed."""
 
+from functools import partial
 from typing import Annotated, Literal
 
 import torch
@@ -10,7 +11,7 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.layer_weights import layer_weights
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
-from leakbench.matching.optimisers import LBFGS, Adam
+from leakbench.matching.optimisers import LBFGS, Adam, Optimiser
 from leakbench.matching.trials import Collected, groups
 
 
@@ -52,19 +53,23 @@ def gradient_matching(
     """
     schedule = Schedule(iterations, enough, snapshots)
     collected = Collected(observation, schedule)
+    weigh = partial(layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order)
+
+    def make() -> Optimiser:
+        return Adam(lr, iterations, signed, decay) if optimiser == "adam" else LBFGS(lr, 100, 20)
+
     for group in groups(observation, updates, inference, restarts):
-        weights = layer_weights(group.model, group.observed, layers, beta, relu, norms, order)
-        objective = Objective(group, distance, weights, tv, derivative == "frozen" and not group.steps)
+        objective = Objective(group, distance, weigh, tv, derivative == "frozen" and not group.steps)
         name = f"match client {group.client}, model {group.origin}"
         outcome = match(
             group.draw(start, rng),
             objective.evaluate,
-            lambda: Adam(lr, iterations, signed, decay) if optimiser == "adam" else LBFGS(lr, 100, 20),
+            make,
             group.clip if boxed else lambda unknowns: None,
             schedule,
-            objective.chunk(),
+            objective.chunk(make()),
             observation.scratch_of(name),
             name,
         )
         collected.add(group, outcome)
-    return collected.reconstruction()
+    return collected.found

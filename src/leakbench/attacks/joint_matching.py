@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -67,7 +68,7 @@ def joint_matching(
         torch.from_numpy(np.flatnonzero(observation.origin == o)) for o in np.unique(observation.origin)
     ]
     if steps == "joint" or (steps == "both" and len(epochs) == 1):
-        found = Collected(observation, Schedule(iterations)).reconstruction()
+        found = Collected(observation, Schedule(iterations)).found
         problems = _same_batches(observation, epochs, found)
     else:
         found = gradient_matching(
@@ -81,6 +82,9 @@ def joint_matching(
         found.iterations += iterations
     found = begun(found, iterations)
 
+    def make() -> Adam:
+        return Adam(lr, iterations, signed, decay)
+
     def optimise(own: list[Group], objectives: list[Objective], asked: Problems) -> None:
         batch = own[0].batch
         parts = [
@@ -93,22 +97,20 @@ def joint_matching(
         outcome = match(
             start_of.draw(start, rng, len(asked.rows)),
             objective.evaluate,
-            lambda: Adam(lr, iterations, signed, decay),
+            make,
             own[0].clip if boxed else lambda unknowns: None,
             Schedule(iterations),
-            objective.chunk(),
+            objective.chunk(make()),
             observation.scratch_of(name),
             name,
         )
         add(found, own, asked, outcome)
 
+    weigh = partial(layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order)
     every = list(groups(observation, "one-batch", inference, 1))
     for client, sets in enumerate(problems):
         own = _labelled([group for group in every if group.client == client], found)
-        weights = [layer_weights(g.model, g.observed, layers, beta, relu, norms, order) for g in own]
-        objectives = [
-            Objective(g, "cosine", w, 0.0, derivative == "frozen") for g, w in zip(own, weights, strict=True)
-        ]
+        objectives = [Objective(g, "cosine", weigh, 0.0, derivative == "frozen") for g in own]
         for asked in sets:
             optimise(own, objectives, asked)
     return found

@@ -69,6 +69,12 @@ class Observation:
         """Return one parameter's updates [rounds, clients, *shape] as a float32 tensor."""
         return torch.from_numpy(np.array(self.updates[name][rounds], dtype=np.float32))
 
+    def part(self, rounds: slice) -> "Observation":
+        """Return what was seen in some of the rounds."""
+        labels = None if self.labels is None else [each[rounds] for each in self.labels]
+        updates = {name: value[rounds] for name, value in self.updates.items()}
+        return replace(self, updates=updates, origin=self.origin[rounds], labels=labels, scratch=None)
+
     def randomised(self, rounds: int, rng: torch.Generator) -> "Observation":
         """Return the null observation: the first `rounds` rounds with every update replaced by normal noise.
 
@@ -80,8 +86,7 @@ class Observation:
             scale = true.flatten(2).std(-1, unbiased=False) if true.dim() > 2 else true.abs()
             noise = torch.randn(true.shape, generator=rng)
             updates[name] = (noise * scale.reshape(*true.shape[:2], *[1] * (true.dim() - 2))).numpy()
-        given = None if self.labels is None else [each[:rounds] for each in self.labels]
-        return replace(self, updates=updates, origin=self.origin[:rounds], labels=given, scratch=None)
+        return replace(self.part(slice(rounds)), updates=updates)
 
 
 def _one_line(problem: Exception) -> str:

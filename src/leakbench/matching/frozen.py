@@ -126,9 +126,14 @@ class FrozenDifference:
             for row in range(len(self.theirs))
         ]
 
+    @cached_property
+    def norm(self) -> Tensor:
+        """The norm of all weights of the model."""
+        return torch.stack([p.square().sum() for p in self.group.model.parameters()]).sum().sqrt()
+
     def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
         """Return the loss [1] and the derivatives of one trial's unknowns [1, …]."""
-        model, pattern = self.group.model, _Pattern()
+        model, pattern, observed = self.group.model, _Pattern(), self.rows[row]
         leaves = {name: value.detach().clone().requires_grad_() for name, value in unknowns.items()}
 
         def loss(weights: Tensors) -> Tensor:
@@ -141,29 +146,14 @@ class FrozenDifference:
         with pattern.recording(model), watching(model) as seen:
             before = loss(start)
         deltas = torch.autograd.grad(before, [step.returned for step in seen] + list(leaves.values()))
+        slopes = dict(zip(leaves, deltas[len(seen) :], strict=True))
         with torch.no_grad():
             dummy: Tensors = {}
             for step, delta in zip(seen, deltas, strict=False):
                 dummy |= {name: value[0] for name, value in layer_gradients(step, delta, 1).items()}
-            observed = self.rows[row]
-            dummy = {name: dummy[name] for name in observed}
-            flat = [{name: _flat(value) for name, value in each.items()} for each in (dummy, observed)]
-            known = products(tuple({"dot", "mine", *self.distance.of}), *flat)
-        parts = {kind: known[kind].requires_grad_() for kind in self.distance.of}
-        theirs, weights = self.theirs[row : row + 1], self.weights[row : row + 1]
-        value = self.distance.value(parts, theirs, weights)
-        slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
-        none = torch.zeros_like(theirs)
-        # The distance's derivative at the dummy gradient g is along · o + across · g.
-        along = slope.get("dot", none) - 2 * slope.get("gap", none)
-        across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
-        with torch.no_grad():
-            length = (along**2 * theirs + 2 * along * across * known["dot"] + across**2 * known["mine"]).sum()
-            norm = torch.stack([p.square().sum() for p in start.values()]).sum()
-        size = STEP * (norm / length.clamp_min(1e-30)).sqrt()
-        slopes = deltas[len(seen) :]
-        images, again = list(leaves).index("images"), False
-        while True:
+        value, along, across, length = self.cotangent(dummy, row)
+
+        def changes(size: Tensor) -> Tensors:
             with torch.no_grad():
                 moved = {
                     name: torch.add(start[name], observed[name], alpha=float(size * a)).add_(
@@ -173,9 +163,31 @@ class FrozenDifference:
                 }
             with pattern.replaying(model):
                 after = torch.autograd.grad(loss(moved), list(leaves.values()))
-            changes = [b - a for a, b in zip(slopes, after, strict=True)]
-            share = float(changes[images].norm() / slopes[images].norm().clamp_min(1e-30))
-            if again or not 0 < share < math.inf or LEAST <= share <= MOST:
-                break
-            size, again = size * min(max(AIM / share, 0.01), 100.0), True
-        return value.detach(), {name: change / size for name, change in zip(leaves, changes, strict=True)}
+            return {name: new - slopes[name] for name, new in zip(leaves, after, strict=True)}
+
+        size = STEP * self.norm / length.clamp_min(1e-30)
+        found = changes(size)
+        share = float(found["images"].norm() / slopes["images"].norm().clamp_min(1e-30))
+        if 0 < share < math.inf and not LEAST <= share <= MOST:
+            size = size * min(max(AIM / share, 0.01), 100.0)
+            found = changes(size)
+        return value, {name: change / size for name, change in found.items()}
+
+    def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the loss [1] at a dummy gradient g and its derivative there: along · o + across · g, and the norm of that.
+
+        `along` and `across` are [1, parameters].
+        """
+        observed, theirs, weights = self.rows[row], self.theirs[row : row + 1], self.weights[row : row + 1]
+        with torch.no_grad():
+            flat = [{name: _flat(each[name]) for name in observed} for each in (dummy, observed)]
+            known = products(tuple({"dot", "mine", *self.distance.of}), *flat)
+        parts = {kind: known[kind].requires_grad_() for kind in self.distance.of}
+        value = self.distance.value(parts, theirs, weights)
+        slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
+        none = torch.zeros_like(theirs)
+        along = slope.get("dot", none) - 2 * slope.get("gap", none)
+        across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
+        with torch.no_grad():
+            square = along**2 * theirs + 2 * along * across * known["dot"] + across**2 * known["mine"]
+        return value.detach(), along, across, square.sum().sqrt()

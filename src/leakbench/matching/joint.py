@@ -9,7 +9,7 @@ from torch import Tensor
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.loop import DIVERGED, Outcome, traced
 from leakbench.matching.objective import Objective, total_variation
-from leakbench.matching.optimisers import Evaluate, Tensors
+from leakbench.matching.optimisers import Evaluate, Optimiser, Tensors
 from leakbench.matching.trials import Group
 
 
@@ -95,9 +95,9 @@ class JointObjective:
 
         return evaluated
 
-    def chunk(self) -> int:
+    def chunk(self, optimiser: Optimiser) -> int:
         """Return how many problems may run together: the epochs' terms are computed one after another."""
-        return min(part.objective.chunk() for part in self.parts)
+        return min(part.objective.chunk(optimiser) for part in self.parts)
 
 
 def begun(found: Reconstruction, iterations: int) -> Reconstruction:

@@ -1,15 +1,16 @@
 """The loss of a trial: how far its dummy gradients are from those observed, and how likely its images are."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakbench.matching.distances import DISTANCES, products
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradients import gradients
 from leakbench.matching.loop import measured_bytes
-from leakbench.matching.optimisers import Evaluate
+from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.matching.simulation import simulated_update
 from leakbench.matching.trials import Group
 
@@ -32,31 +33,28 @@ def total_variation(images: Tensor) -> Tensor:
 class Objective:
     """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation.
 
-    `frozen`: take second derivatives by differences of first ones (`matching.frozen`).
+    `weigh(model, observed)` gives parameter → weight [trials] in the distance. `frozen`: take second derivatives by differences of first ones
+    (`matching.frozen`).
     """
 
     group: Group
     distance: str
-    weights: Tensors
+    weigh: Callable[[nn.Module, Tensors], Tensors]
     tv: float
     frozen: bool = False
 
     def evaluate(self, rows: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the trials `rows`."""
         group, distance = self.group, DISTANCES[self.distance]
-        observed = {name: value[rows] for name, value in group.observed.items()}
-        weights = torch.stack([self.weights[name][rows] for name in observed], 1)
+        observed = group.observed(rows)
+        weigh = self.weigh(group.model, observed)
+        weights = torch.stack([weigh[name] for name in observed], 1)
         theirs = torch.stack([value.flatten(1).square().sum(1) for value in observed.values()], 1)
         labels = None if group.labels is None else group.labels[rows]
         frozen = FrozenDifference(group, distance, observed, labels, theirs, weights) if self.frozen else None
 
-        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
+        def matched(unknowns: Tensors) -> tuple[Tensor, Tensors]:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
-            if frozen is not None:
-                losses, moves = frozen(unknowns)
-                extra = self.regularised(wanted["images"])
-                moves["images"] += torch.autograd.grad(extra.sum(), wanted["images"])[0]
-                return losses + extra.detach(), moves
             images = group.to_pixels(wanted["images"])
             classes = wanted["labels"].softmax(2) if labels is None else labels
             if group.steps:
@@ -64,17 +62,29 @@ class Objective:
             else:
                 found, _ = gradients(group.model, images, classes)
             losses = distance.value(products(distance.of, found, observed), theirs, weights)
-            losses = losses + self.regularised(wanted["images"])
             slopes = torch.autograd.grad(losses.sum(), list(wanted.values()))
             return losses.detach(), dict(zip(wanted, slopes, strict=True))
 
+        return self.regularised(frozen or matched)
+
+    def regularised(self, matched: Evaluate) -> Evaluate:
+        """Return `matched` with the total variation of the images added."""
+        if not self.tv:
+            return matched
+
+        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
+            losses, slopes = matched(unknowns)
+            images = unknowns["images"].detach().requires_grad_()
+            extra = self.tv * total_variation(images)
+            (slope,) = torch.autograd.grad(extra.sum(), images)
+            return losses + extra.detach(), slopes | {"images": slopes["images"] + slope}
+
         return evaluated
 
-    def regularised(self, images: Tensor) -> Tensor:
-        """Return what is added to the distance: [trials]."""
-        return self.tv * total_variation(images)
-
-    def chunk(self) -> int:
+    def chunk(self, optimiser: Optimiser) -> int:
         """Return how many trials may run together: as many as keep their working memory below WORKING_BYTES."""
+        trial = torch.arange(1)
         one = self.group.draw("normal", torch.Generator().manual_seed(0), 1)
-        return max(1, WORKING_BYTES // max(1, measured_bytes(self.evaluate(torch.arange(1)), one)))
+        kept = sum(value.nbytes for value in self.group.observed(trial).values())
+        kept += optimiser.copies * sum(value.nbytes for value in one.values())
+        return max(1, WORKING_BYTES // max(1, kept + measured_bytes(self.evaluate(trial), one)))

@@ -16,8 +16,12 @@ DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
 
 
 class Optimiser(Protocol):
-    """One step for all trials; `state` holds everything that a resumed run needs, trials first."""
+    """One step for all trials; `state` holds everything that a resumed run needs, trials first.
 
+    copies: how many times the unknowns' size the state takes.
+    """
+
+    copies: int
     state: Tensors
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
@@ -29,6 +33,7 @@ class Adam:
 
     def __init__(self, lr: float, iterations: int, signed: bool, decay: bool) -> None:
         self.lr, self.signed = lr, signed
+        self.copies = 2
         self.drops = [int(iterations * share) for share in DECAY_AT] if decay else []
         self.state: Tensors = {}
 
@@ -58,6 +63,7 @@ class LBFGS:
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
         self.lr, self.memory, self.inner = lr, memory, inner
+        self.copies = 2 * memory + 2
         self.state: Tensors = {}
 
     def _start(self, flat: Tensor) -> None:

@@ -1,7 +1,7 @@
 """Trials: the updates that a cell's attack works on together, and what becomes of them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -15,23 +15,24 @@ from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.victims.layers import last_dense, normalisation
 
 Tensors = dict[str, Tensor]
+UPDATES_AT_ONCE = 64
 
 
 @dataclass(frozen=True)
 class Group:
     """Updates of one client size that started from one model: they share its weights.
 
-    rounds: [updates]; observed: parameter → [trials, *shape], a gradient each, or for simulation the update itself,
-    with trials = updates × restarts, restarts of one update side by side. labels: [trials, batch]; none if they are
-    unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into pixels.
+    rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials, batch]; none if
+    they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into pixels. `steps`: the local steps,
+    if they are to be simulated.
     """
 
+    observation: Observation
     model: nn.Module
     client: int
     origin: int
     rounds: Tensor
     restarts: int
-    observed: Tensors
     labels: Tensor | None
     batch: int
     classes: int
@@ -39,12 +40,29 @@ class Group:
     deviation: Tensor
     pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
-    lr: float = 0.0
 
     @property
     def trials(self) -> int:
         """Number of trials."""
         return len(self.rounds) * self.restarts
+
+    @property
+    def lr(self) -> float:
+        """The client's learning rate."""
+        return float(self.observation.local["lr"])
+
+    def observed(self, trials: Tensor) -> Tensors:
+        """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update itself."""
+        rounds = self.rounds[trials // self.restarts]
+        found = {
+            name: _read(self.observation, name, rounds, self.client)
+            for name, _ in self.model.named_parameters()
+        }
+        return (
+            found
+            if self.steps
+            else {n: as_gradient(self.observation, v, self.batch) for n, v in found.items()}
+        )
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
@@ -90,8 +108,12 @@ def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
     return update / (-observation.local["lr"] * len(local_steps(observation, batch)))
 
 
+def _read(observation: Observation, name: str, rounds: Tensor, client: int) -> Tensor:
+    return torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
+
+
 def known_labels(
-    observation: Observation, client: int, rounds: Tensor, gradient: Tensors, model: nn.Module, inference: str
+    observation: Observation, client: int, rounds: Tensor, model: nn.Module, inference: str
 ) -> Tensor | None:
     """Return labels [updates, batch] as the threat model has them: given, inferred, or none for joint optimisation.
 
@@ -107,7 +129,16 @@ def known_labels(
             )
         return torch.from_numpy(np.array(observation.labels[client]))[rounds]
     layer = last_dense(model)
-    return labels.infer(inference, gradient[f"{layer}.weight"], gradient.get(f"{layer}.bias"), batch)
+    found = []
+    for part in rounds.split(UPDATES_AT_ONCE):
+        weight, bias = (
+            as_gradient(observation, _read(observation, name, part, client), batch)
+            if name in observation.updates
+            else None
+            for name in (f"{layer}.weight", f"{layer}.bias")
+        )
+        found.append(labels.infer(inference, weight, bias, batch))
+    return torch.cat(found)
 
 
 def groups(observation: Observation, updates: str, inference: str, restarts: int) -> Iterator[Group]:
@@ -119,22 +150,14 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
         mean, deviation = normalisation(model, shape[2])
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):
-            update = {
-                name: torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
-                for name, _ in model.named_parameters()
-            }
-            gradient = {n: as_gradient(observation, value, batch) for n, value in update.items()}
-            known = known_labels(observation, client, rounds, gradient, model, inference)
+            known = known_labels(observation, client, rounds, model, inference)
             yield Group(
+                observation=observation,
                 model=model,
                 client=client,
                 origin=int(origin),
                 rounds=rounds,
                 restarts=restarts,
-                observed={
-                    name: value.repeat_interleave(restarts, 0)
-                    for name, value in (update if simulated else gradient).items()
-                },
                 labels=None if known is None else known.repeat_interleave(restarts, 0),
                 batch=batch,
                 classes=observation.network["classes"],
@@ -142,7 +165,6 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
                 deviation=deviation,
                 pixels=(shape[2], shape[0], shape[1]),
                 steps=local_steps(observation, batch) if simulated else [],
-                lr=observation.local["lr"],
             )
 
 
@@ -185,7 +207,3 @@ class Collected:
             pixels = torch.nan_to_num(group.to_pixels(kept[best])).clamp(0, 1)
             found.snapshots[(place, *part, slice(0, group.batch))] = pixels
         found.losses[part] = outcome.losses[:, best].T
-
-    def reconstruction(self) -> Reconstruction:
-        """Return what was collected."""
-        return replace(self.found)

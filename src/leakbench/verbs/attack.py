@@ -1,5 +1,6 @@
 """attack: from an observation alone to guesses, and the same attack on noise as a null baseline."""
 
+import itertools
 from pathlib import Path
 
 import torch
@@ -38,15 +39,16 @@ def attack(
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
         try:
             observation, _ = read_observation(capture, generator, labels, entry["labels"], resume)
-            found = attacks.run(entry["module"], observation, rng, entry["parameters"])
+            own = attacks.pieces(entry["module"], observation, rng, entry["parameters"])
+            first = next(own)
         except Unfit as unfit:
             log(f"leakbench attack: {unfit}")
             return pass_on(str(unfit), [out])
         rng = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
-        rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
-        noise = observation.randomised(rounds, rng)
-        null = attacks.run(entry["module"], noise, rng, entry["parameters"])
-        tensors = found.tensors() | {f"null/{name}": value for name, value in null.tensors().items()}
+        noise = observation.randomised(min(value["null_rounds"], -(-observation.rounds // NULL_SHARE)), rng)
+        null = list(attacks.pieces(entry["module"], noise, rng, entry["parameters"]))
+        layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
+        found = first[1]
         knows = observation.knows | {
             "labels": {"none": "not needed", "oracle": "given"}.get(entry["labels"], entry["labels"]),
             "auxiliary data": "yes: the generator's" if generator else "none",
@@ -57,8 +59,20 @@ def attack(
             "knows": knows,
             "matching": entry["matching"],
         }
-        layout = {name: (tuple(t.shape), str(t.dtype).removeprefix("torch.")) for name, t in tensors.items()}
         with creating(out, layout, facts | made) as arrays:
-            for name, tensor in tensors.items():
-                arrays[name][...] = tensor.numpy()
+            for prefix, pieces in (("", itertools.chain([first], own)), ("null/", null)):
+                for rounds, piece in pieces:
+                    for name, tensor in piece.tensors().items():
+                        arrays[prefix + name][rounds] = tensor.numpy()
         cost["updates"] = observation.rounds * len(observation.clients)
+
+
+def _layout(prefix: str, piece: attacks.Piece, rounds: int) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return name → (shape, dtype) of the tensors of all `rounds`, of which `piece` is the first or the whole."""
+    return {
+        prefix + name: (
+            tuple(tensor.shape) if piece[0] is ... else (rounds, *tensor.shape[1:]),
+            str(tensor.dtype).removeprefix("torch."),
+        )
+        for name, tensor in piece[1].tensors().items()
+    }

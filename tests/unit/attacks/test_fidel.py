@@ -156,10 +156,11 @@ def test_only_the_first_dense_layer_is_read(make: Make) -> None:
 def test_rounds_are_attacked_one_like_many(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     observation, _ = make("fcnn", (6, 6, 1), k=3, rounds=45)
     whole = fidel(observation, RNG)
-    monkeypatch.setattr(room, "ROUNDS_AT_ONCE", 7)
-    parts = fidel(observation, RNG, combine=True)
-    assert torch.equal(parts.images[:, :, :-1], whole.images)
-    assert torch.equal(parts.usable[..., :-1], whole.usable)
+    monkeypatch.setattr(fidel, "rounds_at_once", 7)
+    parts = list(attacks.pieces("fidel", observation, RNG, {"combine": True}))
+    assert [rounds for rounds, _ in parts] == [slice(i, min(i + 7, 45)) for i in range(0, 45, 7)]
+    assert torch.equal(torch.cat([part.images for _, part in parts])[:, :, :-1], whole.images)
+    assert torch.equal(torch.cat([part.usable for _, part in parts])[..., :-1], whole.usable)
     assert whole.usable[-1].any()
 
 

@@ -30,6 +30,11 @@ LEVEL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 QUICK = {"distance": "cosine", "lr": 0.1, "iterations": 4, "signed": True, "boxed": True}
 
 
+def equal(model: Any, observed: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weight one for every layer."""
+    return {name: torch.ones(len(value)) for name, value in observed.items()}
+
+
 def photographs(count: int, size: int) -> Tensor:
     """Return squares cut out of one photograph: float32 [count, 3, size, size] in [0, 1]."""
     whole = resize(skimage.data.astronaut(), (4 * size, 4 * size), anti_aliasing=True)
@@ -141,8 +146,7 @@ def test_simulated_steps_fit_where_one_batch_does_not() -> None:
     distances = {}
     for updates in ("one-batch", "simulated"):
         (group,) = module.groups(observation, updates, "counted", 1)
-        ones = {name: torch.ones(1) for name in group.observed}
-        evaluate = objective.Objective(group, "cosine", ones, 0.0).evaluate(torch.arange(1))
+        evaluate = objective.Objective(group, "cosine", equal, 0.0).evaluate(torch.arange(1))
         distances[updates] = float(evaluate({"images": images})[0])
     assert abs(distances["simulated"]) < 1e-5
     assert distances["one-batch"] > 1e-3
@@ -154,10 +158,9 @@ def test_of_several_starts_the_one_with_the_lowest_loss_is_kept() -> None:
     assert several.images.shape[:3] == (2, 1, 1)
     rng = torch.Generator().manual_seed(0)
     (group,) = module.groups(observation, "one-batch", "counted", 3)
-    ones = {name: torch.ones(6) for name in group.observed}
     outcome = match(
         group.draw("normal", rng),
-        objective.Objective(group, "cosine", ones, 0.0).evaluate,
+        objective.Objective(group, "cosine", equal, 0.0).evaluate,
         lambda: module.Adam(0.1, 4, True, False),
         group.clip,
         module.Schedule(4, 0.0),

@@ -1,11 +1,12 @@
 """Derivatives by one difference of first ones ("frozen") against exact second derivatives, in float32 as used."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CLASSES, group
+from trial_networks import CLASSES, group, ones
 
 from leakbench import victims
 from leakbench.matching import frozen
@@ -30,7 +31,7 @@ def trials(module: str, parameters: dict[str, Any], batch: int = 1, known: bool 
 
 
 def both(
-    of: Group, distance: str, weights: dict[str, Tensor], tv: float = 0.0
+    of: Group, distance: str, weights: Any, tv: float = 0.0
 ) -> tuple[tuple[Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]:
     unknowns = of.draw("normal", torch.Generator().manual_seed(1))
     exact, differences = (
@@ -53,7 +54,9 @@ def test_differences_are_near_the_exact_derivative(
     module: str, parameters: dict[str, Any], distance: str, batch: int
 ) -> None:
     of = trials(module, parameters, batch)
-    weights = layer_weights(of.model, of.observed, "linear", 50.0, True, "following", "parameters")
+    weights = partial(
+        layer_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
+    )
     (losses, exact), (same, found) = both(of, distance, weights)
     torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
     assert list(found) == ["images"]
@@ -63,7 +66,6 @@ def test_differences_are_near_the_exact_derivative(
 @pytest.mark.parametrize(("module", "parameters"), VICTIMS, ids=IDS)
 def test_labels_that_are_unknowns_have_their_derivative_too(module: str, parameters: dict[str, Any]) -> None:
     of = trials(module, parameters, 2, known=False)
-    ones = {name: torch.ones(3) for name in of.observed}
     (losses, exact), (same, found) = both(of, "squares", ones)
     torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
     for name in ("images", "labels"):
@@ -72,7 +74,6 @@ def test_labels_that_are_unknowns_have_their_derivative_too(module: str, paramet
 
 def test_total_variation_is_added_to_the_difference() -> None:
     of = trials("lenet-dlg", {})
-    ones = {name: torch.ones(3) for name in of.observed}
     (losses, exact), (same, found) = both(of, "cosine", ones, tv=0.5)
     torch.testing.assert_close(same, losses, rtol=1e-5, atol=1e-6)
     agree(exact["images"], found["images"])
@@ -81,7 +82,7 @@ def test_total_variation_is_added_to_the_difference() -> None:
 def test_layers_without_weight_have_no_part() -> None:
     """As batch norm's in one reading of AGIC."""
     of = trials("resnet20-4", {"width": 8})
-    weights = layer_weights(of.model, of.observed, "linear", 50.0, True, "none", "forward")
+    weights = partial(layer_weights, shape="linear", beta=50.0, relu=True, norms="none", order="forward")
     (_, exact), (_, found) = both(of, "cosine", weights)
     agree(exact["images"], found["images"])
 
@@ -89,7 +90,6 @@ def test_layers_without_weight_have_no_part() -> None:
 def test_a_step_that_is_too_long_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the tests above: in a step a thousand times as long curvature shows."""
     of = trials("resnet20-4", {"width": 8})
-    ones = {name: torch.ones(3) for name in of.observed}
     monkeypatch.setattr(frozen, "STEP", 2e-2)
     monkeypatch.setattr(frozen, "MOST", 1e9)
     (_, exact), (_, found) = both(of, "cosine", ones)
@@ -100,7 +100,7 @@ def test_a_step_that_is_too_long_shows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_neither_hooks_nor_weights_of_the_model_stay_changed() -> None:
     of = trials("convnet", {"width": 8})
     before = {name: value.clone() for name, value in of.model.state_dict().items()}
-    both(of, "squares", {name: torch.ones(3) for name in of.observed})
+    both(of, "squares", ones)
     assert all(torch.equal(value, before[name]) for name, value in of.model.state_dict().items())
     assert not any(layer._forward_hooks for layer in of.model.modules() if isinstance(layer, nn.Module))
 
@@ -108,7 +108,6 @@ def test_neither_hooks_nor_weights_of_the_model_stay_changed() -> None:
 @pytest.mark.parametrize("first", [4e-7, 4e-5, 4e-4])
 def test_a_bad_first_step_is_mended(first: float, monkeypatch: pytest.MonkeyPatch) -> None:
     of = trials("resnet20-4", {"width": 8})
-    ones = {name: torch.ones(3) for name in of.observed}
     monkeypatch.setattr(frozen, "STEP", first)
     (_, exact), (_, found) = both(of, "squares", ones)
     agree(exact["images"], found["images"])
@@ -117,7 +116,6 @@ def test_a_bad_first_step_is_mended(first: float, monkeypatch: pytest.MonkeyPatc
 def test_max_pools_keep_their_choice_as_relus_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the tests above: a pool that chooses anew breaks the difference."""
     of = trials("convnet", {"width": 8})
-    ones = {name: torch.ones(3) for name in of.observed}
     for layer in of.model.modules():
         if isinstance(layer, nn.MaxPool2d):
             # The same function by another name, which `frozen` does not know.

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
-from trial_networks import CLASSES, gradient, group, network
+from trial_networks import CLASSES, everything, gradient, group, network, ones
 
 from leakbench.matching.joint import JointObjective, Part, Problems, one_by_one, whole_batches
-from leakbench.matching.layer_weights import layer_weights
 from leakbench.matching.objective import Objective
+from leakbench.matching.optimisers import Adam
 from leakbench.matching.trials import Group
 
 SHAPE, BATCH, UPDATES = (8, 8, 2), 3, 4
@@ -22,14 +22,10 @@ def epoch(seed: int) -> Group:
     return group(network("lenet_dlg", {}, SHAPE, seed), images, labels)
 
 
-def ones(of: Group) -> dict[str, Tensor]:
-    return layer_weights(of.model, of.observed, "one", 1.0, False, "following", "parameters")
-
-
 def parts(epochs: list[Group], problems: Problems, later: float = 0.1) -> list[Part]:
     return [
         Part(
-            Objective(of, "cosine", ones(of), 0.0),
+            Objective(of, "cosine", ones, 0.0),
             problems.rows[:, number],
             problems.places(BATCH, number),
             later if number else 1.0,
@@ -92,7 +88,7 @@ def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
             assert of.labels is not None
             dummy = gradient(of.model, of.to_pixels(batch), of.labels[row], create_graph=True)
             of.model.requires_grad_(False)
-            observed = flat({name: of.observed[name][row] for name in dummy})
+            observed = flat({name: everything(of)[name][row] for name in dummy})
             expected = expected + (0.1 if number else 1.0) * (
                 1 - cosine_similarity(flat(dummy), observed, dim=0)
             )
@@ -110,7 +106,7 @@ def test_a_chunk_of_problems_has_the_same_losses() -> None:
     again, moves = objective.evaluate(some)({"images": start[some]})
     torch.testing.assert_close(again, losses[some], rtol=1e-10, atol=0)
     torch.testing.assert_close(moves["images"], slopes["images"][some], rtol=1e-10, atol=1e-14)
-    assert objective.chunk() >= 1
+    assert objective.chunk(Adam(0.1, 1, False, False)) >= 1
 
 
 def test_a_later_epoch_of_weight_zero_says_nothing() -> None:
@@ -119,9 +115,7 @@ def test_a_later_epoch_of_weight_zero_says_nothing() -> None:
     start, rows = unknown(problems), torch.arange(2)
     losses, slopes = JointObjective(parts(epochs, problems, 0.0), 0.0).evaluate(rows)({"images": start})
     own = start.gather(1, problems.places(BATCH, 0)[:, :, None, None, None].expand(-1, -1, *start.shape[2:]))
-    alone, _ = Objective(epochs[0], "cosine", ones(epochs[0]), 0.0).evaluate(problems.rows[:, 0])(
-        {"images": own}
-    )
+    alone, _ = Objective(epochs[0], "cosine", ones, 0.0).evaluate(problems.rows[:, 0])({"images": own})
     torch.testing.assert_close(losses, alone, rtol=1e-12, atol=0)
     assert not slopes["images"][:, 3:].any()
     assert slopes["images"][:, :3].flatten(2).any(2).all()

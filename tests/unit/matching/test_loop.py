@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from trial_networks import CLASSES, group
+from trial_networks import CLASSES, group, ones
 
 from leakbench import victims
 from leakbench.artefacts import read_facts
@@ -71,7 +71,6 @@ def lenet(known: bool = False, dtype: torch.dtype = torch.float32) -> tuple[dict
     model = victims.build("lenet-dlg", (16, 16, 3), CLASSES, {}).to(dtype).eval()
     images = torch.rand(TRIALS, 1, 3, 16, 16, dtype=dtype)
     of = group(model, images, torch.randint(0, CLASSES, (TRIALS, 1)), known)
-    ones = {name: torch.ones(TRIALS, dtype=dtype) for name in of.observed}
     drawn = of.draw("normal", torch.Generator().manual_seed(1))
     return {name: value.to(dtype) for name, value in drawn.items()}, Objective(of, "squares", ones, 0.01)
 

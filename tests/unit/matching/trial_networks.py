@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench import victims
+from leakbench.attacks.observation import Observation
 from leakbench.matching.trials import Group
 
 CLASSES = 10
@@ -65,13 +67,23 @@ def group(
         each = [gradient(model, x, y) for x, y in zip(images, labels, strict=True)]
         observed = {name: torch.stack([one[name] for one in each]).detach() for name in each[0]}
     channels, rows, columns = images.shape[2:]
+    observation = Observation(
+        network={"module": "", "parameters": {}, "shape": [rows, columns, channels], "classes": CLASSES},
+        weights={},
+        updates={name: value[:, None].numpy() for name, value in observed.items()},
+        origin=np.zeros(trials, np.int64),
+        clients=[batch],
+        kind="gradient",
+        knows={},
+        local={"lr": lr, "batch_size": None, "epochs": 1},
+    )
     return Group(
+        observation=observation,
         model=model.requires_grad_(False),
         client=0,
         origin=0,
         rounds=torch.arange(trials),
         restarts=1,
-        observed=observed,
         labels=labels if known else None,
         batch=batch,
         classes=CLASSES,
@@ -79,5 +91,14 @@ def group(
         deviation=torch.full((channels, 1, 1), 0.3, dtype=images.dtype),
         pixels=(channels, rows, columns),
         steps=steps or [],
-        lr=lr,
     )
+
+
+def ones(model: nn.Module, observed: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weight one for every layer."""
+    return {name: value.new_ones(len(value)) for name, value in observed.items()}
+
+
+def everything(of: Group) -> dict[str, Tensor]:
+    """Return what was observed of all trials."""
+    return of.observed(torch.arange(of.trials))
