@@ -95,7 +95,7 @@ class _Sheet:
         runs = np.split(np.arange(places.size), np.flatnonzero(np.diff(places.ravel()) != 1) + 1)
         for run in runs if rows.size else []:
             begin = self.offset + int(places.flat[run[0]]) * rows.shape[1] * self.dtype.itemsize
-            data = memoryview(rows[run[0] : run[-1] + 1]).cast("B")
+            data = rows[run[0] : run[-1] + 1].data.cast("B")
             while data:
                 written = os.pwrite(self.file, data[:_AT_ONCE], begin)
                 data, begin = data[written:], begin + written

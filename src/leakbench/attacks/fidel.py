@@ -7,7 +7,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.victims.layers import dense_input, first_dense
 
-IMAGES_AT_ONCE = 128
+IMAGES_AT_ONCE = 32
 
 
 def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:

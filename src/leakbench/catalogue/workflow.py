@@ -12,7 +12,7 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.errors import UserError
-from leakbench.parts import dotted
+from leakbench.parts import dotted, parts_of
 
 LPIPS = "lpips-backbones"
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "experiment")
@@ -81,11 +81,8 @@ class Workflow:
         ]
 
     def parts(self, spec: str) -> list[str]:
-        """Return the dotted modules of the parts that a spec is made of: victim, generator, defence, attack."""
-        rooms = {key: f"{key}s" for key in ("victim", "generator", "defence", "attack")}
-        return [
-            dotted(rooms[key], value["module"]) for key, value in self.plan.spec(spec).items() if key in rooms
-        ]
+        """Return the modules of the parts that a spec is made of."""
+        return parts_of(self.plan.spec(spec))
 
     def fetch_code(self, dataset: str) -> list[str]:
         """Return the source files that a data set depends on."""
@@ -104,9 +101,7 @@ class Workflow:
         dataset, victim, *_, seed = stem.split("/")
         generator = self._generator(stem)
         network = f"generator/{generator}" if generator else f"train/{dataset}/{victim}/{seed}"
-        method = self.plan.spec(f"attack/{stem}")["attack"]["parameters"].get("inference")
-        labels = [dotted("labels", method)] if method else []
-        return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network), *labels)
+        return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network))
 
     def score_code(self, stem: str) -> list[str]:
         """Return the source files that a cell's scores depend on: its metrics, and the victim that reads features."""

@@ -4,27 +4,26 @@ import torch
 from torch import Tensor
 
 
-def counted(weight: Tensor, bias: Tensor | None, batch: int) -> Tensor:
+def counted(weight: Tensor, bias: Tensor | None, batch: int, prior: Tensor) -> Tensor:
     """Return labels that may repeat: [trials, batch].
 
-    Summed over its inputs, a class's row of the mean gradient is (Σ p_c - n_c) · s / batch for inputs of sum s, as long
-    as the probabilities p differ little between images (an untrained network). The bias gradient is the same with s = 1,
-    so no estimate of s is needed where there is a bias. Each label found takes its share out, and the lowest class left
-    is the next: first those that must be there because their row is negative, then repeats.
-    Source: LLG (Wainakh et al.), whose impact this estimates from the update alone.
+    The mean gradient of a class's bias is p_c - n_c / batch, for the batch's mean probability p and n_c images of the
+    class; summed over its inputs, the class's row of the weight gradient is that times their sum s, if images differ
+    little in it. Where there is no bias, s follows from the rows that are negative, for those hold all images. The
+    model's mean prediction on noise stands for p. Classes whose row is negative must be there; further images go to the
+    class that is short of most. Source: LLG (Wainakh et al.), whose impact and offset these are.
     """
     rows = weight.sum(2) if bias is None else bias
-    lowest = rows.clamp_max(0).sum(1, keepdim=True)
-    impact = (
-        lowest / batch * (1 + 1 / weight.shape[1]) if bias is None else torch.full_like(lowest, -1 / batch)
-    )
-    left = rows.clone()
-    found = []
     present = rows < 0
+    share = torch.ones_like(rows[:, :1])
+    if bias is None:
+        missing = 1 - (prior * present).sum(1, keepdim=True)
+        share = -rows.clamp_max(0).sum(1, keepdim=True) / missing.clamp_min(1 / batch)
+    left = rows / share.clamp_min(1e-30) - prior
+    found = []
     for _ in range(batch):
-        unseen = torch.where(present, rows, torch.inf)
-        label = torch.where(present.any(1), unseen.argmin(1), left.argmin(1))
+        label = torch.where(present.any(1), torch.where(present, left, torch.inf).argmin(1), left.argmin(1))
         present = present.scatter(1, label[:, None], False)
-        left = left.scatter_add(1, label[:, None], -impact)
+        left = left.scatter_add(1, label[:, None], torch.full_like(left[:, :1], 1 / batch))
         found.append(label)
     return torch.stack(found, 1)

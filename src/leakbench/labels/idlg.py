@@ -5,7 +5,7 @@ from torch import Tensor
 from leakbench.errors import Unfit
 
 
-def idlg(weight: Tensor, bias: Tensor | None, batch: int) -> Tensor:
+def idlg(weight: Tensor, bias: Tensor | None, batch: int, prior: Tensor) -> Tensor:
     """Return the class whose weight gradient points against the others (iDLG, Eqn 6): [trials, 1].
 
     The rows of the gradient are multiples of one input, by p_c for the wrong classes and p_c - 1 for the true one, so

@@ -5,7 +5,7 @@ from torch import Tensor
 from leakbench.errors import Unfit
 
 
-def row_minimum(weight: Tensor, bias: Tensor | None, batch: int) -> Tensor:
+def row_minimum(weight: Tensor, bias: Tensor | None, batch: int, prior: Tensor) -> Tensor:
     """Return the `batch` classes with the lowest minimum over their row, none twice: [trials, batch].
 
     Needs inputs of the last layer that are not negative. Source: GradInversion, Eqn 8; AGIC uses it for FedAvg updates.

@@ -16,6 +16,7 @@ from leakbench.victims.layers import last_dense, normalisation
 
 Tensors = dict[str, Tensor]
 UPDATES_AT_ONCE = 64
+NOISE = 64
 
 
 @dataclass(frozen=True)
@@ -129,15 +130,18 @@ def known_labels(
             )
         return torch.from_numpy(np.array(observation.labels[client]))[rounds]
     layer = last_dense(model)
+    shape = observation.network["shape"]
+    noise = torch.rand(NOISE, shape[2], *shape[:2], generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        prior = model(noise.to(next(model.parameters()))).softmax(1).mean(0)
     found = []
     for part in rounds.split(UPDATES_AT_ONCE):
-        weight, bias = (
-            as_gradient(observation, _read(observation, name, part, client), batch)
-            if name in observation.updates
-            else None
-            for name in (f"{layer}.weight", f"{layer}.bias")
-        )
-        found.append(labels.infer(inference, weight, bias, batch))
+        gradient = {
+            name: as_gradient(observation, _read(observation, f"{layer}.{name}", part, client), batch)
+            for name in ("weight", "bias")
+            if f"{layer}.{name}" in observation.updates
+        }
+        found.append(labels.infer(inference, gradient["weight"], gradient.get("bias"), batch, prior))
     return torch.cat(found)
 
 

@@ -2,6 +2,9 @@
 
 import numpy as np
 
+# Not a baseline but kept under one's column: what an attack had on the way.
+SNAPSHOT = "snapshot"
+
 
 def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Return independent uniform noise in [0, 1), float32 of `shape` ([N, C, H, W])."""

@@ -10,7 +10,7 @@ from leakbench.artefacts import creating, read_facts
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
 from leakbench.errors import Unfit
-from leakbench.parts import dotted
+from leakbench.parts import parts_of
 from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -32,9 +32,7 @@ def attack(
             return pass_on(reason, [out])
         value = read_spec(spec)
         entry = value["attack"]
-        method = entry["parameters"].get("inference")
-        used = [dotted("attacks", entry["module"]), *([dotted("labels", method)] if method else [])]
-        made = provenance(value, "leakbench.verbs.attack", *used)
+        made = provenance(value, "leakbench.verbs.attack", *parts_of(value))
         resume = scratch / f"{digest(made | read_facts(capture))[:32]}.safetensors"
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
         try:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
-from leakbench.metrics.baselines import blank, dataset_mean, random_noise
+from leakbench.metrics.baselines import SNAPSHOT, blank, dataset_mean, random_noise
 from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
@@ -21,15 +21,19 @@ from leakbench.verbs.absence import absent, pass_on
 
 # Few enough to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
-SNAPSHOT = "snapshot"
 
 
 @dataclass
 class Candidates:
-    """Reconstructions of one client's updates: images [rounds, n, …] and which of them are usable [rounds, n]."""
+    """Reconstructions of one client's updates: images [rounds, n, …] and which of them are usable [rounds, n].
+
+    baseline: what they are if not the attack's result; iterations: after how many steps.
+    """
 
     images: np.ndarray
     usable: np.ndarray
+    baseline: str = ""
+    iterations: int = 0
 
 
 def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: str) -> dict[str, np.ndarray]:
@@ -162,23 +166,18 @@ def score(
             # One reconstruction per image where none may serve two, so that the mean is guessed for all of them.
             copies = k if value["matching"] == "hungarian" else 1
             means = np.broadcast_to(average, (nulls, copies, *shape[2:]))
-            groups = {
-                "": Candidates(tensors["images"][:, client], tensors["usable"][:, client]),
-                "random-gradient": Candidates(
-                    tensors["null/images"][:, client], tensors["null/usable"][:, client]
-                ),
-                "random-noise": Candidates(random_noise(shape, rng), everything),
-                "dataset-mean": Candidates(means, np.ones((nulls, copies), bool)),
-            }
-            iterations = dict.fromkeys(groups, facts["iterations"])
+            length = facts["iterations"]
+            usable, null_usable = (tensors[f"{part}usable"][:, client] for part in ("", "null/"))
+            groups = [
+                Candidates(tensors["images"][:, client], usable, "", length),
+                Candidates(tensors["null/images"][:, client], null_usable, "random-gradient", length),
+                Candidates(random_noise(shape, rng), everything, "random-noise", length),
+                Candidates(means, np.ones((nulls, copies), bool), "dataset-mean", length),
+            ]
             for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
-                name = f"{SNAPSHOT} {after}"
-                groups[name] = Candidates(
-                    tensors["snapshots"][place][:, client], tensors["usable"][:, client]
-                )
-                iterations[name] = after
-            for baseline, candidates in groups.items():
-                rounds = len(candidates.images)
+                groups.append(Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after))
+            for candidates in groups:
+                baseline, rounds = candidates.baseline, len(candidates.images)
                 frame = pd.DataFrame(
                     _rows(
                         candidates,
@@ -208,8 +207,8 @@ def score(
                     for name in [name for name in tensors if name.startswith("partner")]:
                         success = matching_success(tensors[name][:, client], found, index, secret["pass"])
                         frame[name.replace("partner", "matching_success", 1)] = success.reshape(-1)
-                frame.insert(0, "baseline", baseline.partition(" ")[0])
-                frame["iterations"] = iterations[baseline]
+                frame.insert(0, "baseline", baseline)
+                frame["iterations"] = candidates.iterations
                 frame.insert(0, "image", index[:rounds].reshape(-1))
                 frame.insert(0, "sample", np.tile(np.arange(k), rounds))
                 frame.insert(0, "local_samples", k)
