@@ -114,7 +114,7 @@ def test_counted_takes_batches_larger_than_the_classes() -> None:
     assert right(found, truth) > 0.95
 
 
-@pytest.mark.parametrize("batch", [4, 8, 32])
+@pytest.mark.parametrize("batch", [8, 32])
 def test_counted_knows_a_network_that_is_sure_of_one_class_whatever_it_sees(batch: int) -> None:
     """As DLG's LeNet is before training: without the prior half of the labels are taken for another."""
     truth = torch.randint(0, 10, (16, batch), generator=torch.Generator().manual_seed(0))
