@@ -43,7 +43,21 @@ DISTANCES = {
 
 def products(of: Sequence[str], found: Tensors, observed: Tensors) -> Tensors:
     """Return product name → [trials, parameters] of gradients [trials, *shape]."""
-    return {
-        kind: torch.stack([PRODUCTS[kind](g.flatten(1), observed[n].flatten(1)) for n, g in found.items()], 1)
-        for kind in of
-    }
+    flat = [(g.flatten(1), observed[name].flatten(1)) for name, g in found.items()]
+    return {kind: torch.stack([PRODUCTS[kind](g, o) for g, o in flat], 1) for kind in of}
+
+
+def derivative(
+    distance: Distance, known: Tensors, theirs: Tensor, weights: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the distance [trials] and its derivative at each dummy gradient g: along · o + across · g.
+
+    `known` holds the products that the distance reads; `along` and `across` are [trials, parameters].
+    """
+    parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
+    value = distance.value(parts, theirs, weights)
+    slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
+    none = torch.zeros_like(theirs)
+    along = slope.get("dot", none) - 2 * slope.get("gap", none)
+    across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
+    return value.detach(), along, across

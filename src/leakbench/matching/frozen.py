@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from leakbench.matching.distances import Distance, products
+from leakbench.matching.distances import Distance, derivative, products
 from leakbench.matching.gradients import Tensors, batch_loss, layer_gradients, watching
 from leakbench.matching.trials import Group
 
@@ -182,12 +182,6 @@ class FrozenDifference:
         with torch.no_grad():
             flat = [{name: _flat(each[name]) for name in observed} for each in (dummy, observed)]
             known = products(tuple({"dot", "mine", *self.distance.of}), *flat)
-        parts = {kind: known[kind].requires_grad_() for kind in self.distance.of}
-        value = self.distance.value(parts, theirs, weights)
-        slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
-        none = torch.zeros_like(theirs)
-        along = slope.get("dot", none) - 2 * slope.get("gap", none)
-        across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
-        with torch.no_grad():
-            square = along**2 * theirs + 2 * along * across * known["dot"] + across**2 * known["mine"]
-        return value.detach(), along, across, square.sum().sqrt()
+        value, along, across = derivative(self.distance, known, theirs, weights)
+        square = along**2 * theirs + 2 * along * across * known["dot"] + across**2 * known["mine"]
+        return value, along, across, square.sum().sqrt()

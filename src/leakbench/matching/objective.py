@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.distances import DISTANCES, products
+from leakbench.matching.distances import DISTANCES, derivative, products
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradients import gradients
 from leakbench.matching.loop import measured_bytes
@@ -17,6 +17,11 @@ from leakbench.matching.trials import Group
 # Small enough that most of what a backward pass reads again is still in a processor's cache.
 WORKING_BYTES = 200_000_000
 Tensors = dict[str, Tensor]
+
+
+def _beside(each: Tensor, values: Tensor) -> Tensor:
+    """Return one number for each trial in a shape that multiplies `values` [trials, …]."""
+    return each.view(-1, *[1] * (values.dim() - 1))
 
 
 def total_variation(images: Tensor) -> Tensor:
@@ -61,9 +66,15 @@ class Objective:
                 found = simulated_update(group.model, images, classes, group.steps, group.lr)
             else:
                 found, _ = gradients(group.model, images, classes)
-            losses = distance.value(products(distance.of, found, observed), theirs, weights)
-            slopes = torch.autograd.grad(losses.sum(), list(wanted.values()))
-            return losses.detach(), dict(zip(wanted, slopes, strict=True))
+            with torch.no_grad():
+                known = products(distance.of, found, observed)
+            losses, along, across = derivative(distance, known, theirs, weights)
+            cotangents = [
+                (o * _beside(along[:, i], o)).addcmul_(g.detach(), _beside(across[:, i], o))
+                for i, (g, o) in enumerate(zip(found.values(), observed.values(), strict=True))
+            ]
+            slopes = torch.autograd.grad(list(found.values()), list(wanted.values()), cotangents)
+            return losses, dict(zip(wanted, slopes, strict=True))
 
         return self.regularised(frozen or matched)
 

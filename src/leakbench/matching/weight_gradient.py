@@ -40,6 +40,63 @@ def _backward(
     return found[0], found[1]
 
 
+class _UnfoldedWeightGradient(torch.autograd.Function):
+    """The weight gradients of many small convolutions, as products of unfolded images, and their derivative once.
+
+    Images are unfolded with the channels last, where each row of a kernel's window is one run of memory.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, delta: Tensor, conv: nn.Conv2d, trials: int) -> Tensor:
+        columns = unfold(x, conv).view(trials, -1, conv.weight[0].numel())
+        rows = delta.permute(0, 2, 3, 1).reshape(trials, -1, len(conv.weight))
+        ctx.save_for_backward(columns, rows)
+        ctx.conv, ctx.read = conv, x.shape
+        ctx.returned = delta.shape
+        out, channels, *window = conv.weight.shape
+        return (rows.mT @ columns).view(trials, out, *window, channels).permute(0, 1, 4, 2, 3)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        (v,) = cotangents
+        columns, rows = ctx.saved_tensors
+        conv, batch = ctx.conv, ctx.read[0] // len(v)
+        to_x = to_delta = None
+        if ctx.needs_input_grad[0]:
+            each = v.flatten(2).mT[:, None] @ rows.unflatten(1, (batch, -1)).mT
+            to_x = nn.functional.fold(
+                each.flatten(0, 1), ctx.read[2:], conv.kernel_size, conv.dilation, conv.padding, conv.stride
+            ).contiguous(memory_format=torch.channels_last)
+        if ctx.needs_input_grad[1]:
+            last = v.permute(0, 1, 3, 4, 2).flatten(2)
+            size = ctx.returned
+            to_delta = (columns @ last.mT).view(size[0], *size[2:], size[1]).permute(0, 3, 1, 2)
+        return to_x, to_delta, None, None
+
+
+def unfold(x: Tensor, conv: nn.Conv2d) -> Tensor:
+    """Return the windows that a convolution reads of x [n, channels, rows, columns]: [n, places, window, channels]."""
+    assert not isinstance(conv.padding, str)
+    (down, across), (tall, wide) = conv.padding, conv.kernel_size
+    padded = nn.functional.pad(x.permute(0, 2, 3, 1), (0, 0, across, across, down, down)).contiguous()
+    n, rows, columns, channels = padded.shape
+    line = columns * channels
+    high = (rows - conv.dilation[0] * (tall - 1) - 1) // conv.stride[0] + 1
+    long = (columns - conv.dilation[1] * (wide - 1) - 1) // conv.stride[1] + 1
+    windows = padded.as_strided(
+        (n, high, long, tall, wide, channels),
+        (
+            rows * line,
+            conv.stride[0] * line,
+            conv.stride[1] * channels,
+            conv.dilation[0] * line,
+            conv.dilation[1] * channels,
+            1,
+        ),
+    )
+    return windows.reshape(n, high * long, tall * wide, channels)
+
+
 def conv_weight(conv: nn.Conv2d, x: Tensor, delta: Tensor, trials: int) -> Tensor:
     """Return [trials, *conv.weight.shape]: the gradient for each trial's share of the batch.
 
@@ -52,7 +109,4 @@ def conv_weight(conv: nn.Conv2d, x: Tensor, delta: Tensor, trials: int) -> Tenso
     if work > FUSED_BELOW:
         pairs = zip(x.split(batch), delta.split(batch), strict=True)
         return torch.stack([_ConvWeightGradient.apply(a, d, conv) for a, d in pairs])
-    assert not isinstance(conv.padding, str)
-    columns = nn.functional.unfold(x, conv.kernel_size, conv.dilation, conv.padding, conv.stride)
-    each = delta.flatten(2) @ columns.mT
-    return each.unflatten(0, (trials, batch)).sum(1).unflatten(2, conv.weight.shape[1:])
+    return _UnfoldedWeightGradient.apply(x, delta, conv, trials)
