@@ -1,8 +1,8 @@
 # The README's commands. `make reproduce` and `make test` set up everything they need by themselves.
 
-# Looked up before .venv goes first on the path.
+# The interpreter that .venv is made from, also where .venv is activated: it has no pip.
 ifndef PYTHON
-PYTHON := $(shell command -v python3)
+PYTHON := $(shell PATH=$$(printf %s "$$PATH" | tr : '\n' | grep -vxF '$(CURDIR)/.venv/bin' | paste -sd :) && command -v python3)
 endif
 CORES ?= $(shell nproc)
 VENV := .venv
