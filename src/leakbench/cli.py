@@ -122,6 +122,8 @@ def _run(arguments: argparse.Namespace) -> None:
         case "plan":
             from leakbench.verbs.plan import plan
 
+            # Whoever reads only the first lines of the plan has seen enough.
+            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
             plan(root, arguments.scale)
 
 

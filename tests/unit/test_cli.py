@@ -146,3 +146,14 @@ def test_the_package_runs_as_a_module() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("leakbench fetch: no such spec.json: no such spec")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_who_reads_only_the_first_line_of_a_plan_is_told_nothing_of_pipes() -> None:
+    job = subprocess.Popen(
+        [sys.executable, "-m", "leakbench", "plan"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert job.stdout is not None
+    assert job.stderr is not None
+    job.stdout.close()
+    assert job.stderr.read() == b""
+    job.wait()

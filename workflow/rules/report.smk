@@ -75,6 +75,7 @@ rule figure:
         table=f"{R}/tables/{{experiment}}.csv",
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
         spec=f"{R}/specs/figure/{{experiment}}.json",
+        printed=lambda w: flow.printed(w.experiment),
         code=flow.drawing(),
     output:
         figure=report(

@@ -187,6 +187,11 @@ class Workflow:
         """Return the published numbers and claims."""
         return sorted(str(path.relative_to(self.root)) for path in (self.root / "published").glob("*.csv"))
 
+    def printed(self, experiment: str) -> list[str]:
+        """Return the published table that a figure draws beside its own, if it shows one."""
+        table = f"published/{experiment.replace('-', '_', 1)}.csv"
+        return [table] if table in self.published() else []
+
     def drawing(self) -> list[str]:
         """Return the source files that the notebooks draw with."""
         return self.code(

@@ -90,3 +90,8 @@ def test_a_damaged_data_set_does_not_stop_the_planning(
     write_tensors(place / "data" / "d.safetensors", {}, {})
     (place / "data" / "specs" / "d.json").write_text("[")
     assert local_datasets(place) == set()
+
+
+def test_a_figure_depends_on_the_published_table_that_it_shows(flow: Workflow) -> None:
+    assert flow.printed("agic-table-4") == ["published/agic_table-4.csv"]
+    assert flow.printed("fidel-figure-13") == []
