@@ -91,6 +91,8 @@ def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = 
                 line(axes, part[part["curve"] == name], x, name, styles[name])
             _axis(axes, places, label, log)
             axes.set_ylabel(SHOWN[metric])
+            if metric == "seconds":
+                axes.set_ylim(bottom=0)
             axes.spines[["top", "right"]].set_visible(False)
         handles, names = body.axes[0].get_legend_handles_labels()
         body.legend(handles, names, loc="lower center", ncols=min(len(names), 4), frameon=False)

@@ -14,6 +14,7 @@ from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.metrics.seconds import seconds
 from leakbench.metrics.update_matching import matching_success
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -220,8 +221,9 @@ def score(
         rows = pd.concat(frames, ignore_index=True)
         for name in reversed(list(value["cell"])):
             rows.insert(0, name, value["cell"][name])
-        # An attack's seconds are measured for the cell; its updates ran together, so each row bears its share.
-        rows["seconds"] = cost["seconds"] / (cost["updates"]) if cost else np.nan
+        rows["seconds"] = np.nan
+        if cost:
+            rows.loc[rows["baseline"] == "", "seconds"] = seconds(cost["seconds"], cost["updates"])
         made = provenance(value, "leakbench.verbs.score")
         write_table(
             out, rows, {"knows": facts["knows"], "target": facts["target"], "left_out": left_out} | made

@@ -145,7 +145,9 @@ def test_an_attacks_seconds_are_shared_among_its_updates(cell: Cell) -> None:
     record = cell.root / "record.json"
     record.write_text(json.dumps({"seconds": 3.0, "updates": 6}))
     rows, _ = cell.score("pearson", attack_record=record)
-    assert (rows["seconds"] == 0.5).all()
+    own = rows["baseline"] == ""
+    assert (rows.loc[own, "seconds"] == 0.5).all()
+    assert rows.loc[~own, "seconds"].isna().all()
     rows, _ = cell.score("pearson")
     assert rows["seconds"].isna().all()
 

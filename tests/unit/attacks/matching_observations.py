@@ -1,0 +1,86 @@
+"""Observations for the gradient-matching attacks: photographs behind a small network's gradients."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import skimage.data
+import torch
+import yaml
+from skimage.transform import resize
+from torch import Tensor
+
+from leakbench import attacks, victims
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.federation import local_update
+
+ROOT = Path(__file__).parents[3]
+LEVEL = {"lr": 1.0, "batch_size": None, "epochs": 1}
+QUICK = {"distance": "cosine", "lr": 0.1, "iterations": 4, "signed": True, "boxed": True}
+
+
+def equal(model: Any, observed: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return weight one for every layer."""
+    return {name: torch.ones(len(value)) for name, value in observed.items()}
+
+
+def photographs(count: int, size: int) -> Tensor:
+    """Return squares cut out of one photograph: float32 [count, 3, size, size] in [0, 1]."""
+    whole = resize(skimage.data.astronaut(), (4 * size, 4 * size), anti_aliasing=True)
+    squares = [
+        whole[r * size : (r + 1) * size, c * size : (c + 1) * size] for r in range(4) for c in range(4)
+    ]
+    return torch.from_numpy(np.stack(squares[:count])).permute(0, 3, 1, 2).float()
+
+
+def observe(
+    images: Tensor,
+    labels: Tensor,
+    victim: str = "lenet-dlg",
+    parameters: dict[str, Any] | None = None,
+    kind: str = "gradient",
+    local: dict[str, Any] = LEVEL,
+    classes: int = 10,
+    seed: int = 0,
+) -> Observation:
+    """Return what the server saw of one client with images [rounds, k, …] and their labels, which it is given."""
+    torch.manual_seed(seed)
+    shape = (images.shape[3], images.shape[4], images.shape[2])
+    model = victims.build(victim, shape, classes, parameters or {}).eval()
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    update = local_update(
+        model, weights, images, labels, {}, local["lr"], local["batch_size"], local["epochs"], kind,
+        dict(model.named_buffers()),
+    )  # fmt: skip
+    return Observation(
+        network={"module": victim, "parameters": parameters or {}, "shape": list(shape), "classes": classes},
+        weights={name: value.numpy()[None] for name, value in model.state_dict().items()},
+        updates={name: value.numpy()[:, None] for name, value in update.items()},
+        origin=np.zeros(len(images), np.int64),
+        clients=[images.shape[1]],
+        kind="gradient" if kind == "gradient" else "model",
+        local=dict(local),
+        labelling="oracle",
+        labels=[labels.numpy()],
+    )
+
+
+def small(rounds: int = 2, k: int = 1, **options: Any) -> Observation:
+    """Return an observation of LeNet on images of 8 × 8."""
+    labels = (torch.arange(rounds * k) % options.get("classes", 10)).view(rounds, k)
+    return observe(photographs(rounds * k, 8).unflatten(0, (rounds, k)), labels, **options)
+
+
+def run(observation: Observation, seed: int = 0, **parameters: Any) -> Reconstruction:
+    return attacks.run("gradient-matching", observation, torch.Generator().manual_seed(seed), parameters)
+
+
+def psnr(found: Tensor, truth: Tensor) -> list[float]:
+    return (-10 * torch.log10((found - truth).square().flatten(1).mean(1))).tolist()
+
+
+def configured(name: str) -> dict[str, Any]:
+    """Return the values of an attack as its catalogue file has them."""
+    value = yaml.safe_load((ROOT / "config" / "attacks" / f"{name}.yaml").read_text())
+    return dict(value["parameters"])

@@ -1,0 +1,205 @@
+"""Gradient matching as a job: what it refuses, what it writes, and how it resumes."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matching_observations import (
+    QUICK,
+    run,
+    small,
+)
+from torch import Tensor
+
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.attacks import gradient_matching as module
+from leakbench.attacks.observation import Observation, read_observation
+from leakbench.errors import Unfit, UserError
+from leakbench.verbs.attack import attack
+
+
+def write(path: Path, observation: Observation) -> None:
+    """Write the observation as `capture` does."""
+    tensors = {f"global/{name}": value for name, value in observation.weights.items()}
+    tensors |= {f"updates/{name}": value for name, value in observation.updates.items()}
+    facts = {
+        "network": observation.network,
+        "clients": observation.clients,
+        "kind": observation.kind,
+        "local": observation.local,
+    }
+    write_tensors(path, tensors | {"origin": observation.origin}, facts)
+
+
+def spoil(name: str, change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Observation], Observation]:
+    return lambda seen: replace(seen, updates=seen.updates | {name: change(seen.updates[name].copy())})
+
+
+def no_number(value: np.ndarray) -> np.ndarray:
+    value[0, 0, 0] = np.nan
+    return value
+
+
+def missing(seen: Observation) -> Observation:
+    return replace(seen, updates={n: v for n, v in seen.updates.items() if n != "conv2.bias"})
+
+
+BAD: dict[str, tuple[Callable[[Observation], Observation], dict[str, Any], list[str]]] = {
+    "shape": (spoil("conv2.weight", lambda v: v[..., 1:]), {}, ["updates/conv2.weight", "(12, 12, 5, 4)", "(12, 12, 5, 5)"]),
+    "name": (missing, {}, ["updates/conv2.bias is missing"]),
+    "dtype": (spoil("dense.weight", lambda v: v.astype(np.float64)), {}, ["updates/dense.weight is float64", "float32"]),
+    "nan": (spoil("conv1.bias", no_number), {}, ["updates/conv1.bias holds NaN or Inf"]),
+    "inf": (spoil("conv1.bias", lambda v: v * np.inf), {}, ["updates/conv1.bias holds NaN or Inf"]),
+    "rounds": (spoil("conv1.bias", lambda v: v[:1]), {}, ["updates/conv1.bias has (1, 1) rounds and clients"]),
+    "no labels": (lambda seen: seen, {"labels": "oracle"}, ["labels: oracle", "gives no labels/0", "set labels: inferred"]),
+    "classes": (
+        lambda seen: small(k=4, classes=3),
+        {"labels": "inferred", "parameters": QUICK | {"inference": "row-minimum"}},
+        ["row-minimum", "4 images", "not 3", "use counted"],
+    ),
+    "idlg": (
+        lambda seen: small(k=2),
+        {"labels": "inferred", "parameters": QUICK | {"inference": "idlg"}},
+        ["idlg reads one label", "2 images"],
+    ),
+}  # fmt: skip
+
+
+def spec(path: Path, **entry: Any) -> Path:
+    base = {
+        "module": "gradient-matching", "parameters": QUICK, "generator": None, "labels": "inferred",
+        "matching": "hungarian",
+    }  # fmt: skip
+    value = {"attack": base | entry, "attack_name": "made", "null_rounds": 2, "seed": 0}
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize("case", sorted(BAD))
+def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, entry, says = BAD[case]
+    labels = small().labels
+    assert labels is not None
+    seen = change(small())
+    if case == "classes":
+        seen = replace(seen, labels=None)
+    write(tmp_path / "capture.safetensors", seen)
+    out = tmp_path / "out.safetensors"
+    attack(
+        tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", **entry), out, None, None, None,
+        tmp_path / "scratch",
+    )  # fmt: skip
+    tensors, facts = read_tensors(out)
+    assert tensors == {}
+    for part in says:
+        assert part in facts["absent"], facts["absent"]
+    assert "\n" not in facts["absent"]
+    assert capsys.readouterr().err == f"leakbench attack: {facts['absent']}\n"
+    assert not (tmp_path / "scratch").exists() or list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_the_function_itself_refuses_to_do_without_labels_it_is_to_be_given() -> None:
+    with pytest.raises(Unfit, match="gives no labels/0"):
+        run(replace(small(), labels=None), **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("labels", "says"),
+    [
+        ({}, "labels/0 must be whole numbers (2, 1)"),
+        ({"labels/0": np.zeros((2, 2), np.int64)}, "labels/0 must be whole numbers (2, 1)"),
+        ({"labels/0": np.zeros((2, 1), np.float32)}, "labels/0 must be whole numbers (2, 1)"),
+        ({"labels/0": np.full((2, 1), 10)}, "beyond the victim's classes"),
+        ({"labels/0": np.full((2, 1), -1)}, "beyond the victim's classes"),
+    ],
+)
+def test_an_oracle_that_does_not_fit_is_a_mistake(
+    labels: dict[str, np.ndarray], says: str, tmp_path: Path
+) -> None:
+    write(tmp_path / "capture.safetensors", small())
+    write_tensors(tmp_path / "oracle.safetensors", labels, {})
+    with pytest.raises(UserError) as problem:
+        read_observation(tmp_path / "capture.safetensors", labels=tmp_path / "oracle.safetensors")
+    assert says in str(problem.value)
+    assert str(tmp_path / "oracle.safetensors") in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("labelling", ["oracle", "inferred", "joint"])
+def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, tmp_path: Path) -> None:
+    seen = small(rounds=5)
+    assert seen.labels is not None
+    write(tmp_path / "capture.safetensors", seen)
+    write_tensors(tmp_path / "oracle.safetensors", {"labels/0": seen.labels[0]}, {})
+    labels = tmp_path / "oracle.safetensors" if labelling == "oracle" else None
+    written = []
+    for name in ("one", "two"):
+        out = tmp_path / f"{name}.safetensors"
+        attack(
+            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", labels=labelling), out, None, labels,
+            None, tmp_path / "scratch",
+        )  # fmt: skip
+        written.append(out.read_bytes())
+    assert written[0] == written[1]
+    tensors, facts = read_tensors(out)
+    assert facts["knows"]["labels"] == ("given" if labelling == "oracle" else labelling)
+    assert tensors["images"].shape == (5, 1, 1, 3, 8, 8)
+    assert tensors["labels"].tolist() == [[[n]] for n in range(5)] or labelling == "joint"
+    # At most a quarter of the rounds are played on noise.
+    assert tensors["null/images"].shape == (2, 1, 1, 3, 8, 8)
+    assert not np.array_equal(tensors["null/images"], tensors["images"][:2])
+
+
+def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two models of one size: the second's work must not be taken for the first's."""
+    from leakbench.matching import loop
+
+    monkeypatch.setattr(loop, "track", lambda items, label: ((item, True) for item in items))
+    one = small(rounds=4)
+    seen = replace(
+        one,
+        weights={n: np.concatenate([v, 0.5 * v]) for n, v in one.weights.items()},
+        origin=np.array([0, 0, 1, 1]),
+        scratch=tmp_path / "work.safetensors",
+    )
+    whole = run(replace(seen, scratch=None), **QUICK)
+    kept = module.match
+    calls = []
+
+    class Killed(Exception):
+        pass
+
+    def killed(start: Any, evaluate: Callable[[Tensor], Any], *rest: Any) -> Any:
+        calls.append(1)
+
+        def dying(rows: Tensor) -> Any:
+            inner, turns = evaluate(rows), []
+
+            def evaluated(unknowns: dict[str, Tensor]) -> Any:
+                turns.append(1)
+                if len(calls) == 2 and len(turns) == 3:
+                    raise Killed
+                return inner(unknowns)
+
+            return evaluated
+
+        return kept(start, dying, *rest)
+
+    monkeypatch.setattr(module, "match", killed)
+    with pytest.raises(Killed):
+        run(seen, **QUICK)
+    (left,) = tmp_path.iterdir()
+    assert read_facts(left)["iteration"] == 2
+    monkeypatch.setattr(module, "match", kept)
+    resumed = run(seen, **QUICK)
+    assert torch.equal(resumed.images, whole.images)
+    assert list(tmp_path.iterdir()) == []
