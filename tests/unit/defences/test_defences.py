@@ -8,7 +8,8 @@ from torch import nn
 
 from leakbench import defences
 
-UPDATE = {"a": torch.randn(3, 40, 50), "b": torch.randn(3, 40)}
+# No coordinate of it is zero.
+UPDATE = {"a": 1 + torch.rand(3, 40, 50), "b": 1 + torch.rand(3, 40)}
 
 
 def test_no_defence_hands_on_the_very_same_objects() -> None:

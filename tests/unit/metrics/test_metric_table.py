@@ -23,6 +23,7 @@ CONVENTIONS = {
     "psnr_uint8_wrap": ("published", True),
     "lpips_alex_raw255_bgr": ("published", False),
     "lpips_vgg_raw255_bgr": ("published", False),
+    "seconds": ("standard", False),
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),
     "matching_success": ("standard", True),
