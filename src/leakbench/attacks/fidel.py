@@ -1,6 +1,9 @@
 """The First Dense Layer Attack (Fidel, section II): divide weight changes by bias changes, neuron by neuron."""
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from leakbench.attacks.observation import Observation
@@ -36,12 +39,19 @@ def join(ratio: Tensor, known: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def fidel(observation: Observation, rng: torch.Generator, *, combine: bool = False) -> Reconstruction:
+def fidel(
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    combine: bool = False,
+    neurons: Annotated[int, Field(gt=0)] | None = None,
+) -> Reconstruction:
     """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no iterations.
 
     For a fully connected victim the ratios are images. For a convolutional one they are the pooled features that the
     layer reads; with a generator (section III-B) they become images, without one they stay features. With `combine`
     the last candidate joins all neurons, which fills the gaps of an update that was shared in part (section II-B).
+    `neurons`: of the live neurons only so many, the first ones, are used; none: all.
     """
     model = observation.model()
     layer = first_dense(model)
@@ -54,6 +64,9 @@ def fidel(observation: Observation, rng: torch.Generator, *, combine: bool = Fal
         joint = join(ratio, bias != 0)
         ratio = torch.cat([ratio, joint.unsqueeze(-2)], -2)
         usable = torch.cat([usable, joint.any(-1, keepdim=True)], -1)
+    if neurons is not None:
+        usable &= usable.cumsum(-1) <= neurons
+        ratio[~usable] = 0
     partial = ratio.unflatten(-1, features)
     if observation.generator is None:
         return Reconstruction(partial, usable, "images" if features == pixels else "features")

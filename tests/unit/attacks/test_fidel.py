@@ -164,6 +164,17 @@ def test_rounds_are_attacked_one_like_many(make: Make, monkeypatch: pytest.Monke
     assert whole.usable[-1].any()
 
 
+def test_only_so_many_live_neurons_are_used_as_asked_for(make: Make) -> None:
+    observation, _ = make("fcnn", (6, 6, 1), k=3, rounds=5)
+    whole, part = fidel(observation, RNG), fidel(observation, RNG, neurons=4)
+    assert part.usable.sum(-1).tolist() == whole.usable.sum(-1).clamp_max(4).tolist()
+    assert bool((whole.usable | ~part.usable).all())
+    assert torch.equal(part.images[part.usable], whole.images[part.usable])
+    assert not part.images[~part.usable].any()
+    first = whole.usable[0, 0].nonzero()[:4, 0]
+    assert part.usable[0, 0].nonzero()[:, 0].tolist() == first.tolist()
+
+
 def test_the_attack_is_found_by_its_name(make: Make) -> None:
     observation, _ = make("fcnn", (4, 4, 1))
     assert torch.equal(attacks.run("fidel", observation, RNG, {}).images, fidel(observation, RNG).images)
