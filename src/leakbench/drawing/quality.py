@@ -42,7 +42,7 @@ def by_local_steps(result: Result) -> Figure:
         return nothing(result)
     steps = rows["federation"].str.extract(r"-steps-(\d+)$")[0].astype(float)
     rows = rows.assign(steps=steps, curve=rows["attack"].map(words.attack))
-    return _figure(result, rows, "steps", "local steps that eight images are split into")
+    return _figure(result, rows, "steps", "local steps")
 
 
 def by_ratio(result: Result) -> Figure:
