@@ -1,31 +1,19 @@
 """Updates whose samples share no label, and victims whose batch norm has statistics that nobody trains."""
 
-from typing import Any
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
+from federations import LABELS, federation
 from torch.nn.functional import cross_entropy
 
 from leakbench import victims
-from leakbench.catalogue.schema import Federation
 from leakbench.defences import Defence
 from leakbench.errors import UserError
 from leakbench.federation import play, private_samples
 
-LABELS = np.random.default_rng(0).integers(0, 5, 60)
-
-
-def settings(**changes: Any) -> dict[str, Any]:
-    base: dict[str, Any] = {
-        "summary": "",
-        "clients": [4],
-        "rounds": 50,
-        "private": {"split": "test", "start": 20, "stop": 50},
-        "local": {"lr": 0.2},
-        "distinct_labels": True,
-    }
-    return Federation.model_validate(base | changes).model_dump()
+settings = partial(federation, clients=[4], rounds=50, distinct_labels=True)
 
 
 def test_no_two_samples_of_an_update_share_a_label() -> None:

@@ -1,31 +1,19 @@
 """A client that goes over one private set several times: who is in which batch, and from which model."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from federations import LABELS, federation
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from leakbench.catalogue.schema import Federation
 from leakbench.defences import Defence
 from leakbench.federation import play, private_samples
 
-LABELS = np.random.default_rng(0).integers(0, 5, 60)
-
-
-def settings(**changes: Any) -> dict[str, Any]:
-    base: dict[str, Any] = {
-        "summary": "",
-        "clients": [3],
-        "rounds": 8,
-        "passes": 2,
-        "private": {"split": "test", "start": 20, "stop": 50},
-        "local": {"lr": 0.2},
-        "server": "fedavg",
-    }
-    return Federation.model_validate(base | changes).model_dump()
+settings = partial(federation, clients=[3], rounds=8, passes=2, server="fedavg")
 
 
 def drawn(**changes: Any) -> np.ndarray:
