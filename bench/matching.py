@@ -1,7 +1,7 @@
 """Gradient matching: image-iterations per second and final PSNR, against breaching and a plain one-at-a-time loop.
 
 Same network, targets, first images, loss (cosine), optimiser (signed and boxed Adam with step decay) and iterations. The
-machine's cores are torch's to use on either side.
+machine's cores are either side's to use: ours by a worker process each, the others' by torch's threads.
 """
 
 import os
@@ -23,6 +23,7 @@ from bench.measure import COLUMNS
 from leakbench import attacks, victims
 from leakbench.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.attacks.observation import Observation
+from leakbench.workers import Work
 
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE, CLASSES, LR = (32, 32, 3), 10, 0.1
@@ -61,7 +62,7 @@ def _ours(module: str, work: dict[str, Any], model: torch.nn.Module, tensors: di
         weights={n: v.detach().numpy()[None].copy() for n, v in model.state_dict().items()},
         updates={n: tensors[f"observed/{n}"].numpy()[:, None] for n, _ in model.named_parameters()},
         origin=np.zeros(count, np.int64), clients=[1], kind="gradient", labelling="oracle",
-        labels=[tensors["labels"].numpy()],
+        labels=[tensors["labels"].numpy()], work=Work(workers=torch.get_num_threads()),
     )  # fmt: skip
     # The attack draws its first images in this order from a fresh generator, as `_task` does after the weights.
     found = attacks.run(

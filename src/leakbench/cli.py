@@ -1,6 +1,7 @@
 """The command line: one subcommand for each verb, the same that the workflow's rules call."""
 
 import argparse
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -9,6 +10,21 @@ from pathlib import Path
 from leakbench.errors import UserError
 from leakbench.process import prepare
 from leakbench.warm import run_warm
+
+
+def _positive(text: str) -> int:
+    """Return a whole number above 0 of a command's argument."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} is not above 0")
+    return number
+
+
+def _device(text: str) -> str:
+    """Return the name of a device of a command's argument."""
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither cpu nor cuda[:number]")
+    return text
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -40,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
         "truth",
         optional=["record"],
     )
-    command(
+    attack = command(
         "attack",
         "reconstruct from an observation alone",
         "capture",
@@ -48,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         "out",
         optional=["generator", "labels", "record"],
     )
+    attack.add_argument(
+        "--workers", type=_positive, default=1, help="processes that share the trials (default: 1; the result is the same)"
+    )
+    attack.add_argument("--device", type=_device, default="cpu", help="cpu or cuda[:number] (default: cpu)")
     command(
         "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
         optional=["attack-record", "backbones", "record"],
@@ -69,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
         sub.add_argument(
-            "--threads", type=int, default=1, help="threads of one job (default: 1; it is part of exactness)"
+            "--threads", type=_positive, default=1, help="threads of one job (default: 1; it is part of exactness)"
         )
     plan.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
     return parser

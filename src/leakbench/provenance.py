@@ -31,14 +31,14 @@ def read_spec(path: Path) -> dict[str, Any]:
     return value
 
 
-def provenance(spec: dict[str, Any], *modules: str) -> dict[str, Any]:
+def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
     """Return the facts that every output carries. Nothing here changes from run to run on one machine."""
     return {
         "spec": digest(spec),
         "code": code_digest(*modules),
         "seed": spec.get("seed"),
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
-        "device": "cpu",
+        "device": device,
     }
 
 

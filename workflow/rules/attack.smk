@@ -12,17 +12,20 @@ rule attack:
         f"logs/{SCALE}/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
     wildcard_constraints:
         federation=flow.bulky(keep=True),
+    threads: 1
     resources:
-        mem_mb=4000,
+        mem_mb=lambda w, threads: 3000 + 1000 * threads,
     params:
         generator=lambda w, input: (
             f"--generator '{input.generator}'" if input.generator else ""
         ),
         labels=lambda w, input: f"--labels '{input.labels}'" if input.labels else "",
+        device=config.get("device", "cpu"),
     message:
         "attack {wildcards.federation} of {wildcards.victim} on {wildcards.dataset} with {wildcards.attack}"
     shell:
         "python -m leakbench attack --capture {input.capture:q} --spec {input.spec:q} {params.generator} {params.labels}"
+        " --workers {threads} --device {params.device}"
         " --out {output.guesses:q} --record {output.record:q} 2> {log:q}"
 
 

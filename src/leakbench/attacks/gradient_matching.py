@@ -60,7 +60,6 @@ def gradient_matching(
 
     for group in groups(observation, updates, inference, restarts):
         objective = Objective(group, distance, weigh, tv, derivative == "frozen" and not group.steps)
-        name = f"match client {group.client}, model {group.origin}"
         outcome = match(
             group.draw(start, rng),
             objective.evaluate,
@@ -68,8 +67,7 @@ def gradient_matching(
             group.clip if boxed else lambda unknowns: None,
             schedule,
             objective.chunk(make()),
-            observation.scratch_of(name),
-            name,
+            observation.work.part(f"match client {group.client}, model {group.origin}"),
         )
         collected.add(group, outcome)
     return collected.found

@@ -93,7 +93,6 @@ def joint_matching(
         ]
         objective = JointObjective(parts, tv)
         start_of = replace(own[0], batch=asked.unknowns(batch))
-        name = f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"
         outcome = match(
             start_of.draw(start, rng, len(asked.rows)),
             objective.evaluate,
@@ -101,8 +100,7 @@ def joint_matching(
             own[0].clip if boxed else lambda unknowns: None,
             Schedule(iterations),
             objective.chunk(make()),
-            observation.scratch_of(name),
-            name,
+            observation.work.part(f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"),
         )
         add(found, own, asked, outcome)
 
@@ -172,5 +170,5 @@ def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
                 "attack: labels: joint, but steps: joint has no first look to find them (set labels: inferred)"
             )
         for group in own:
-            found.labels[group.rounds, client, :batch] = own[0].labels
-    return [replace(group, labels=found.labels[group.rounds, client, :batch]) for group in own]
+            found.labels[group.rounds, client, :batch] = own[0].labels.cpu()
+    return [replace(group, labels=found.labels[group.rounds, client, :batch].to(group.device)) for group in own]

@@ -1,6 +1,5 @@
 """What the server saw: the models it sent out and the updates that came back, with the threat model spelt out."""
 
-import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from leakbench import generators, victims
 from leakbench.artefacts import Facts, open_tensors
 from leakbench.errors import Unfit, UserError
+from leakbench.workers import Work
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Observation:
     local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
     labelling: what the attack is to do about labels: it needs none, is given them, infers them or optimises them.
     labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
-    scratch: the file from which a killed attack may resume.
+    work: where a killed attack finds what it has done, and how many processes it may use.
     """
 
     network: dict[str, Any]
@@ -42,18 +42,12 @@ class Observation:
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
     labelling: Literal["none", "oracle", "inferred", "joint"] = "none"
     labels: list[np.ndarray] | None = None
-    scratch: Path | None = None
+    work: Work = Work()
 
     @property
     def rounds(self) -> int:
         """Number of rounds observed."""
         return len(self.origin)
-
-    def scratch_of(self, work: str) -> Path | None:
-        """Return the scratch file of one part of an attack's work: a part must not resume from another's."""
-        if self.scratch is None:
-            return None
-        return self.scratch.with_stem(f"{self.scratch.stem}-{re.sub('[^a-z0-9]+', '-', work)}")
 
     def model(self, origin: int = 0) -> nn.Module:
         """Return the victim with the weights that were sent out, in evaluation mode."""
@@ -73,7 +67,7 @@ class Observation:
         """Return what was seen in some of the rounds."""
         labels = None if self.labels is None else [each[rounds] for each in self.labels]
         updates = {name: value[rounds] for name, value in self.updates.items()}
-        return replace(self, updates=updates, origin=self.origin[rounds], labels=labels, scratch=None)
+        return replace(self, updates=updates, origin=self.origin[rounds], labels=labels)
 
     def randomised(self, rounds: int, rng: torch.Generator) -> "Observation":
         """Return the null observation: the first `rounds` rounds with every update replaced by normal noise.
@@ -86,7 +80,7 @@ class Observation:
             scale = true.flatten(2).std(-1, unbiased=False) if true.dim() > 2 else true.abs()
             noise = torch.randn(true.shape, generator=rng)
             updates[name] = (noise * scale.reshape(*true.shape[:2], *[1] * (true.dim() - 2))).numpy()
-        return replace(self.part(slice(rounds)), updates=updates)
+        return replace(self.part(slice(rounds)), updates=updates, work=self.work.part("null"))
 
 
 def _one_line(problem: Exception) -> str:
@@ -179,7 +173,7 @@ def read_observation(
     generator: Path | None = None,
     labels: Path | None = None,
     labelling: Literal["none", "oracle", "inferred", "joint"] = "none",
-    scratch: Path | None = None,
+    work: Work = Work(),
 ) -> tuple[Observation, Facts]:
     """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own victim.
 
@@ -211,7 +205,7 @@ def read_observation(
         knows=facts.get("knows", {}),
         local=facts.get("local", {"lr": 1.0, "batch_size": None, "epochs": 1}),
         labelling=labelling,
-        scratch=scratch,
+        work=work,
     )
     check(observation, str(path))
     if generator is not None:

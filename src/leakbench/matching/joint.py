@@ -76,7 +76,7 @@ class JointObjective:
     def evaluate(self, problems: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the `problems` [n]."""
         terms = [
-            (part.objective.evaluate(part.rows[problems]), part.place[problems], part.share)
+            (part.objective.evaluate(part.rows[problems]), part.place[problems].to(part.objective.group.device), part.share)
             for part in self.parts
         ]
 
@@ -119,8 +119,7 @@ def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outc
     for number, epoch in enumerate(problems.seen):
         group = epochs[epoch]
         rounds, common = group.rounds[problems.rows[:, number]], problems.common[:, number]
-        images = torch.nan_to_num(group.to_pixels(outcome.unknowns["images"][:, :m])).clamp(0, 1)
-        found.images[rounds[:, None], group.client, common] = images
+        found.images[rounds[:, None], group.client, common] = group.shown(outcome.unknowns["images"][:, :m])
         found.usable[rounds[:, None], group.client, common] = True
         found.losses[:, group.client].index_add_(0, rounds, outcome.losses.T * (m / group.batch))
         found.diverged[rounds[outcome.status == DIVERGED], group.client] = True

@@ -1,8 +1,11 @@
 """The gradient-matching loop: all trials of a cell, chunk by chunk, resumable to the same result."""
 
 import math
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ from torch import Tensor
 from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.matching.optimisers import Evaluate, Optimiser, Tensors
 from leakbench.progress import track
+from leakbench.workers import Work, one_thread, side_by_side
 
 RUNNING, ENDED, DIVERGED = 0, 1, 2
 TRACED = 100
@@ -80,79 +84,128 @@ def match(
     project: Callable[[Tensors], None],
     schedule: Schedule,
     chunk: int,
-    scratch: Path | None = None,
-    label: str = "match",
+    work: Work | None = None,
 ) -> Outcome:
-    """Optimise every trial of `start` (name → [trials, …]); each trial's result is the same for every `chunk`.
+    """Optimise every trial of `start` (name → [trials, …]), `chunk` together.
 
     `evaluate(rows)` gives losses and gradients of the trials `rows`; `project` puts unknowns back where they may be.
-    `scratch` is the file from which a killed run resumes.
+    `work` names the folder from which a killed run resumes, and the processes that share the chunks: their number
+    changes no bit of the outcome. What was done stays in the folder until the caller removes it.
     """
     trials = len(next(iter(start.values())))
-    points = traced(schedule.iterations)
-    kept = len(schedule.kept)
+    work = work or Work()
+
+    def done(first: int, scratch: Path | None) -> Outcome:
+        rows = torch.arange(first, min(first + chunk, trials))
+        label = f"{work.label}, trials from {first} of {trials}"
+        file = scratch and scratch / f"{first}.safetensors"
+        unknowns = {name: value[rows] for name, value in start.items()}
+        return _chunk(rows, unknowns, evaluate, optimiser, project, schedule, file, label)
+
+    firsts = range(0, trials, chunk)
+    with one_thread(), _folder(work, len(firsts)) as scratch:
+        tasks = [partial(done, first, scratch) for first in firsts]
+        side_by_side(tasks, work.workers)
+        return _joined([task() for task in tasks])
+
+
+@contextmanager
+def _folder(work: Work, chunks: int) -> Iterator[Path | None]:
+    """Give the folder for what was done; workers need one even if nothing is to be resumed."""
+    if work.scratch is None and min(work.workers, chunks) > 1:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+    else:
+        yield work.scratch
+
+
+def _joined(parts: Sequence[Outcome]) -> Outcome:
+    """Return the outcome of all chunks, in order."""
+    names = parts[0].unknowns
+    return Outcome(
+        unknowns={name: torch.cat([part.unknowns[name] for part in parts]) for name in names},
+        snapshots={name: torch.cat([part.snapshots[name] for part in parts], 1) for name in names},
+        losses=torch.cat([part.losses for part in parts], 1),
+        traced=parts[0].traced,
+        status=torch.cat([part.status for part in parts]),
+        iterations=torch.cat([part.iterations for part in parts]),
+        final=torch.cat([part.final for part in parts]),
+    )
+
+
+def _chunk(
+    rows: Tensor,
+    start: Tensors,
+    evaluate: Callable[[Tensor], Evaluate],
+    optimiser: Callable[[], Optimiser],
+    project: Callable[[Tensors], None],
+    schedule: Schedule,
+    scratch: Path | None,
+    label: str,
+) -> Outcome:
+    """Optimise the trials `rows`, which begin at `start`; go on from `scratch` if it is there."""
+    trials, points = len(rows), traced(schedule.iterations)
     outcome = Outcome(
-        unknowns={name: value.clone() for name, value in start.items()},
-        snapshots={name: value.new_zeros(kept, *value.shape) for name, value in start.items()},
+        unknowns={name: value.cpu().clone() for name, value in start.items()},
+        snapshots={name: torch.zeros(len(schedule.kept), *v.shape, dtype=v.dtype) for name, v in start.items()},
         losses=torch.full((len(points), trials), torch.nan),
         traced=torch.tensor(points),
         status=torch.full((trials,), RUNNING),
         iterations=torch.full((trials,), schedule.iterations),
         final=torch.full((trials,), torch.nan),
     )
-    live, begin = _resume(scratch, outcome)
-    first = int(live.rows[0]) // chunk * chunk if live else 0
-    for number in range(first, trials, chunk):
-        if live is None:
-            rows = torch.arange(number, min(number + chunk, trials))
-            live = _Live(rows, {name: value[rows].clone() for name, value in start.items()}, {})
-        moved = optimiser()
-        moved.state = live.state
-        step = evaluate(live.rows)
-        for iteration, due in track(
-            range(begin, schedule.iterations), f"{label}, trials from {number} of {trials}"
-        ):
-            if due and scratch is not None:
-                live.state = moved.state
-                _save(scratch, iteration, outcome, live)
-            losses = moved.step(live.unknowns, step, iteration).cpu()
-            project(live.unknowns)
-            _note(outcome, live, iteration, losses, schedule)
-            ended = ~losses.isfinite() | (losses <= schedule.enough)
-            if ended.any() and iteration + 1 < schedule.iterations:
-                going = ~ended
-                live = _Live(
-                    live.rows[going],
-                    {name: value[going] for name, value in live.unknowns.items()},
-                    {name: value[going] for name, value in moved.state.items()},
-                )
-                if not len(live.rows):
-                    break
-                moved.state, step = live.state, evaluate(live.rows)
-        live, begin = None, 0
+    live = _Live(torch.arange(trials), {name: value.clone() for name, value in start.items()}, {})
+    begin = 0
+    if scratch is not None and scratch.is_file():
+        begin = _resume(scratch, outcome, live, next(iter(start.values())).device)
+    if begin == schedule.iterations:
+        return outcome
+    moved = optimiser()
+    moved.state = live.state
+    step = evaluate(rows[live.places])
+    for iteration, due in track(range(begin, schedule.iterations), label):
+        if due and scratch is not None:
+            live.state = moved.state
+            _save(scratch, iteration, outcome, live)
+        losses = moved.step(live.unknowns, step, iteration).cpu()
+        project(live.unknowns)
+        _note(outcome, live, iteration, losses, schedule)
+        ended = ~losses.isfinite() | (losses <= schedule.enough)
+        if ended.any() and iteration + 1 < schedule.iterations:
+            going = ~ended
+            live = _Live(
+                live.places[going],
+                {name: value[going] for name, value in live.unknowns.items()},
+                {name: value[going] for name, value in moved.state.items()},
+            )
+            if not len(live.places):
+                break
+            moved.state, step = live.state, evaluate(rows[live.places])
     if scratch is not None:
-        scratch.unlink(missing_ok=True)
+        _save(scratch, schedule.iterations, outcome, _Live(rows[:0], {}, {}))
     return outcome
 
 
 @dataclass
 class _Live:
-    """The trials of a chunk that still run: their numbers, unknowns and the optimiser's state."""
+    """The trials of a chunk that still run: their places in it, unknowns and the optimiser's state."""
 
-    rows: Tensor
+    places: Tensor
     unknowns: Tensors
     state: Tensors
 
 
 def _note(outcome: Outcome, live: _Live, iteration: int, losses: Tensor, schedule: Schedule) -> None:
     """Write down what one step gave: trace, snapshots, and the last word on trials that end with it."""
-    rows = live.rows
+    rows = live.places
     points = outcome.traced.tolist()
     if iteration in points:
         outcome.losses[points.index(iteration), rows] = losses.float()
     ended = ~losses.isfinite() | (losses <= schedule.enough)
     last = iteration + 1 == schedule.iterations
-    for name, value in live.unknowns.items():
+    told = last or bool(ended.any()) or iteration + 1 in schedule.kept
+    for name, there in live.unknowns.items() if told else ():
+        value = there.cpu()
         for place, kept in enumerate(schedule.kept):
             if kept == iteration + 1:
                 outcome.snapshots[name][place, rows] = value
@@ -175,17 +228,15 @@ def _save(scratch: Path, iteration: int, outcome: Outcome, live: _Live) -> None:
         "state": live.state,
     }
     tensors = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-    tensors["rows"] = live.rows
+    tensors["places"] = live.places
     write_tensors(scratch, {n: v.cpu().numpy() for n, v in tensors.items()}, {"iteration": iteration})
 
 
-def _resume(scratch: Path | None, outcome: Outcome) -> tuple[_Live | None, int]:
-    """Fill `outcome` with what was done before the run was killed; return the live trials and their next iteration."""
-    if scratch is None or not scratch.is_file():
-        return None, 0
+def _resume(scratch: Path, outcome: Outcome, live: _Live, device: torch.device) -> int:
+    """Fill `outcome` and `live` with what was done before the run was killed; return the next iteration."""
     tensors, facts = read_tensors(scratch)
     parts: dict[str, Tensors] = {
-        part: {} for part in ("unknowns", "snapshots", "done", "live", "state", "rows")
+        part: {} for part in ("unknowns", "snapshots", "done", "live", "state", "places")
     }
     for name, array in tensors.items():
         part, _, rest = name.partition("/")
@@ -193,4 +244,8 @@ def _resume(scratch: Path | None, outcome: Outcome) -> tuple[_Live | None, int]:
     outcome.unknowns, outcome.snapshots = parts["unknowns"], parts["snapshots"]
     for name, value in parts["done"].items():
         setattr(outcome, name, value)
-    return _Live(parts["rows"][""], parts["live"], parts["state"]), int(facts["iteration"])
+    live.places = parts["places"][""]
+    live.unknowns, live.state = (
+        {name: value.to(device) for name, value in parts[part].items()} for part in ("live", "state")
+    )
+    return int(facts["iteration"])

@@ -16,6 +16,10 @@ from leakbench.matching.trials import Group
 
 # Small enough that most of what a backward pass reads again is still in a processor's cache.
 WORKING_BYTES = 200_000_000
+# More trials together than this are hardly faster on a processor, and chunks are what its workers share out.
+AT_ONCE = 32
+# The share of a GPU's free memory that trials may take together: what is measured leaves out a backward pass's own.
+WORKING_SHARE = 1 / 4
 Tensors = dict[str, Tensor]
 
 
@@ -93,9 +97,19 @@ class Objective:
         return evaluated
 
     def chunk(self, optimiser: Optimiser) -> int:
-        """Return how many trials may run together: as many as keep their working memory below WORKING_BYTES."""
+        """Return how many trials run together: at most AT_ONCE, and as few as keep their working memory in bounds.
+
+        Frozen differences are taken one trial after another, so nothing is gained by more.
+        """
+        if self.frozen:
+            return 1
         trial = torch.arange(1)
         one = self.group.draw("normal", torch.Generator().manual_seed(0), 1)
         kept = sum(value.nbytes for value in self.group.observed(trial).values())
         kept += optimiser.copies * sum(value.nbytes for value in one.values())
-        return max(1, WORKING_BYTES // max(1, kept + measured_bytes(self.evaluate(trial), one)))
+        if self.group.device == "cpu":
+            most, working = AT_ONCE, WORKING_BYTES
+        else:
+            most = self.group.trials
+            working = int(torch.cuda.mem_get_info(self.group.device)[0] * WORKING_SHARE)
+        return max(1, min(most, working // max(1, kept + measured_bytes(self.evaluate(trial), one))))

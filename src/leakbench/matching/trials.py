@@ -48,6 +48,11 @@ class Group:
         return len(self.rounds) * self.restarts
 
     @property
+    def device(self) -> str:
+        """Where the model is and the dummy images go."""
+        return self.observation.work.device
+
+    @property
     def lr(self) -> float:
         """The client's learning rate."""
         return float(self.observation.local["lr"])
@@ -56,7 +61,7 @@ class Group:
         """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update itself."""
         rounds = self.rounds[trials // self.restarts]
         found = {
-            name: _read(self.observation, name, rounds, self.client)
+            name: _read(self.observation, name, rounds, self.client).to(self.device)
             for name, _ in self.model.named_parameters()
         }
         return (
@@ -68,7 +73,7 @@ class Group:
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
 
-        Drawn trial by trial, so that a trial's start does not depend on how many follow.
+        Drawn on the processor, trial by trial: a trial's start depends neither on the device nor on how many follow.
         """
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
@@ -78,11 +83,15 @@ class Group:
             out["images"].append(draw(self.batch, *self.pixels, generator=rng))
             if self.labels is None:
                 out["labels"].append(torch.randn(self.batch, self.classes, generator=rng))
-        return {name: torch.stack(values) for name, values in out.items()}
+        return {name: torch.stack(values).to(self.device) for name, values in out.items()}
 
     def to_pixels(self, unknowns: Tensor) -> Tensor:
         """Return images in [0, 1] of unknowns in the victim's normalised space."""
         return unknowns * self.deviation + self.mean
+
+    def shown(self, unknowns: Tensor) -> Tensor:
+        """Return what an attack tells of its unknowns: images in [0, 1] on the processor, black where they are no number."""
+        return torch.nan_to_num(self.to_pixels(unknowns.to(self.device))).clamp(0, 1).cpu()
 
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1]."""
@@ -133,7 +142,7 @@ def known_labels(
     shape = observation.network["shape"]
     noise = torch.rand(NOISE, shape[2], *shape[:2], generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        prior = model(noise.to(next(model.parameters()))).softmax(1).mean(0)
+        prior = model(noise.to(next(model.parameters()))).softmax(1).mean(0).cpu()
     found = []
     for part in rounds.split(UPDATES_AT_ONCE):
         gradient = {
@@ -150,8 +159,9 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
     shape = observation.network["shape"]
     simulated = updates == "simulated" and observation.kind == "model"
     for origin in np.unique(observation.origin):
-        model = observation.model(int(origin)).requires_grad_(False).to(memory_format=torch.channels_last)
-        mean, deviation = normalisation(model, shape[2])
+        model = observation.model(int(origin)).requires_grad_(False)
+        model = model.to(observation.work.device, memory_format=torch.channels_last)
+        mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model, inference)
@@ -162,7 +172,7 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
                 origin=int(origin),
                 rounds=rounds,
                 restarts=restarts,
-                labels=None if known is None else known.repeat_interleave(restarts, 0),
+                labels=None if known is None else known.repeat_interleave(restarts, 0).to(observation.work.device),
                 batch=batch,
                 classes=observation.network["classes"],
                 mean=mean,
@@ -201,13 +211,12 @@ class Collected:
         assert found.snapshots is not None
         final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
         best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
-        images = torch.nan_to_num(group.to_pixels(outcome.unknowns["images"][best])).clamp(0, 1)
+        images = group.shown(outcome.unknowns["images"][best])
         found.images[(*part, slice(0, group.batch))] = images
         found.usable[(*part, slice(0, group.batch))] = True
         found.diverged[part] = outcome.status[best] == DIVERGED
         known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
-        found.labels[(*part, slice(0, group.batch))] = known[best]
+        found.labels[(*part, slice(0, group.batch))] = known.cpu()[best]
         for place, kept in enumerate(outcome.snapshots["images"]):
-            pixels = torch.nan_to_num(group.to_pixels(kept[best])).clamp(0, 1)
-            found.snapshots[(place, *part, slice(0, group.batch))] = pixels
+            found.snapshots[(place, *part, slice(0, group.batch))] = group.shown(kept[best])
         found.losses[part] = outcome.losses[:, best].T

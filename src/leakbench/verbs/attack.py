@@ -1,6 +1,8 @@
 """attack: from an observation alone to guesses, and the same attack on noise as a null baseline."""
 
 import itertools
+import os
+import shutil
 from pathlib import Path
 
 import torch
@@ -9,22 +11,25 @@ from leakbench import attacks
 from leakbench.artefacts import creating, read_facts
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
-from leakbench.errors import Unfit
+from leakbench.errors import Unfit, UserError
 from leakbench.parts import parts_of
 from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
+from leakbench.workers import Work
 
 NULL_SHARE = 4
 
 
 def attack(
-    capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None, scratch: Path
+    capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None, scratch: Path,
+    workers: int = 1, device: str = "cpu",
 ) -> None:  # fmt: skip
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
 
-    `labels` is the oracle's file, for an attack that is given labels.
+    `labels` is the oracle's file, for an attack that is given labels. `workers` processes share what an attack can share
+    out; the result is the same for any number. `device` is torch's name of the processor or GPU to match gradients on.
     """
     with recording(record, "attack") as cost:
         reason = absent([path for path in (capture, generator, labels) if path is not None])
@@ -32,11 +37,11 @@ def attack(
             return pass_on(reason, [out])
         value = read_spec(spec)
         entry = value["attack"]
-        made = provenance(value, "leakbench.verbs.attack", *parts_of(value))
-        resume = scratch / f"{digest(made | read_facts(capture))[:32]}.safetensors"
+        made = provenance(value, "leakbench.verbs.attack", *parts_of(value), device=_named(device))
+        work = Work(scratch=scratch / digest(made | read_facts(capture))[:32], workers=workers, device=device)
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
         try:
-            observation, _ = read_observation(capture, generator, labels, entry["labels"], resume)
+            observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
             own = attacks.pieces(entry["module"], observation, rng, entry["parameters"])
             first = next(own)
         except Unfit as unfit:
@@ -62,7 +67,21 @@ def attack(
                 for rounds, piece in pieces:
                     for name, tensor in piece.tensors().items():
                         arrays[prefix + name][rounds] = tensor.numpy()
+        if work.scratch is not None:
+            shutil.rmtree(work.scratch, ignore_errors=True)
         cost["updates"] = observation.rounds * len(observation.clients)
+
+
+def _named(device: str) -> str:
+    """Return the name by which results tell of a device; make a GPU repeat its results. Raises UserError if it is absent."""
+    if device == "cpu":
+        return device
+    if not torch.cuda.is_available():
+        raise UserError(f"--device {device}: torch finds no CUDA device (leave it out, or check the driver)")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.backends.cudnn.allow_tf32 = False
+    return torch.cuda.get_device_name(device)
 
 
 def _layout(prefix: str, piece: attacks.Piece, rounds: int) -> dict[str, tuple[tuple[int, ...], str]]:

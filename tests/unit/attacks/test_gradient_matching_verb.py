@@ -1,7 +1,7 @@
 """Gradient matching as a job: what it refuses, what it writes, and how it resumes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from leakbench.attacks import gradient_matching as module
 from leakbench.attacks.observation import Observation, read_observation
 from leakbench.errors import Unfit, UserError
 from leakbench.verbs.attack import attack
+from leakbench.workers import Work
 
 
 def write(path: Path, observation: Observation) -> None:
@@ -169,9 +170,9 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
         one,
         weights={n: np.concatenate([v, 0.5 * v]) for n, v in one.weights.items()},
         origin=np.array([0, 0, 1, 1]),
-        scratch=tmp_path / "work.safetensors",
     )
-    whole = run(replace(seen, scratch=None), **QUICK)
+    whole = run(seen, **QUICK)
+    seen = replace(seen, work=Work(scratch=tmp_path))
     kept = module.match
     calls = []
 
@@ -197,9 +198,65 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     monkeypatch.setattr(module, "match", killed)
     with pytest.raises(Killed):
         run(seen, **QUICK)
-    (left,) = tmp_path.iterdir()
-    assert read_facts(left)["iteration"] == 2
+    left = {path.parent.name: read_facts(path)["iteration"] for path in tmp_path.glob("*/0.safetensors")}
+    assert left == {"match-client-0-model-0": 4, "match-client-0-model-1": 2}
     monkeypatch.setattr(module, "match", kept)
     resumed = run(seen, **QUICK)
     assert torch.equal(resumed.images, whole.images)
-    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from leakbench.matching import loop
+
+    class Killed(Exception):
+        pass
+
+    begun: list[str] = []
+
+    def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
+        begun.append(label)
+        for item in items:
+            if dying and len(begun) == 2 and item == 2:
+                raise Killed
+            yield item, True
+
+    monkeypatch.setattr(loop, "track", track)
+    write(tmp_path / "capture.safetensors", replace(small(), labels=None))
+    scratch = tmp_path / "scratch"
+    out = tmp_path / "out.safetensors"
+    where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), out, None, None, None, scratch)
+    dying = False
+    attack(*where)
+    whole = out.read_bytes()
+    out.unlink()
+    assert list(scratch.iterdir()) == []
+
+    dying = True
+    begun.clear()
+    with pytest.raises(Killed):
+        attack(*where)
+    assert not out.exists()
+    begun.clear()
+    dying = False
+    attack(*where)
+    # Only the run on noise goes on; the attack itself is read from what it left.
+    assert len(begun) == 1
+    assert out.read_bytes() == whole
+    assert list(scratch.iterdir()) == []
+
+
+def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from leakbench.matching.objective import Objective
+
+    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser: 2)
+    write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))
+    where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"))
+    written = []
+    for workers in (1, 2, 3):
+        out = tmp_path / f"{workers}.safetensors"
+        attack(*where, out, None, None, None, tmp_path / "scratch", workers)
+        written.append(out.read_bytes())
+        assert list((tmp_path / "scratch").iterdir()) == []
+    assert written[0] == written[1] == written[2]

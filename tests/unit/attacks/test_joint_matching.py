@@ -17,6 +17,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching import loop
+from leakbench.workers import Work
 
 VALUES: dict[str, Any] = {"pre_iterations": 40, "iterations": 150, "lr": 0.1, "decay": True, "boxed": True}
 DISTINCT = torch.randperm(10, generator=torch.Generator().manual_seed(4))
@@ -180,10 +181,8 @@ class Killed(Exception):
 
 def test_a_killed_attack_resumes_to_the_same_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     observation, _, _ = observe_passes()
-    observation = replace(observation, scratch=tmp_path / "work.safetensors")
     values = {"pre_iterations": 20, "iterations": 30}
     expected = run(observation, **values).tensors()
-    assert not list(tmp_path.iterdir())
 
     def dying(after: int) -> Any:
         seconds = iter(range(after))
@@ -198,15 +197,15 @@ def test_a_killed_attack_resumes_to_the_same_result(tmp_path: Path, monkeypatch:
 
     # In the first look at the first pass, at the second, in the joint step.
     for after in (10, 30, 60):
+        resuming = replace(observation, work=Work(scratch=tmp_path / str(after)))
         with monkeypatch.context() as patch:
             patch.setattr(loop, "track", dying(after))
             with pytest.raises(Killed):
-                run(observation, **values)
-        assert list(tmp_path.iterdir())
+                run(resuming, **values)
+        assert list((tmp_path / str(after)).iterdir())
         with monkeypatch.context() as patch:
             patch.setattr(loop, "track", dying(1000))
-            found = run(observation, **values).tensors()
-        assert not list(tmp_path.iterdir())
+            found = run(resuming, **values).tensors()
         assert set(found) == set(expected)
         for name, value in expected.items():
             torch.testing.assert_close(found[name], value, rtol=0, atol=0, equal_nan=True)

@@ -1,0 +1,95 @@
+"""Work side by side: forks of this process on one thread each, for tasks that leave their results in files.
+
+Two small convolutions on one core each are faster than one on two cores, and a task's arithmetic stays the same however
+many run beside it.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NoReturn
+
+import torch
+
+from leakbench.progress import log
+
+_DIE_WITH_PARENT = 1
+Task = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Work:
+    """How an attack works: the name its progress shows, the folder a killed one resumes from, its processes and device.
+
+    On a device other than the processor `workers` is 1: such a device is not shared by forks.
+    """
+
+    label: str = "match"
+    scratch: Path | None = None
+    workers: int = 1
+    device: str = "cpu"
+
+    def part(self, label: str) -> "Work":
+        """Return how to do one part of it, in a folder of its own: a part must not resume from another's."""
+        folder = self.scratch and self.scratch / re.sub("[^a-z0-9]+", "-", label)
+        return replace(self, label=label, scratch=folder)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch compute on one thread, whatever it is told outside."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def side_by_side(tasks: Sequence[Task], workers: int) -> None:
+    """Run the tasks in `workers` forks, and wait for them; one worker alone is left to the caller.
+
+    A task that fails or is killed leaves nothing, and the caller, who does what is left, meets its error. Forks end with
+    this process.
+    """
+    count = min(workers, len(tasks))
+    children: list[int] = []
+    try:
+        for number in range(count if count > 1 else 0):
+            child = os.fork()
+            if child == 0:
+                _work(tasks[number::count], quiet=number > 0)
+            children.append(child)
+        while children:
+            _, status = os.waitpid(children[0], 0)
+            children.pop(0)
+            if status:
+                log("a worker ended early: this process does what it has left")
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
+def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
+    """Run the tasks one after another and end; the first worker's progress stands for all."""
+    code = 1
+    try:
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        if quiet:
+            sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+        with one_thread():
+            for task in tasks:
+                task()
+        code = 0
+    finally:
+        os._exit(code)

@@ -1,0 +1,60 @@
+"""The loop on a device that is not the processor, without one: torch's meta device refuses to be mixed with another."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from trial_networks import CASES, IDS, group, network, ones
+
+from leakbench.matching.joint import JointObjective, Part
+from leakbench.matching.objective import Objective
+from leakbench.matching.trials import Group
+from leakbench.workers import Work
+
+STEPS = [[], [slice(0, 1), slice(1, 2)]]
+
+
+def elsewhere(module: str, parameters: dict[str, Any], steps: list[slice], known: bool) -> Group:
+    """Return two trials of two images, put on the device as `groups` does."""
+    model, images = network(module, parameters), torch.rand(2, 2, 3, 32, 32).double()
+    observed = {name: torch.rand(2, *value.shape).double() for name, value in model.named_parameters()}
+    of = group(model, images, torch.tensor([[1, 2], [3, 4]]), known, observed, steps)
+    return replace(
+        of,
+        observation=replace(of.observation, work=Work(device="meta")),
+        model=of.model.to("meta"),
+        labels=None if of.labels is None else of.labels.to("meta"),
+        mean=of.mean.to("meta"),
+        deviation=of.deviation.to("meta"),
+    )
+
+
+@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
+@pytest.mark.parametrize("steps", STEPS, ids=["gradient", "steps"])
+@pytest.mark.parametrize("known", [True, False])
+def test_an_objective_stays_on_its_device(
+    module: str, parameters: dict[str, Any], steps: list[slice], known: bool
+) -> None:
+    of = elsewhere(module, parameters, steps, known)
+    unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}
+    losses, moves = Objective(of, "cosine", ones, 0.1).evaluate(torch.arange(2))(unknowns)
+    of.clip(unknowns)
+    assert {value.device.type for value in [losses, *moves.values(), *unknowns.values()]} == {"meta"}
+
+
+def test_a_joint_objective_stays_on_its_device() -> None:
+    of = elsewhere("lenet_dlg", {}, [], True)
+    part = Part(Objective(of, "cosine", ones, 0.0), torch.arange(2), torch.tensor([[0, 1], [1, 0]]), 1.0)
+    unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}
+    losses, moves = JointObjective([part, part], 0.1).evaluate(torch.arange(2))(unknowns)
+    assert losses.device.type == moves["images"].device.type == "meta"
+
+
+def test_the_device_does_refuse_to_be_mixed() -> None:
+    """Guards the tests above."""
+    of = elsewhere("lenet_dlg", {}, [], True)
+    of = replace(of, mean=torch.zeros(3, 1, 1).double())
+    unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}
+    with pytest.raises(RuntimeError, match="device"):
+        Objective(of, "cosine", ones, 0.1).evaluate(torch.arange(2))(unknowns)
