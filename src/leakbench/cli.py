@@ -65,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
         optional=["generator", "labels", "record"],
     )
     attack.add_argument(
-        "--workers", type=_positive, default=1, help="processes that share the trials (default: 1; the result is the same)"
+        "--workers",
+        type=_positive,
+        default=1,
+        help="processes that share the trials (default: 1; the result is the same)",
     )
     attack.add_argument("--device", type=_device, default="cpu", help="cpu or cuda[:number] (default: cpu)")
     command(
@@ -89,7 +92,10 @@ def _parser() -> argparse.ArgumentParser:
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
         sub.add_argument(
-            "--threads", type=_positive, default=1, help="threads of one job (default: 1; it is part of exactness)"
+            "--threads",
+            type=_positive,
+            default=1,
+            help="threads of one job (default: 1; it is part of exactness)",
         )
     plan.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
     return parser

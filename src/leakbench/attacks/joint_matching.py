@@ -100,7 +100,9 @@ def joint_matching(
             own[0].clip if boxed else lambda unknowns: None,
             Schedule(iterations),
             objective.chunk(make()),
-            observation.work.part(f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"),
+            observation.work.part(
+                f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"
+            ),
         )
         add(found, own, asked, outcome)
 
@@ -171,4 +173,6 @@ def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
             )
         for group in own:
             found.labels[group.rounds, client, :batch] = own[0].labels.cpu()
-    return [replace(group, labels=found.labels[group.rounds, client, :batch].to(group.device)) for group in own]
+    return [
+        replace(group, labels=found.labels[group.rounds, client, :batch].to(group.device)) for group in own
+    ]

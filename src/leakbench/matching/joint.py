@@ -76,7 +76,11 @@ class JointObjective:
     def evaluate(self, problems: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the `problems` [n]."""
         terms = [
-            (part.objective.evaluate(part.rows[problems]), part.place[problems].to(part.objective.group.device), part.share)
+            (
+                part.objective.evaluate(part.rows[problems]),
+                part.place[problems].to(part.objective.group.device),
+                part.share,
+            )
             for part in self.parts
         ]
 

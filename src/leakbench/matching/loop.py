@@ -147,7 +147,9 @@ def _chunk(
     trials, points = len(rows), traced(schedule.iterations)
     outcome = Outcome(
         unknowns={name: value.cpu().clone() for name, value in start.items()},
-        snapshots={name: torch.zeros(len(schedule.kept), *v.shape, dtype=v.dtype) for name, v in start.items()},
+        snapshots={
+            name: torch.zeros(len(schedule.kept), *v.shape, dtype=v.dtype) for name, v in start.items()
+        },
         losses=torch.full((len(points), trials), torch.nan),
         traced=torch.tensor(points),
         status=torch.full((trials,), RUNNING),

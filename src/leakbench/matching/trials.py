@@ -11,6 +11,7 @@ from leakbench import labels
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
+from leakbench.matching.fixed_convolution import fix_convolutions
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.victims.layers import last_dense, normalisation
 
@@ -160,7 +161,7 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
     simulated = updates == "simulated" and observation.kind == "model"
     for origin in np.unique(observation.origin):
         model = observation.model(int(origin)).requires_grad_(False)
-        model = model.to(observation.work.device, memory_format=torch.channels_last)
+        model = fix_convolutions(model.to(observation.work.device, memory_format=torch.channels_last))
         mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):
@@ -172,7 +173,9 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
                 origin=int(origin),
                 rounds=rounds,
                 restarts=restarts,
-                labels=None if known is None else known.repeat_interleave(restarts, 0).to(observation.work.device),
+                labels=None
+                if known is None
+                else known.repeat_interleave(restarts, 0).to(observation.work.device),
                 batch=batch,
                 classes=observation.network["classes"],
                 mean=mean,

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leakbench.matching.windows import fold, unfold
+
 # Above this many multiply-adds per trial one convolution after another beats unfolding the images of all.
 FUSED_BELOW = 4_000_000
 
@@ -61,40 +63,14 @@ class _UnfoldedWeightGradient(torch.autograd.Function):
         (v,) = cotangents
         columns, rows = ctx.saved_tensors
         conv, batch = ctx.conv, ctx.read[0] // len(v)
+        last = v.permute(0, 1, 3, 4, 2).flatten(2)
         to_x = to_delta = None
         if ctx.needs_input_grad[0]:
-            each = v.flatten(2).mT[:, None] @ rows.unflatten(1, (batch, -1)).mT
-            to_x = nn.functional.fold(
-                each.flatten(0, 1), ctx.read[2:], conv.kernel_size, conv.dilation, conv.padding, conv.stride
-            ).contiguous(memory_format=torch.channels_last)
+            to_x = fold((rows @ last).view(len(v) * batch, -1, columns.shape[2]), ctx.read, conv)
         if ctx.needs_input_grad[1]:
-            last = v.permute(0, 1, 3, 4, 2).flatten(2)
             size = ctx.returned
             to_delta = (columns @ last.mT).view(size[0], *size[2:], size[1]).permute(0, 3, 1, 2)
         return to_x, to_delta, None, None
-
-
-def unfold(x: Tensor, conv: nn.Conv2d) -> Tensor:
-    """Return the windows that a convolution reads of x [n, channels, rows, columns]: [n, places, window, channels]."""
-    assert not isinstance(conv.padding, str)
-    (down, across), (tall, wide) = conv.padding, conv.kernel_size
-    padded = nn.functional.pad(x.permute(0, 2, 3, 1), (0, 0, across, across, down, down)).contiguous()
-    n, rows, columns, channels = padded.shape
-    line = columns * channels
-    high = (rows - conv.dilation[0] * (tall - 1) - 1) // conv.stride[0] + 1
-    long = (columns - conv.dilation[1] * (wide - 1) - 1) // conv.stride[1] + 1
-    windows = padded.as_strided(
-        (n, high, long, tall, wide, channels),
-        (
-            rows * line,
-            conv.stride[0] * line,
-            conv.stride[1] * channels,
-            conv.dilation[0] * line,
-            conv.dilation[1] * channels,
-            1,
-        ),
-    )
-    return windows.reshape(n, high * long, tall * wide, channels)
 
 
 def conv_weight(conv: nn.Conv2d, x: Tensor, delta: Tensor, trials: int) -> Tensor:

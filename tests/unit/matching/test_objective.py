@@ -129,14 +129,24 @@ def test_a_chunk_depends_on_one_trial_and_not_on_how_many_there_are(monkeypatch:
         assert few.chunk(ADAM) == expected
 
 
-def test_larger_batches_make_smaller_chunks() -> None:
+def test_larger_batches_make_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORKING_BYTES", 1_000_000)
     small, large = (Objective(of, "squares", ones, 0.0) for of in (trials(batch=1), trials(batch=8)))
     assert small.chunk(ADAM) > large.chunk(ADAM) >= 1
 
 
-def test_what_an_optimiser_remembers_makes_smaller_chunks() -> None:
+def test_what_an_optimiser_remembers_makes_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WORKING_BYTES", 1_000_000)
     objective = Objective(trials(), "squares", ones, 0.0)
     assert objective.chunk(LBFGS(1.0, 100, 20)) < objective.chunk(ADAM)
+
+
+def test_small_trials_leave_chunks_for_workers() -> None:
+    assert Objective(trials(count=90), "squares", ones, 0.0).chunk(ADAM) == module.AT_ONCE
+
+
+def test_frozen_differences_go_trial_by_trial() -> None:
+    assert Objective(trials(count=9), "squares", ones, 0.0, frozen=True).chunk(ADAM) == 1
 
 
 def test_only_the_updates_of_the_trials_at_work_are_read() -> None:

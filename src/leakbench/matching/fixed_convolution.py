@@ -1,0 +1,70 @@
+"""Convolutions whose weights stay as they are: linear maps, whose derivative is their transpose, whose derivative is theirs.
+
+The tape's own second derivative of a convolution works out the weights' share too, wanted or not.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.matching.windows import fold
+
+# A transposed convolution onto fewer channels fills no vector register; a matrix product before `fold` does.
+NARROW = 8
+
+
+class FixedConv2d(nn.Conv2d):
+    """A convolution that is differentiable in what it reads, and in its weights only if they ask for it."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if (
+            weight.requires_grad
+            or self.padding_mode != "zeros"
+            or self.groups > 1
+            or isinstance(self.padding, str)
+        ):
+            return super()._conv_forward(input, weight, bias)
+        found: Tensor = _Map.apply(input, weight, bias, self)
+        return found
+
+
+def fix_convolutions(model: nn.Module) -> nn.Module:
+    """Make every convolution of `model` a FixedConv2d, in place; its name, weights and hooks stay."""
+    for layer in model.modules():
+        if type(layer) is nn.Conv2d:
+            layer.__class__ = FixedConv2d
+    return model
+
+
+class _Map(torch.autograd.Function):
+    """The convolution."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, conv: nn.Conv2d) -> Tensor:
+        ctx.weight, ctx.conv, ctx.read = weight, conv, x.shape
+        return nn.functional.conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Transpose.apply(*cotangents, ctx.weight, ctx.conv, ctx.read), None, None, None
+
+
+class _Transpose(torch.autograd.Function):
+    """Its transpose: from what came out to what was read, of shape `read`."""
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
+        ctx.weight, ctx.conv = weight, conv
+        if read[1] < NARROW:
+            windows = y.permute(0, 2, 3, 1).flatten(1, 2) @ weight.permute(0, 2, 3, 1).flatten(1)
+            return fold(windows, read, conv)
+        found = torch.ops.aten.convolution_backward(
+            y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], 1,
+            [True, False, False],
+        )  # fmt: skip
+        return found[0]
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Map.apply(*cotangents, ctx.weight, None, ctx.conv), None, None, None
