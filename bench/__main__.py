@@ -1,12 +1,6 @@
 """Run every comparison and write results/bench.csv."""
 
-import os
 from pathlib import Path
-
-from leakbench.process import prepare
-
-# As for every job, and before torch is loaded.
-prepare(len(os.sched_getaffinity(0)))
 
 import pandas as pd
 import torch

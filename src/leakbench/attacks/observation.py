@@ -42,7 +42,7 @@ class Observation:
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
     labelling: Literal["none", "oracle", "inferred", "joint"] = "none"
     labels: list[np.ndarray] | None = None
-    work: Work = Work()
+    work: Work = field(default_factory=Work)
 
     @property
     def rounds(self) -> int:
@@ -173,7 +173,7 @@ def read_observation(
     generator: Path | None = None,
     labels: Path | None = None,
     labelling: Literal["none", "oracle", "inferred", "joint"] = "none",
-    work: Work = Work(),
+    work: Work | None = None,
 ) -> tuple[Observation, Facts]:
     """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own victim.
 
@@ -205,7 +205,7 @@ def read_observation(
         knows=facts.get("knows", {}),
         local=facts.get("local", {"lr": 1.0, "batch_size": None, "epochs": 1}),
         labelling=labelling,
-        work=work,
+        work=work or Work(),
     )
     check(observation, str(path))
     if generator is not None:

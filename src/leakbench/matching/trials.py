@@ -161,7 +161,8 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
     simulated = updates == "simulated" and observation.kind == "model"
     for origin in np.unique(observation.origin):
         model = observation.model(int(origin)).requires_grad_(False)
-        model = fix_convolutions(model.to(observation.work.device, memory_format=torch.channels_last))
+        model = model.to(observation.work.device).to(memory_format=torch.channels_last)
+        fix_convolutions(model)
         mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):

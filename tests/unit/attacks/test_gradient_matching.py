@@ -183,7 +183,7 @@ def test_frozen_derivatives_lead_where_exact_ones_do() -> None:
 def test_a_chunk_keeps_no_more_memory_however_many_trials_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks: dict[int, int] = {}
     largest: dict[int, int] = {}
-    monkeypatch.setattr(objective, "WORKING_BYTES", 500_000)
+    monkeypatch.setattr(objective, "WORKING_BYTES", 300_000)
     for rounds in (8, 16):
 
         def counted(start: Any, evaluate: Callable[[Tensor], Any], *rest: Any, rounds: int = rounds) -> Any:
@@ -203,4 +203,4 @@ def test_a_chunk_keeps_no_more_memory_however_many_trials_there_are(monkeypatch:
         monkeypatch.setattr(module, "match", counted)
         run(small(rounds=rounds), **QUICK | {"iterations": 2})
     assert 1 <= chunks[8] == chunks[16] < 8
-    assert largest[8] == largest[16] <= 500_000
+    assert largest[8] == largest[16] <= 300_000
