@@ -33,6 +33,10 @@ def write(path: Path, observation: Observation) -> None:
         "clients": observation.clients,
         "kind": observation.kind,
         "local": observation.local,
+        # Every output tells what made it.
+        "spec": "of the capture",
+        "code": "of the capture",
+        "seed": 0,
     }
     write_tensors(path, tensors | {"origin": observation.origin}, facts)
 
@@ -245,6 +249,26 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
     assert len(begun) == 1
     assert out.read_bytes() == whole
     assert list(scratch.iterdir()) == []
+
+
+def test_two_attacks_on_one_capture_resume_from_their_own_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The capture's facts have the same names as the attack's: spec, code, seed."""
+    from leakbench.verbs import attack as verb
+
+    write(tmp_path / "capture.safetensors", replace(small(), labels=None))
+    folders = []
+
+    def noted(*args: Any, **options: Any) -> Any:
+        folders.append(args[4].scratch)
+        return read_observation(*args, **options)
+
+    monkeypatch.setattr(verb, "read_observation", noted)
+    for lr in (0.1, 0.2, 0.1):
+        made = spec(tmp_path / "spec.json", parameters=QUICK | {"lr": lr})
+        attack(tmp_path / "capture.safetensors", made, tmp_path / "out.safetensors", None, None, None, tmp_path / "s")
+    assert folders[0] == folders[2] != folders[1]
 
 
 def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
