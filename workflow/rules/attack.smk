@@ -1,3 +1,6 @@
+DEVICE = config.get("device", "cpu")
+
+
 rule attack:
     input:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
@@ -15,12 +18,13 @@ rule attack:
     threads: 1
     resources:
         mem_mb=lambda w, threads: 3000 + 1000 * threads,
+        gpu=int(DEVICE != "cpu"),
     params:
         generator=lambda w, input: (
             f"--generator '{input.generator}'" if input.generator else ""
         ),
         labels=lambda w, input: f"--labels '{input.labels}'" if input.labels else "",
-        device=config.get("device", "cpu"),
+        device=DEVICE,
     message:
         "attack {wildcards.federation} of {wildcards.victim} on {wildcards.dataset} with {wildcards.attack}"
     shell:

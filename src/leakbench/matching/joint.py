@@ -8,7 +8,7 @@ from torch import Tensor
 
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.loop import DIVERGED, Outcome, traced
-from leakbench.matching.objective import Objective, total_variation
+from leakbench.matching.objective import Objective, regularised
 from leakbench.matching.optimisers import Evaluate, Optimiser, Tensors
 from leakbench.matching.trials import Group
 
@@ -84,20 +84,18 @@ class JointObjective:
             for part in self.parts
         ]
 
-        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
-            images = unknowns["images"].detach().requires_grad_()
-            extra = self.tv * total_variation(images)
-            (slope,) = torch.autograd.grad(extra.sum(), images)
-            losses = extra.detach()
+        def matched(unknowns: Tensors) -> tuple[Tensor, Tensors]:
+            images = unknowns["images"]
+            losses, slope = images.new_zeros(len(images)), torch.zeros_like(images)
             for distance, place, share in terms:
                 index = place[:, :, None, None, None].expand(*place.shape, *images.shape[2:])
-                values, moves = distance({"images": images.detach().gather(1, index)})
+                values, moves = distance({"images": images.gather(1, index)})
                 losses = losses + share * values
                 # An unknown that stands in several dummy batches has the sum of their slopes.
                 slope = slope.scatter_add(1, index, share * moves["images"])
             return losses, {"images": slope}
 
-        return evaluated
+        return regularised(matched, self.tv)
 
     def chunk(self, optimiser: Optimiser) -> int:
         """Return how many problems may run together: the epochs' terms are computed one after another."""

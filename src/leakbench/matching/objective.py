@@ -38,12 +38,27 @@ def total_variation(images: Tensor) -> Tensor:
     return down + across
 
 
+def regularised(matched: Evaluate, tv: float) -> Evaluate:
+    """Return `matched` with `tv` times the total variation of the images added."""
+    if not tv:
+        return matched
+
+    def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
+        losses, slopes = matched(unknowns)
+        images = unknowns["images"].detach().requires_grad_()
+        extra = tv * total_variation(images)
+        (slope,) = torch.autograd.grad(extra.sum(), images)
+        return losses + extra.detach(), slopes | {"images": slopes["images"] + slope}
+
+    return evaluated
+
+
 @dataclass(frozen=True)
 class Objective:
     """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation.
 
-    `weigh(model, observed)` gives parameter → weight [trials] in the distance. `frozen`: take second derivatives by differences of first ones
-    (`matching.frozen`).
+    `weigh(model, observed)` gives parameter → weight [trials] in the distance. `frozen`: take second derivatives by
+    differences of first ones (`matching.frozen`).
     """
 
     group: Group
@@ -80,21 +95,7 @@ class Objective:
             slopes = torch.autograd.grad(list(found.values()), list(wanted.values()), cotangents)
             return losses, dict(zip(wanted, slopes, strict=True))
 
-        return self.regularised(frozen or matched)
-
-    def regularised(self, matched: Evaluate) -> Evaluate:
-        """Return `matched` with the total variation of the images added."""
-        if not self.tv:
-            return matched
-
-        def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
-            losses, slopes = matched(unknowns)
-            images = unknowns["images"].detach().requires_grad_()
-            extra = self.tv * total_variation(images)
-            (slope,) = torch.autograd.grad(extra.sum(), images)
-            return losses + extra.detach(), slopes | {"images": slopes["images"] + slope}
-
-        return evaluated
+        return regularised(frozen or matched, self.tv)
 
     def chunk(self, optimiser: Optimiser) -> int:
         """Return how many trials run together: at most AT_ONCE, and as few as keep their working memory in bounds.

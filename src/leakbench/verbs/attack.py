@@ -38,7 +38,11 @@ def attack(
         value = read_spec(spec)
         entry = value["attack"]
         made = provenance(value, "leakbench.verbs.attack", *parts_of(value), device=_named(device))
-        work = Work(scratch=scratch / digest([made, read_facts(capture)])[:32], workers=workers, device=device)
+        work = Work(
+            scratch=scratch / digest({"attack": made, "capture": read_facts(capture)})[:32],
+            workers=workers,
+            device=device,
+        )
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
         try:
             observation, _ = read_observation(capture, generator, labels, entry["labels"], work)

@@ -267,7 +267,15 @@ def test_two_attacks_on_one_capture_resume_from_their_own_work(
     monkeypatch.setattr(verb, "read_observation", noted)
     for lr in (0.1, 0.2, 0.1):
         made = spec(tmp_path / "spec.json", parameters=QUICK | {"lr": lr})
-        attack(tmp_path / "capture.safetensors", made, tmp_path / "out.safetensors", None, None, None, tmp_path / "s")
+        attack(
+            tmp_path / "capture.safetensors",
+            made,
+            tmp_path / "out.safetensors",
+            None,
+            None,
+            None,
+            tmp_path / "s",
+        )
     assert folders[0] == folders[2] != folders[1]
 
 
