@@ -14,7 +14,7 @@ import numpy as np
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("Snakefile", "workflow", "config", "profiles", "published", "notebooks", "src")
+PARTS = ("Snakefile", "workflow", "config", "profiles", "published", "reference", "notebooks", "src")
 CELL = "tiny/tiny/tiny/none"
 
 DATASET: dict[str, Any] = {

@@ -30,6 +30,7 @@ rule scorecard:
         exhibits=flow.each("exhibits", "safetensors"),
         networks=flow.networks(),
         published=flow.published(),
+        recorded=flow.recorded(),
         spec=f"{R}/specs/scorecard/catalogue.json",
         code=flow.code("scorecard"),
     output:
@@ -76,6 +77,7 @@ rule figure:
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
         spec=f"{R}/specs/figure/{{experiment}}.json",
         printed=lambda w: flow.printed(w.experiment),
+        recorded=lambda w: flow.recorded(w.experiment),
         code=flow.drawing(),
     output:
         figure=report(

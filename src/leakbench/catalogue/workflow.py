@@ -6,6 +6,7 @@ import os
 from functools import cache
 from pathlib import Path
 
+from leakbench import reference
 from leakbench.artefacts import read_facts
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.load import load_kind
@@ -191,6 +192,10 @@ class Workflow:
         """Return the published table that a figure draws beside its own, if it shows one."""
         table = f"published/{experiment.replace('-', '_', 1)}.csv"
         return [table] if table in self.published() else []
+
+    def recorded(self, experiment: str = "*") -> list[str]:
+        """Return recorded tables of an experiment, or of all, with the facts beside them."""
+        return sorted({os.path.relpath(path, self.root) for path in reference.files(self.root, experiment)})
 
     def drawing(self) -> list[str]:
         """Return the source files that the notebooks draw with."""

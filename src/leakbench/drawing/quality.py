@@ -24,20 +24,29 @@ SHOWN = {
 # The paper's own ratios, which the names of its attacks do not spell out.
 RATIO = {"untrained": 50, "trained": 2}
 PLOT, LEGEND = 2.5, 0.62
+# More places than this are not all named on an axis.
+TICKS = 8
 
 
-def by_iterations(result: Result) -> Figure:
-    """Quality against the steps that an attack has taken, one curve per attack; images kept on the way and the last."""
-    rows = _own(result, ("", "snapshot"))
+def by_iterations(result: Result, recorded: pd.DataFrame | None = None) -> Figure:
+    """Quality against the steps that an attack has taken, one curve per attack; images kept on the way and the last.
+
+    recorded: rows of longer runs (`leakbench.reference`), whose curves are dashed and named for their scale.
+    """
+    rows = _own(result.rows, ("", "snapshot"))
     if rows.empty or "iterations" not in rows:
         return nothing(result)
     rows = rows.assign(curve=rows["attack"].map(words.attack))
-    return _figure(result, rows, "iterations", "iterations", log=False)
+    if recorded is None or recorded.empty:
+        return _figure(result, rows, "iterations", "iterations", log=False)
+    longer = _own(recorded, ("", "snapshot"))
+    longer = longer.assign(curve=longer["attack"].map(words.attack) + ", recorded at " + longer["scale"])
+    return _figure(result, pd.concat([rows, longer]), "iterations", "iterations (logarithmic)", log=True)
 
 
 def by_local_steps(result: Result) -> Figure:
     """Figure 8: quality against the number of local steps that the same images are split into, one curve per attack."""
-    rows = _own(result)
+    rows = _own(result.rows)
     if rows.empty:
         return nothing(result)
     steps = rows["federation"].str.extract(r"-steps-(\d+)$")[0].astype(float)
@@ -47,7 +56,7 @@ def by_local_steps(result: Result) -> Figure:
 
 def by_ratio(result: Result) -> Figure:
     """Figure 9: quality against the ratio of the last layer's weight to the first's, by state of the network."""
-    rows = _own(result)
+    rows = _own(result.rows)
     if rows.empty:
         return nothing(result)
     rows = rows.assign(ratio=rows["attack"].map(_ratio), curve=rows["attack"].map(_setting))
@@ -66,8 +75,8 @@ def _setting(attack: str) -> str:
     return f"{network}, without ReLU modifier" if "plain" in attack else f"{network}, labels given"
 
 
-def _own(result: Result, baselines: Sequence[str] = ("",)) -> pd.DataFrame:
-    return result.rows[result.rows["metric"].isin(list(SHOWN)) & result.rows["baseline"].isin(baselines)]
+def _own(rows: pd.DataFrame, baselines: Sequence[str] = ("",)) -> pd.DataFrame:
+    return rows[rows["metric"].isin(list(SHOWN)) & rows["baseline"].isin(baselines)]
 
 
 def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = True) -> Figure:
@@ -79,6 +88,11 @@ def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = 
         name: {"color": colour, "marker": marker}
         for name, colour, marker in zip(curves, COLOURS, "osD^vP", strict=False)
     }
+    for name in curves:
+        # A recorded curve looks like the measured one it continues.
+        own, dashed, _ = name.partition(", recorded")
+        if dashed:
+            styles[name] = styles.get(own, styles.get(name, {})) | {"linestyle": (0, (3, 1.5))}
     height = PLOT + LEGEND
 
     def paint(body: SubFigure) -> None:
@@ -109,6 +123,9 @@ def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = 
 def _axis(axes: Axes, places: Sequence[float], label: str, log: bool) -> None:
     axes.set_xlabel(label)
     if not log:
+        return
+    if len(places) > TICKS:
+        axes.set_xscale("log")
         return
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_locator(FixedLocator(list(places)))

@@ -17,12 +17,31 @@ class Evidence:
     """Tables by experiment name, facts by key, and for experiments without a table the reason why.
 
     An experiment may be in both `tables` and `absent` when some of its cells could not run: the reason then
-    explains the rows that the table lacks.
+    explains the rows that the table lacks. `recorded`: experiment → rows of earlier runs at other scales.
     """
 
     tables: Mapping[str, pd.DataFrame]
     facts: Mapping[str, Any]
     absent: Mapping[str, str] = field(default_factory=dict)
+    recorded: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+
+    def earlier(self, experiment: str, **where: object) -> str:
+        """What longer runs found in one condition, in words; empty where nothing is recorded of it."""
+        if experiment not in self.recorded:
+            return ""
+        words = []
+        for scale, rows in self.recorded[experiment].groupby("scale"):
+            rows = rows.drop(columns=["scale", "device"])
+            try:
+                found = measure.pick(rows, f"recorded {experiment}", **where)
+                steps = measure.select(rows, f"recorded {experiment}", **where)["iterations"].min()
+            except NotMeasured:
+                continue
+            words.append(
+                f"recorded at scale {scale}, after {steps:,.0f} iterations: {found.value:.4g} "
+                f"({found.low:.4g} to {found.high:.4g}, n = {found.n})"
+            )
+        return "; ".join(words)
 
     def table(self, experiment: str) -> pd.DataFrame:
         """The table of an experiment; NotMeasured with the known reason when there is none."""

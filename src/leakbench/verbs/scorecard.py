@@ -6,6 +6,7 @@ from typing import Any
 from leakbench.artefacts import open_tensors, read_csv, read_facts, write_text
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.provenance import read_spec
+from leakbench.reference import recorded
 from leakbench.scorecard import agic, fidel
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard as judge
@@ -141,5 +142,7 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
             absent[table.stem] = "; ".join(sorted(set(reasons.values())))
     results = tables[0].parents[1]
     found = fidel.findings(frames, gather(results), absent)
-    found |= agic.findings(frames, gather_agic(results, read_spec(spec)), absent)
+    longer = {name: recorded(root, name, results.name) for name in frames}
+    longer = {name: rows for name, rows in longer.items() if len(rows)}
+    found |= agic.findings(frames, gather_agic(results, read_spec(spec)), absent, longer)
     write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))

@@ -81,6 +81,32 @@ def test_curves_run_over_iterations(result: Callable[..., Result]) -> None:
     assert [list(line.get_xdata()) for line in lines] == [[10, 50, 100]] * 2
 
 
+def test_longer_runs_are_dashed_beside_those_that_they_continue(result: Callable[..., Result]) -> None:
+    def run(scale: str, last: int) -> pd.DataFrame:
+        return pd.concat(
+            quality([f"{name}-single"], baselines=("snapshot" if steps < last else "",)).assign(
+                iterations=steps, scale=scale
+            )
+            for name, steps in itertools.product(("invg", "agic"), (last // 10, last // 2, last))
+        )
+
+    figure = curves.by_iterations(result(run("quick", 100)), run("long", 4000).assign(device="a machine"))
+    axes = figure.subfigs[1].axes[0]
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    assert list(lines) == [
+        "InvG single",
+        "AGIC single",
+        "InvG single, recorded at long",
+        "AGIC single, recorded at long",
+    ]
+    assert list(lines["AGIC single, recorded at long"].get_xdata()) == [400, 2000, 4000]
+    for name in ("InvG single", "AGIC single"):
+        longer = lines[f"{name}, recorded at long"]
+        assert longer.get_color() == lines[name].get_color()
+        assert longer.get_linestyle() != lines[name].get_linestyle()
+    assert axes.get_xscale() == "log"
+
+
 def test_ratios_are_read_out_of_names(result: Callable[..., Result]) -> None:
     attacks = [
         "agic-beta-1-oracle",

@@ -52,6 +52,31 @@ def test_a_world_in_which_the_paper_holds(held) -> None:
     assert held[held != "reproduced"].to_dict() == dict.fromkeys(NEVER, "not-run") | ours
 
 
+def test_longer_runs_are_told_beside_ours_and_decide_nothing(tables, facts) -> None:
+    rows = [
+        world.row(
+            "cifar10",
+            "agic-gradient",
+            f"{name}-single",
+            "psnr",
+            mean,
+            iterations=4000,
+            scale="long",
+            device="x",
+        )
+        for name, mean in (("invg", 25.0), ("agic", 30.0))
+    ]
+    recorded = {"agic-iterations": pd.DataFrame(rows)}
+    ours = card(tables, facts)
+    both = scorecard(agic(), findings(tables, facts, None, recorded)).set_index("id")
+    assert both["verdict"].equals(ours["verdict"])
+    told = both["reason"][both["reason"] != ours["reason"]]
+    published = agic().set_index("id").loc[told.index, ["item", "metric", "published"]].to_numpy().tolist()
+    assert published == [["table-4", "psnr", "20.671"], ["table-4", "psnr", "31.341"]]
+    for reason, mean in zip(told, (25, 30), strict=True):
+        assert f"recorded at scale long, after 4,000 iterations: {mean} (" in reason
+
+
 def test_without_tables_and_facts_everything_is_not_run_with_a_reason() -> None:
     got = card({}, {}, {"agic-table-1": "CIFAR-100 is not present"})
     assert set(got["verdict"]) == {"not-run"}

@@ -1,0 +1,105 @@
+"""Where the warm process is met: a folder that only its user may enter, or none."""
+
+import os
+import subprocess
+import tempfile
+
+import pytest
+from warm_runs import Run
+
+from leakbench import cli, warm
+from leakbench.warm import OWNER, run_warm
+
+
+@pytest.mark.parametrize("value", ["", "no number", "-1", None])
+def test_without_an_owner_nothing_is_started(run: Run, value: str | None) -> None:
+    done = run.leakbench("fetch", "--spec", "no such spec.json", "--out", "x", **{OWNER: value or ""})
+    assert done.returncode == 2
+    assert list(run.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", warm._CONTAINERS)
+def test_a_container_has_libraries_of_its_own(run: Run, name: str) -> None:
+    done = run.leakbench("fetch", "--spec", "no such spec.json", "--out", "x", **{name: "image.sif"})
+    assert done.returncode == 2
+    assert list(run.temporary.iterdir()) == []
+
+
+def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process stand where the run's clients stand."""
+    monkeypatch.setenv(OWNER, str(run.owner.pid))
+    monkeypatch.setattr(tempfile, "tempdir", str(run.temporary))
+    for name in warm._CONTAINERS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(warm, "_leave_behind", lambda *_: pytest.fail("a refused folder was used"))
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o770, 0o701, 0o777])
+def test_a_folder_that_others_may_enter_is_refused(
+    run: Run, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.folder.mkdir()
+    run.folder.chmod(mode)
+    inside(run, monkeypatch)
+    assert run_warm(["plan"]) is None
+    assert list(run.folder.iterdir()) == []
+
+
+def test_a_folder_of_another_user_is_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = os.getuid() + 1
+    (run.temporary / f"leakbench-{other}-{run.owner.pid}").mkdir(mode=0o700)
+    monkeypatch.setattr(os, "getuid", lambda: other)
+    inside(run, monkeypatch)
+    assert run_warm(["plan"]) is None
+
+
+@pytest.mark.parametrize("what", ["link", "file"])
+def test_what_is_no_folder_is_refused(run: Run, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if what == "link":
+        (run.temporary / "elsewhere").mkdir(mode=0o700)
+        run.folder.symlink_to("elsewhere")
+    else:
+        run.folder.touch(mode=0o600)
+    inside(run, monkeypatch)
+    assert run_warm(["plan"]) is None
+
+
+def test_the_folder_is_closed_to_others(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside(run, monkeypatch)
+    before = os.umask(0)
+    try:
+        warm._address(run.owner.pid)
+    finally:
+        os.umask(before)
+    assert run.folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_address_that_is_too_long_leaves_the_job_cold(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside(run, monkeypatch)
+    deep = run.temporary / ("x" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert run_warm(["plan"]) is None
+
+
+def test_of_jobs_that_start_together_one_leaves_a_process_behind(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave = warm._leave_behind
+    inside(run, monkeypatch)
+    started: list[list[str]] = []
+    monkeypatch.setattr(warm, "_leave_behind", leave)
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
+    assert [run_warm(["plan"]) for _ in range(3)] == [None] * 3
+    assert len(started) == 1
+
+
+def test_a_job_that_asks_for_threads_runs_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+    monkeypatch.setattr(cli, "run_warm", lambda argv: asked.append(list(argv)) or 0)
+    monkeypatch.setattr(cli, "_run", lambda _: None)
+    for words in (["--threads", "1"], ["--threads=1"]):
+        assert cli.main(["plan", *words]) == 0
+    assert asked == []
+    assert cli.main(["plan"]) == 0
+    assert asked == [["plan"]]

@@ -1,0 +1,97 @@
+"""Jobs, their callers and the warm process end when they are to end, and leave nothing behind."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+from warm_runs import Run, alive, until
+
+DAWDLE = (
+    "import os, time; from pathlib import Path\nPath(argv[1]).write_text(str(os.getpid()))\ntime.sleep(600)\n"
+)
+TIDY = (
+    "import signal, sys\nfor n in (signal.SIGTERM, signal.SIGINT): signal.signal(n, lambda n, _: sys.exit(128 + n))\n"
+    "try:\n" + "".join(f"    {line}\n" for line in DAWDLE.splitlines()) + "finally:\n    print('cleaned')\n"
+)
+
+
+def begun(path: Path) -> int:
+    """Wait for a dawdling job and return its process."""
+    until(lambda: path.is_file() and path.read_text())
+    return int(path.read_text())
+
+
+def passes_on(caller: int) -> bool:
+    """Return whether a caller has come to pass signals on: the last of them is one that Python leaves alone."""
+    (mask,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{caller}/status").read_text(), re.MULTILINE)
+    return bool(int(mask, 16) >> (signal.SIGHUP - 1) & 1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_the_caller_ends_the_job(warmed: Run, number: signal.Signals, tmp_path: Path) -> None:
+    if signal.getsignal(number) is signal.SIG_IGN:
+        pytest.skip("whoever runs the tests (nohup) has them ignore it, and so do all jobs")
+    code = DAWDLE if number == signal.SIGHUP else TIDY
+    job = warmed.client(code, str(tmp_path / "pid"))
+    worker = begun(tmp_path / "pid")
+    assert worker != job.pid
+    # Before it passes signals on, the caller ends by them itself, and the job with it.
+    until(lambda: passes_on(job.pid))
+    job.send_signal(number)
+    out, err = job.communicate(timeout=30)
+    assert job.returncode == 128 + number
+    assert out == ("" if number == signal.SIGHUP else "cleaned\n")
+    assert err == ""
+    until(lambda: not alive(worker), 5)
+
+
+def test_a_job_that_has_no_handler_yet_ends_with_15_too(warmed: Run, tmp_path: Path) -> None:
+    job = warmed.client(DAWDLE, str(tmp_path / "pid"))
+    worker = begun(tmp_path / "pid")
+    until(lambda: passes_on(job.pid))
+    job.terminate()
+    job.communicate(timeout=30)
+    assert job.returncode == 128 + signal.SIGTERM
+    until(lambda: not alive(worker), 5)
+
+
+def test_a_killed_caller_takes_its_job_along(warmed: Run, tmp_path: Path) -> None:
+    job = warmed.client(TIDY, str(tmp_path / "pid"))
+    worker = begun(tmp_path / "pid")
+    job.kill()
+    # What the job prints last, it prints as one that was terminated.
+    assert job.communicate(timeout=30)[0] == "cleaned\n"
+    until(lambda: not alive(worker), 5)
+    assert warmed.ready()
+
+
+def test_a_job_whose_keeper_is_killed_is_ended_before_it_is_run_again(warmed: Run, tmp_path: Path) -> None:
+    """Two processes must not write one file."""
+    job = warmed.client(DAWDLE, str(tmp_path / "pid"))
+    worker = begun(tmp_path / "pid")
+    keeper = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(keeper, signal.SIGKILL)
+    assert job.communicate(timeout=30)[0] == "cold\n"
+    assert not alive(worker)
+
+
+def test_the_warm_process_is_gone_soon_after_its_owner(run: Run) -> None:
+    run.serve()
+    assert run.server is not None
+    run.owner.communicate(b"\n")
+    assert run.server.wait(timeout=5) == 0
+    assert not run.folder.exists()
+
+
+def test_a_job_outlives_nobody_but_its_caller(warmed: Run, tmp_path: Path) -> None:
+    """The owner's end does not break off what still runs."""
+    job = warmed.client("import time; from pathlib import Path\nPath(argv[1]).write_text('1')\ntime.sleep(3)\nprint('done')",
+                        str(tmp_path / "pid"))  # fmt: skip
+    begun(tmp_path / "pid")
+    warmed.owner.communicate(b"\n")
+    assert warmed.server is not None
+    warmed.server.wait(timeout=5)
+    assert job.communicate(timeout=30)[0] == "done\n"
+    assert job.returncode == 0
