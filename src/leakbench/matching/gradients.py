@@ -69,15 +69,20 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
             if layer.bias is not None:
                 found["bias"] = delta.unflatten(0, each).sum(1)
         case nn.BatchNorm2d():
-            assert layer.running_mean is not None
-            assert layer.running_var is not None
-            scale = (layer.running_var + layer.eps).rsqrt()
-            normed = (x - layer.running_mean[:, None, None]) * scale[:, None, None]
+            mean, variance = layer.running_mean, layer.running_var
+            if mean is None or variance is None:
+                variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
+            normed = (x - mean[:, None, None]) * (variance + layer.eps).rsqrt()[:, None, None]
             found["weight"] = (delta * normed).unflatten(0, each).sum((1, 3, 4))
             found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
         case _:
             raise TypeError(f"{type(layer).__name__}: no rule for the gradient of its weights")
     return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
+
+
+def mixes(model: nn.Module) -> bool:
+    """Return whether an image's way through the model depends on those beside it: batch norm without statistics of its own."""
+    return any(isinstance(layer, nn.BatchNorm2d) and layer.running_mean is None for layer in model.modules())
 
 
 def gradients(
@@ -91,9 +96,19 @@ def gradients(
 
     `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels` [trials,
     batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's own. The model is in
-    evaluation mode: batch norm uses its running statistics, so that images of a batch do not mix.
+    evaluation mode: batch norm uses its running statistics, so that images of a batch do not mix. Where it keeps none
+    it uses the batch's, and trials are taken one by one.
     """
     trials = len(images)
+    if trials > 1 and mixes(model):
+        each = [
+            gradients(model, x, y, loss, weights)
+            for x, y in zip(images.split(1), labels.split(1), strict=True)
+        ]
+        return (
+            {name: torch.cat([found[name] for found, _ in each]) for name in each[0][0]},
+            torch.cat([losses for _, losses in each]),
+        )
     with watching(model) as seen:
         flat = images.flatten(0, 1)
         logits = model(flat) if weights is None else functional_call(model, weights, (flat,))

@@ -1,6 +1,8 @@
 """ResNet20-4: the network of InvG and AGIC for 32×32 images."""
 
 from collections import OrderedDict
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -12,15 +14,15 @@ from leakbench.victims.layers import normalised
 class Block(nn.Module):
     """Two 3×3 convolutions beside a shortcut, which is a 1×1 convolution where the shape changes."""
 
-    def __init__(self, channels: int, width: int, stride: int) -> None:
+    def __init__(self, channels: int, width: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
         self.conv1 = nn.Conv2d(channels, width, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
+        self.bn1 = norm(width)
         self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
+        self.bn2 = norm(width)
         self.relu = nn.ReLU()
         self.downsample = (
-            nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width))
+            nn.Sequential(nn.Conv2d(channels, width, 1, stride, bias=False), norm(width))
             if stride != 1 or channels != width
             else None
         )
@@ -37,21 +39,24 @@ def resnet20_4(
     *,
     width: Annotated[int, Field(ge=8)] = 64,
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
+    statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
     """Stem 3×3×64 – three stages of three blocks, 64, 128, 256 channels, strides 1, 2, 2 – mean pool – dense classes.
 
     1 + 18 + 2 projections = 21 convolutions, which is AGIC's N_conv. Kaiming-normal weights (fan out), batch norm at
     1 and 0. `width` changes the 64 (below 8 the backward pass of torch's own strided 1×1 convolution, channels last,
-    corrupts memory on a CPU). Source: InvG, section 5; AGIC, Table I.
+    corrupts memory on a CPU). `statistics`: batch norm's own, as in evaluation mode, or each batch's, as in training mode.
+    Source: InvG, section 5; AGIC, Table I.
     """
+    norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
     layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv1=nn.Conv2d(shape[2], width, 3, 1, 1, bias=False), bn1=nn.BatchNorm2d(width), relu=nn.ReLU()
+        conv1=nn.Conv2d(shape[2], width, 3, 1, 1, bias=False), bn1=norm(width), relu=nn.ReLU()
     )
     channels = width
     for stage, stride in enumerate((1, 2, 2)):
         blocks = []
         for number in range(3):
-            blocks.append(Block(channels, width * 2**stage, stride if number == 0 else 1))
+            blocks.append(Block(channels, width * 2**stage, stride if number == 0 else 1, norm))
             channels = width * 2**stage
         layers[f"layer{stage + 1}"] = nn.Sequential(*blocks)
     layers |= {

@@ -21,7 +21,7 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     "convnet": [{"width": 4, "normalise": "cifar10"}],
     "fcnn": [{"width": 16}],
     "resnet": [{"depth": 18, "normalise": "imagenet"}, {"depth": 50}],
-    "resnet20_4": [{"width": 4, "normalise": "cifar10"}],
+    "resnet20_4": [{"width": 4, "normalise": "cifar10"}, {"width": 4, "statistics": "batch"}],
 }
 CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(name, [{}])]
 IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]
@@ -35,10 +35,9 @@ def network(
     model = victims.build(module, shape, CLASSES, parameters).double().eval()
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d):
-            assert layer.running_mean is not None
-            assert layer.running_var is not None
-            layer.running_mean.normal_()
-            layer.running_var.uniform_(0.5, 2)
+            if layer.running_mean is not None and layer.running_var is not None:
+                layer.running_mean.normal_()
+                layer.running_var.uniform_(0.5, 2)
             nn.init.normal_(layer.weight, 1, 0.3)
             nn.init.normal_(layer.bias)
     return model
