@@ -82,6 +82,9 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
         (["attack"], "required: --capture, --spec, --out"),
         (["attack", "--capt", "x", "--spec", "y", "--out", "z"], "required: --capture"),
         (["plan", "--threads", "two"], "--threads"),
+        (["plan", "--threads", "0"], "0 is not above 0"),
+        (["attack", "--workers", "0"], "0 is not above 0"),
+        (["attack", "--device", "tpu"], "'tpu' is neither cpu nor cuda[:number]"),
     ],
 )
 def test_a_wrong_command_line_is_exit_code_2(

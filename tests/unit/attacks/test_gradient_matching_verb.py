@@ -251,6 +251,17 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
     assert list(scratch.iterdir()) == []
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")
+def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> None:
+    write(tmp_path / "capture.safetensors", replace(small(), labels=None))
+    with pytest.raises(UserError, match="--device cuda:1: torch finds no CUDA device"):
+        attack(
+            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), tmp_path / "out.safetensors", None, None, None,
+            tmp_path / "scratch", device="cuda:1",
+        )  # fmt: skip
+    assert not (tmp_path / "out.safetensors").exists()
+
+
 def test_two_attacks_on_one_capture_resume_from_their_own_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
