@@ -27,6 +27,7 @@ def gradient_matching(
     iterations: Annotated[int, Field(gt=0)] = 10000,
     signed: bool = False,
     decay: bool = False,
+    decay_over: Annotated[int, Field(gt=0)] | None = None,
     boxed: bool = False,
     start: Literal["normal", "uniform"] = "normal",
     enough: float = 0.0,
@@ -44,7 +45,8 @@ def gradient_matching(
 
     `updates`: what an update of several local steps is taken for: one step on the union of its batches (AGIC, Eqn 4),
     or the steps themselves, simulated (InvG). `distance`, `tv`: the objective; `layers`, `beta`, `relu`, `norms`,
-    `order`: the weights in it (`matching.layer_weights`). `lr` … `decay`: see `matching.optimisers`. `boxed` keeps
+    `order`: the weights in it (`matching.layer_weights`). `lr` … `decay`: see `matching.optimisers`. `decay_over`: the length of the run whose first `iterations` are made;
+    none: it is no longer. `boxed` keeps
     pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
     deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
     `inference`: the rule for labels if they are to be inferred. `snapshots`: so many images on the way are kept too.
@@ -56,7 +58,9 @@ def gradient_matching(
     weigh = partial(layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order)
 
     def make() -> Optimiser:
-        return Adam(lr, iterations, signed, decay) if optimiser == "adam" else LBFGS(lr, 100, 20)
+        return (
+            Adam(lr, decay_over or iterations, signed, decay) if optimiser == "adam" else LBFGS(lr, 100, 20)
+        )
 
     for group in groups(observation, updates, inference, restarts):
         objective = Objective(group, distance, weigh, tv, derivative == "frozen" and not group.steps)

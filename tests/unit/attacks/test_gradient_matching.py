@@ -180,6 +180,17 @@ def test_frozen_derivatives_lead_where_exact_ones_do() -> None:
     torch.testing.assert_close(frozen.losses, exact.losses, rtol=0.1, atol=0.02)
 
 
+def test_the_first_steps_of_a_longer_run_are_its_own() -> None:
+    values = QUICK | {"decay": True}
+    whole = run(small(), **values | {"iterations": 8, "snapshots": 1})
+    assert whole.snapshots is not None
+    assert whole.snapshot_iterations.tolist() == [4]
+    first = run(small(), **values | {"iterations": 4, "decay_over": 8})
+    shorter = run(small(), **values | {"iterations": 4})
+    assert torch.equal(first.images, whole.snapshots[0])
+    assert not torch.equal(shorter.images, first.images)
+
+
 def test_a_chunk_keeps_no_more_memory_however_many_trials_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     chunks: dict[int, int] = {}
     largest: dict[int, int] = {}
