@@ -28,7 +28,7 @@ from leakbench.workers import Work
 ROOT = Path(__file__).resolve().parents[1]
 SHAPE, CLASSES, LR = (32, 32, 3), 10, 0.1
 WORK = {
-    "lenet-dlg": {"parameters": {}, "targets": 64, "iterations": 100, "derivative": "exact"},
+    "lenet-dlg": {"parameters": {}, "targets": 64, "iterations": 200, "derivative": "exact"},
     "resnet20-4": {"parameters": {}, "targets": 2, "iterations": 40, "derivative": "frozen"},
 }
 
@@ -154,7 +154,7 @@ def _timed(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
     return found, time.perf_counter() - start
 
 
-def rows(turns: int = 2) -> Iterator[dict[str, Any]]:
+def rows(turns: int = 3) -> Iterator[dict[str, Any]]:
     """Yield a row per network and rival: image-iterations per second of both, medians of `turns` alternating turns."""
     for module, work in WORK.items():
         model, tensors, truth = _task(module, work)
