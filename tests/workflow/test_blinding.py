@@ -73,8 +73,10 @@ def test_no_attack_of_the_catalogue_names_truth_or_data(everything: Project) -> 
         flags = ("--capture", "--spec", "--generator", "--labels")
         read = {flag: value for flag, value in itertools.pairwise(words) if flag in flags}
         assert read["--capture"].startswith("results/quick/captures/")
-        others = {word for word in words if word.startswith("--")} - set(flags)
-        assert others == {"--out", "--record"}
+        others = {flag: value for flag, value in itertools.pairwise(words) if flag.startswith("--")}
+        assert others.keys() - set(flags) == {"--out", "--record", "--workers", "--device"}
+        assert others["--workers"].isdigit()
+        assert others["--device"] == "cpu"
         assert not [name for name in read.values() if name.startswith(FORBIDDEN)]
         # Labels are read only by an attack that says so in its name, and from a file that holds nothing else.
         spec = json.loads(everything.path(read["--spec"]).read_text())
