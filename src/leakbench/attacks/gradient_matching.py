@@ -8,7 +8,7 @@ from pydantic import Field
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.matching.layer_weights import layer_weights
+from leakbench.matching.layer_weights import layer_weights, shut_share
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimisers import LBFGS, Adam, Optimiser
@@ -35,6 +35,7 @@ def gradient_matching(
     layers: Literal["one", "linear", "exponential", "logarithmic"] = "one",
     beta: Annotated[float, Field(gt=0)] = 1.0,
     relu: bool = False,
+    zeros: Literal["gradient", "outputs"] = "gradient",
     norms: Literal["following", "one", "none"] = "following",
     order: Literal["parameters", "forward"] = "parameters",
     inference: Literal["idlg", "row-minimum", "counted"] = "counted",
@@ -45,9 +46,10 @@ def gradient_matching(
 
     `updates`: what an update of several local steps is taken for: one step on the union of its batches (AGIC, Eqn 4),
     or the steps themselves, simulated (InvG). `distance`, `tv`: the objective; `layers`, `beta`, `relu`, `norms`,
-    `order`: the weights in it (`matching.layer_weights`). `lr` … `decay`: see `matching.optimisers`. `decay_over`: the length of the run whose first `iterations` are made;
-    none: it is no longer. `boxed` keeps
-    pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
+    `order`: the weights in it (`matching.layer_weights`). `zeros`: whose share of zeros `relu` means, the observed
+    gradient's of a convolution or its output's behind the ReLU, measured on noise. `lr` … `decay`: see
+    `matching.optimisers`. `decay_over`: the length of the run whose first `iterations` are made; none: it is no longer.
+    `boxed` keeps pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
     deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
     `inference`: the rule for labels if they are to be inferred. `snapshots`: so many images on the way are kept too.
     `derivative`: by a second backward pass, or by differences of first ones, which is faster for deep networks
@@ -55,7 +57,6 @@ def gradient_matching(
     """
     schedule = Schedule(iterations, enough, snapshots)
     collected = Collected(observation, schedule)
-    weigh = partial(layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order)
 
     def make() -> Optimiser:
         return (
@@ -63,6 +64,10 @@ def gradient_matching(
         )
 
     for group in groups(observation, updates, inference, restarts):
+        shares = shut_share(group.model, group.noise) if relu and zeros == "outputs" else None
+        weigh = partial(
+            layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order, zeros=shares
+        )
         objective = Objective(group, distance, weigh, tv, derivative == "frozen" and not group.steps)
         outcome = match(
             group.draw(start, rng),

@@ -1,6 +1,7 @@
 """AGIC's weights of layers in the distance (Eqn 7 and 8, Table I)."""
 
 import math
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -34,6 +35,36 @@ def zero_share(observed: Tensor) -> Tensor:
     return (observed == 0).flatten(1).double().mean(1)
 
 
+@torch.no_grad()
+def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
+    """Return, for each convolution, how much of its output the ReLU behind it shuts on `images` [n, …], from 0 to 1.
+
+    Where it shuts, the gradient of that output is zero. A convolution that no ReLU follows has 0.
+    """
+    waiting: list[str] = []
+    shares: dict[str, float] = {}
+
+    def note(name: str, layer: nn.Module, output: Tensor) -> None:
+        if isinstance(layer, nn.Conv2d):
+            shares[name] = 0.0
+            waiting.append(name)
+        else:
+            shares.update(dict.fromkeys(waiting, float((output == 0).double().mean())))
+            waiting.clear()
+
+    handles = [
+        layer.register_forward_hook(lambda layer, _, output, name=name: note(name, layer, output))
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Conv2d | nn.ReLU)
+    ]
+    try:
+        model(images)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return shares
+
+
 def _as_read(names: list[str]) -> list[str]:
     """Return convolutions with each block's projection before the block's others."""
     block = {
@@ -53,11 +84,12 @@ def layer_weights(
     relu: bool,
     norms: Norms,
     order: Order,
+    zeros: Mapping[str, float] | None = None,
 ) -> Tensors:
     """Return parameter → weight [trials] for the distance.
 
-    The i-th convolution has the curve's i-th weight, divided by one minus its share of zeros if `relu` (Eqn 8); dense
-    layers have the mean of the curve. The paper says nothing about batch norm: its parameters have the weight of the
+    The i-th convolution has the curve's i-th weight, divided by one minus its share of zeros if `relu` (Eqn 8): of exact
+    zeros in its observed gradient, or convolution → share as given by `zeros`. Dense layers have the mean of the curve. The paper says nothing about batch norm: its parameters have the weight of the
     convolution before them (`following`), one, or are left out (`none`). `order` counts projections of a residual
     network where their parameters stand (after the block's convolutions) or where they are first read (before them).
     """
@@ -74,7 +106,8 @@ def layer_weights(
         if isinstance(layer, nn.Conv2d):
             last = place[name].expand(trials)
             if relu:
-                last = last / (1 - zero_share(observed[own[0]]).cpu()).clamp_min(1e-12)
+                share = zero_share(observed[own[0]]).cpu() if zeros is None else torch.tensor(zeros[name])
+                last = last / (1 - share).clamp_min(1e-12)
             weight = last
         elif isinstance(layer, nn.Linear):
             weight = curved.mean().expand(trials)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -57,6 +58,11 @@ class Group:
     def lr(self) -> float:
         """The client's learning rate."""
         return float(self.observation.local["lr"])
+
+    @cached_property
+    def noise(self) -> Tensor:
+        """Images of uniform noise, always the same, in [0, 1]: [NOISE, channels, rows, columns]."""
+        return noise_images(self.pixels).to(self.device)
 
     def observed(self, trials: Tensor) -> Tensors:
         """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update itself."""
@@ -123,6 +129,11 @@ def _read(observation: Observation, name: str, rounds: Tensor, client: int) -> T
     return torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
 
 
+def noise_images(pixels: tuple[int, int, int]) -> Tensor:
+    """Return NOISE images of uniform noise, always the same: [NOISE, *pixels] in [0, 1]."""
+    return torch.rand(NOISE, *pixels, generator=torch.Generator().manual_seed(0))
+
+
 def known_labels(
     observation: Observation, client: int, rounds: Tensor, model: nn.Module, inference: str
 ) -> Tensor | None:
@@ -141,8 +152,8 @@ def known_labels(
         return torch.from_numpy(np.array(observation.labels[client]))[rounds]
     layer = last_dense(model)
     shape = observation.network["shape"]
-    noise = torch.rand(NOISE, shape[2], *shape[:2], generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
+        noise = noise_images((shape[2], shape[0], shape[1]))
         prior = model(noise.to(next(model.parameters()))).softmax(1).mean(0).cpu()
     found = []
     for part in rounds.split(UPDATES_AT_ONCE):

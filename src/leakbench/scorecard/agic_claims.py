@@ -164,7 +164,7 @@ def pooling_pattern(look: Look) -> Measured:
 
 def equal_weights_gap(look: Look) -> Measured:
     """How far AGIC without weights is from InvG on the same single images: the larger of both signs."""
-    plain, invg = (at("agic-readings", attack=name)(look) for name in (agic.PLAIN_BETAS[1], "invg-oracle"))
+    plain, invg = (at("agic-readings", attack=name)(look) for name in ("agic-reading-equal", "invg"))
     return greatest([difference(plain, invg), difference(invg, plain)])
 
 

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from trial_networks import gradient, network
 
 from leakbench import victims
-from leakbench.matching.layer_weights import Shape, curve, layer_weights, zero_share
+from leakbench.matching.layer_weights import Shape, curve, layer_weights, shut_share, zero_share
 
 # Table I: through (1, 1) and (21, beta); convex or concave as named.
 TABLE_1: dict[str, tuple[Shape, float, int]] = {
@@ -181,3 +181,35 @@ def test_weights_have_the_precision_of_the_gradients() -> None:
     weights = layer_weights(model, single, "linear", 50.0, True, "following", "parameters")
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
     assert {weight.shape for weight in weights.values()} == {(2,)}
+
+
+def test_the_zeros_may_be_given_for_each_convolution() -> None:
+    model, observed = resnet()
+    zeros = dict.fromkeys(convolutions(model), 0.0) | {"layer1.0.conv2": 0.75}
+    plain = layer_weights(model, observed, "linear", 50.0, False, "one", "parameters")
+    modified = layer_weights(model, observed, "linear", 50.0, True, "one", "parameters", zeros)
+    for name in plain:
+        factor = 4 if name == "layer1.0.conv2.weight" else 1
+        torch.testing.assert_close(modified[name], plain[name] * factor, rtol=1e-6, atol=0)
+
+
+def test_what_a_relu_shuts_is_told_for_each_convolution_before_it() -> None:
+    """A block's second convolution and its projection go through one ReLU; the last convolution meets none."""
+    model = nn.Sequential(
+        nn.Conv2d(1, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 1, 1)
+    )
+    for layer in model:
+        if isinstance(layer, nn.Conv2d):
+            nn.init.ones_(layer.weight)
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+    model[0].bias.data = torch.tensor([0.0, 0.0, 0.0, -9.0])  # type: ignore[union-attr]
+    model[3].bias.data = torch.tensor([-99.0, 0.0])  # type: ignore[union-attr]
+    found = shut_share(model, torch.rand(3, 1, 5, 5) + 0.1)
+    assert found == {"0": 0.25, "2": 0.5, "3": 0.5, "5": 0.0}
+
+
+def test_half_of_an_untrained_resnets_outputs_are_shut() -> None:
+    model = network("resnet20_4", {"width": 8})
+    shares = shut_share(model, torch.rand(4, 3, 32, 32, dtype=torch.float64))
+    assert set(shares) == set(convolutions(model))
+    assert all(0 < share < 1 for share in shares.values())

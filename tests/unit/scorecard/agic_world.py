@@ -106,7 +106,7 @@ def tables() -> dict[str, pd.DataFrame]:
         ],
         "agic-readings": [
             row("cifar10", "agic-gradient-tuning", attack, "psnr", value)
-            for attack, value in (("agic-plain-beta-1-oracle", 20.6), ("invg-oracle", 20.671))
+            for attack, value in (("agic-reading-equal", 20.6), ("invg", 20.671))
         ],
         "agic-large-lr": [
             row("cifar10", federation, "agic-one-batch", "psnr", value)

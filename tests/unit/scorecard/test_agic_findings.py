@@ -180,7 +180,7 @@ def changed(table: pd.DataFrame, add: float, **where: object) -> pd.DataFrame:
         ),
         ("agic-figure-9", 2, {"attack": "agic-plain-oracle"}, {"agic.fig-9.modifier-helps": "differs"}),
         (
-            "agic-readings", 2, {"attack": "agic-plain-beta-1-oracle"},
+            "agic-readings", 2, {"attack": "agic-reading-equal"},
             {"agic.doubt-8.equal-weights-mismatch": "differs"},
         ),
         ("agic-figure-9", 2, {"attack": "agic-trained-beta-1-oracle"}, {"agic.fig-9.trained-still-helps": "differs"}),
