@@ -44,15 +44,18 @@ def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict
 
 @contextmanager
 def recording(path: Path | None, verb: str) -> Iterator[dict[str, Any]]:
-    """Write to `path` what the block cost: wall seconds, peak memory. Kept apart, since results must not change with it.
+    """Write to `path` what the block cost: wall seconds, and the peak memory of the largest of its processes.
 
-    Yields a dict to which the block may add.
+    Kept apart, since results must not change with it. Yields a dict to which the block may add.
     """
     start = time.perf_counter()
     record: dict[str, Any] = {"verb": verb}
     yield record
     record["seconds"] = round(time.perf_counter() - start, 3)
-    record["peak_memory_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    own, workers = (
+        resource.getrusage(of).ru_maxrss for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    record["peak_memory_mb"] = max(own, workers) // 1024
     record["processor"] = platform.processor() or platform.machine()
     if path is not None:
         write_text(path, to_json(record) + "\n")

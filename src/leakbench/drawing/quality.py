@@ -31,7 +31,8 @@ TICKS = 8
 def by_iterations(result: Result, recorded: pd.DataFrame | None = None) -> Figure:
     """Quality against the steps that an attack has taken, one curve per attack; images kept on the way and the last.
 
-    recorded: rows of longer runs (`leakbench.reference`), whose curves are dashed and named for their scale.
+    recorded: rows of longer runs (`leakbench.reference`), whose curves are dashed and named for their scale; the
+    small print names their devices.
     """
     rows = _own(result.rows, ("", "snapshot"))
     if rows.empty or "iterations" not in rows:
@@ -41,7 +42,9 @@ def by_iterations(result: Result, recorded: pd.DataFrame | None = None) -> Figur
         return _figure(result, rows, "iterations", "iterations", log=False)
     longer = _own(recorded, ("", "snapshot"))
     longer = longer.assign(curve=longer["attack"].map(words.attack) + ", recorded at " + longer["scale"])
-    return _figure(result, pd.concat([rows, longer]), "iterations", "iterations (logarithmic)", log=True)
+    both = pd.concat([rows, longer])
+    devices = f"; dashed: recorded on {words.listed(sorted(longer['device'].unique()))}"
+    return _figure(result, both, "iterations", "iterations (logarithmic)", log=True, told=devices)
 
 
 def by_local_steps(result: Result) -> Figure:
@@ -79,8 +82,10 @@ def _own(rows: pd.DataFrame, baselines: Sequence[str] = ("",)) -> pd.DataFrame:
     return rows[rows["metric"].isin(list(SHOWN)) & rows["baseline"].isin(baselines)]
 
 
-def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = True) -> Figure:
-    """Draw one axes per metric, one curve for each value of `curve` in `rows`, and one legend below them."""
+def _figure(
+    result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = True, told: str = ""
+) -> Figure:
+    """Draw one axes per metric, one curve for each value of `curve` in `rows`, and one legend below them; `told` ends the small print."""
     metrics = [metric for metric in SHOWN if metric in set(rows["metric"])]
     places = sorted(float(place) for place in rows[x].unique())
     curves = list(dict.fromkeys(rows["curve"]))
@@ -115,7 +120,7 @@ def _figure(result: Result, rows: pd.DataFrame, x: str, label: str, log: bool = 
     return sheet(
         result,
         height,
-        f"n = {words.listed(counts)} images behind each point {words.steps(rows)}; bands: 95 % interval",
+        f"n = {words.listed(counts)} images behind each point {words.steps(rows)}; bands: 95 % interval{told}",
         paint,
     )
 

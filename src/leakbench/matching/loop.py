@@ -94,13 +94,13 @@ def match(
     """
     trials = len(next(iter(start.values())))
     work = work or Work()
+    recipe = _Recipe(evaluate, optimiser, project, schedule)
 
     def done(first: int, scratch: Path | None) -> Outcome:
         rows = torch.arange(first, min(first + chunk, trials))
         label = f"{work.label}, trials from {first} of {trials}"
         file = scratch and scratch / f"{first}.safetensors"
-        unknowns = {name: value[rows] for name, value in start.items()}
-        return _chunk(rows, unknowns, evaluate, optimiser, project, schedule, file, label)
+        return _chunk(recipe, rows, {name: value[rows] for name, value in start.items()}, file, label)
 
     firsts = range(0, trials, chunk)
     with one_thread(), _folder(work, len(firsts)) as scratch:
@@ -133,17 +133,19 @@ def _joined(parts: Sequence[Outcome]) -> Outcome:
     )
 
 
-def _chunk(
-    rows: Tensor,
-    start: Tensors,
-    evaluate: Callable[[Tensor], Evaluate],
-    optimiser: Callable[[], Optimiser],
-    project: Callable[[Tensors], None],
-    schedule: Schedule,
-    scratch: Path | None,
-    label: str,
-) -> Outcome:
+@dataclass(frozen=True)
+class _Recipe:
+    """How every chunk is optimised: the arguments of `match` of the same names."""
+
+    evaluate: Callable[[Tensor], Evaluate]
+    optimiser: Callable[[], Optimiser]
+    project: Callable[[Tensors], None]
+    schedule: Schedule
+
+
+def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, label: str) -> Outcome:
     """Optimise the trials `rows`, which begin at `start`; go on from `scratch` if it is there."""
+    schedule = recipe.schedule
     trials, points = len(rows), traced(schedule.iterations)
     outcome = Outcome(
         unknowns={name: value.cpu().clone() for name, value in start.items()},
@@ -162,15 +164,15 @@ def _chunk(
         begin = _resume(scratch, outcome, live, next(iter(start.values())).device)
     if begin == schedule.iterations:
         return outcome
-    moved = optimiser()
+    moved = recipe.optimiser()
     moved.state = live.state
-    step = evaluate(rows[live.places])
+    step = recipe.evaluate(rows[live.places])
     for iteration, due in track(range(begin, schedule.iterations), label):
         if due and scratch is not None:
             live.state = moved.state
             _save(scratch, iteration, outcome, live)
         losses = moved.step(live.unknowns, step, iteration).cpu()
-        project(live.unknowns)
+        recipe.project(live.unknowns)
         _note(outcome, live, iteration, losses, schedule)
         ended = ~losses.isfinite() | (losses <= schedule.enough)
         if ended.any() and iteration + 1 < schedule.iterations:
@@ -182,7 +184,7 @@ def _chunk(
             )
             if not len(live.places):
                 break
-            moved.state, step = live.state, evaluate(rows[live.places])
+            moved.state, step = live.state, recipe.evaluate(rows[live.places])
     if scratch is not None:
         _save(scratch, schedule.iterations, outcome, _Live(rows[:0], {}, {}))
     return outcome

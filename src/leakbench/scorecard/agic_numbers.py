@@ -40,9 +40,10 @@ def number(
     def finding(evidence: Evidence) -> Finding:
         look = Look(evidence)
         measured = quantity(look)
+        own = look.note
         holds = None if other is None or better is None else _ordered(look, measured, other, metric, better)
         recorded = evidence.earlier("agic-iterations", metric=metric, **earlier) if earlier else ""
-        words = "; ".join(filter(None, [note, look.note, recorded]))
+        words = "; ".join(filter(None, [note, own, recorded]))
         return Finding(measured, tolerance=TOLERANCE[metric], direction_holds=holds, note=words)
 
     return finding

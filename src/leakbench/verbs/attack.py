@@ -38,9 +38,10 @@ def attack(
         value = read_spec(spec)
         entry = value["attack"]
         made = provenance(value, "leakbench.verbs.attack", *parts_of(value), device=_named(device))
+        folder = scratch / digest({"attack": made, "capture": read_facts(capture)})[:32]
         work = Work(
-            scratch=scratch / digest({"attack": made, "capture": read_facts(capture)})[:32],
-            workers=workers,
+            scratch=folder,
+            workers=workers if device == "cpu" else 1,
             device=device,
         )
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
@@ -71,8 +72,7 @@ def attack(
                 for rounds, piece in pieces:
                     for name, tensor in piece.tensors().items():
                         arrays[prefix + name][rounds] = tensor.numpy()
-        if work.scratch is not None:
-            shutil.rmtree(work.scratch, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         cost["updates"] = observation.rounds * len(observation.clients)
 
 

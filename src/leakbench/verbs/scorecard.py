@@ -142,7 +142,6 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
             absent[table.stem] = "; ".join(sorted(set(reasons.values())))
     results = tables[0].parents[1]
     found = fidel.findings(frames, gather(results), absent)
-    longer = {name: recorded(root, name, results.name) for name in frames}
-    longer = {name: rows for name, rows in longer.items() if len(rows)}
+    longer = {name: rows for name in frames if len(rows := recorded(root, name, results.name))}
     found |= agic.findings(frames, gather_agic(results, read_spec(spec)), absent, longer)
     write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))

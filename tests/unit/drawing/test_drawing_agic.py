@@ -105,6 +105,7 @@ def test_longer_runs_are_dashed_beside_those_that_they_continue(result: Callable
         assert longer.get_color() == lines[name].get_color()
         assert longer.get_linestyle() != lines[name].get_linestyle()
     assert axes.get_xscale() == "log"
+    assert "dashed: recorded on a machine" in " ".join(t.get_text() for t in figure.subfigs[2].texts)
 
 
 def test_ratios_are_read_out_of_names(result: Callable[..., Result]) -> None:
