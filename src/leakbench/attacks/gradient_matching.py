@@ -8,11 +8,13 @@ from pydantic import Field
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.matching import loop
 from leakbench.matching.layer_weights import layer_weights, shut_share
-from leakbench.matching.loop import Schedule, match
+from leakbench.matching.loop import Schedule
 from leakbench.matching.objective import Objective
-from leakbench.matching.optimisers import LBFGS, Adam, Optimiser
+from leakbench.matching.optimisers import LBFGS, Adam, Optimiser, RMSprop
 from leakbench.matching.trials import Collected, groups
+from leakbench.matching.unknowns import Dummies, generated
 
 
 def gradient_matching(
@@ -20,9 +22,11 @@ def gradient_matching(
     rng: torch.Generator,
     *,
     updates: Literal["one-batch", "simulated"] = "one-batch",
-    distance: Literal["squares", "cosine"] = "squares",
+    distance: Literal["squares", "norm", "cosine", "squares+norm", "squares+cosine"] = "squares",
     tv: Annotated[float, Field(ge=0)] = 0.0,
-    optimiser: Literal["adam", "lbfgs"] = "adam",
+    variation: Literal["absolute", "squared"] = "absolute",
+    unknowns: Literal["dummies", "generator"] = "dummies",
+    optimiser: Literal["adam", "lbfgs", "rmsprop"] = "adam",
     lr: Annotated[float, Field(gt=0)] = 0.1,
     iterations: Annotated[int, Field(gt=0)] = 10000,
     signed: bool = False,
@@ -45,9 +49,10 @@ def gradient_matching(
     """Reconstruct each update's images by matching gradients, all updates and restarts together.
 
     `updates`: what an update of several local steps is taken for: one step on the union of its batches (AGIC, Eqn 4),
-    or the steps themselves, simulated (InvG). `distance`, `tv`: the objective; `layers`, `beta`, `relu`, `norms`,
+    or the steps themselves, simulated (InvG). `distance`, `tv`, `variation`: the objective; `layers`, `beta`, `relu`, `norms`,
     `order`: the weights in it (`matching.layer_weights`). `zeros`: whose share of zeros `relu` means, the observed
-    gradient's of a convolution or its output's behind the ReLU, measured on noise. `lr` … `decay`: see
+    gradient's of a convolution or its output's behind the ReLU, measured on noise. `unknowns`: the
+    dummies themselves, or the weights of a generator that makes them (GRNN). `lr` … `decay`: see
     `matching.optimisers`. `decay_over`: the length of the run whose first `iterations` are made; none: it is no longer.
     `boxed` keeps pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
     deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
@@ -59,24 +64,31 @@ def gradient_matching(
     collected = Collected(observation, schedule)
 
     def make() -> Optimiser:
-        return (
-            Adam(lr, decay_over or iterations, signed, decay) if optimiser == "adam" else LBFGS(lr, 100, 20)
-        )
+        match optimiser:
+            case "adam":
+                return Adam(lr, decay_over or iterations, signed, decay)
+            case "lbfgs":
+                return LBFGS(lr, 100, 20)
+            case "rmsprop":
+                return RMSprop(lr, momentum=0.99)
 
     for group in groups(observation, updates, inference, restarts):
         shares = shut_share(group.model, group.noise) if relu and zeros == "outputs" else None
         weigh = partial(
             layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order, zeros=shares
         )
-        objective = Objective(group, distance, weigh, tv, derivative == "frozen" and not group.steps)
-        outcome = match(
-            group.draw(start, rng),
-            objective.evaluate,
+        frozen = derivative == "frozen" and not group.steps
+        objective = Objective(group, distance, weigh, tv, frozen, variation == "squared")
+        sought = generated(group, rng) if unknowns == "generator" else Dummies(group.draw(start, rng))
+        outcome = loop.match(
+            sought.start,
+            sought.through(objective.evaluate),
             make,
-            group.clip if boxed else lambda unknowns: None,
+            group.clip if boxed else lambda found: None,
             schedule,
-            objective.chunk(make()),
+            objective.chunk(make(), sought),
             observation.work.part(f"match client {group.client}, model {group.origin}"),
+            sought.dummies,
         )
         collected.add(group, outcome)
     return collected.found

@@ -68,12 +68,16 @@ class Part(Strict):
 
 
 class Dataset(Part):
-    """A set of images: shape in rows, columns, channels; counts per split; pinned digests of its arrays."""
+    """A set of images: shape in rows, columns, channels; counts per split; pinned digests of its arrays.
+
+    `scaled`: images are brought to `shape` after their digests were checked.
+    """
 
     shape: tuple[Positive, Positive, Positive] | None = None
     classes: Positive | None = None
     counts: dict[str, Positive] = {}
     sha256: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] | None = None
+    scaled: bool = False
     sources: list[str] = []
     licence: str = ""
 

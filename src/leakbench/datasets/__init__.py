@@ -20,6 +20,7 @@ from typing import Any
 from leakbench.artefacts import write_tensors
 from leakbench.datasets.canonical import Damaged, Found, refusal, verify
 from leakbench.datasets.official import Unavailable
+from leakbench.datasets.pictures import scaled
 from leakbench.errors import UserError
 from leakbench.parts import dotted
 
@@ -68,12 +69,12 @@ def fetch(
                 shown = damage.file.relative_to(temporary) if within else damage.file
                 raise refusal(damage, pinned, str(shown), _label(module, source)) from damage
         if set(pinned) <= set(digests):
-            _write(name, out, found, label, digests, facts)
+            _write(spec, out, found, label, digests, facts)
             return
         log.warning("fetch %s: %s is only a part; looking further", name, label)
         partial = partial or (found, label, digests)
     if partial:
-        _write(name, out, *partial, facts)
+        _write(spec, out, *partial, facts)
         return
     reason = f"{name} is not to be had: tried {'; '.join(tried) or 'LEAKBENCH_DATA, which is empty'}"
     reason += f" (put {module.WHERE} into a directory of LEAKBENCH_DATA)"
@@ -124,8 +125,18 @@ def _label(module: ModuleType, source: str) -> str:
 
 
 def _write(
-    name: str, out: Path, found: Found, label: str, digests: dict[str, str], facts: Mapping[str, Any] | None
+    spec: Mapping[str, Any],
+    out: Path,
+    found: Found,
+    label: str,
+    digests: dict[str, str],
+    facts: Mapping[str, Any] | None,
 ) -> None:
-    log.info("fetch %s: from %s", name, label)
-    own = {"dataset": name, "source": label, "sha256": digests, "classes": found.classes}
-    write_tensors(out, found.tensors, {**(facts or {}), **own})
+    log.info("fetch %s: from %s", spec["name"], label)
+    own = {"dataset": spec["name"], "source": label, "sha256": digests, "classes": found.classes}
+    tensors = found.tensors
+    if spec.get("scaled"):
+        shape = tuple(spec["shape"])
+        own["scaled"] = list(shape)
+        tensors = {n: scaled(v, shape) if n.endswith("images") else v for n, v in tensors.items()}
+    write_tensors(out, tensors, {**(facts or {}), **own})

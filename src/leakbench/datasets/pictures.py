@@ -41,6 +41,23 @@ def read_pictures(files: list[Path], resize: int, crop: int | None = None) -> np
     return out
 
 
+def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
+    """Scale images uint8 [N, H, W, C] whole to `shape` (bilinear, antialiased); grey ones get equal channels.
+
+    Raises ValueError if colours would have to be dropped.
+    """
+    from PIL import Image
+
+    rows, columns, channels = shape
+    if images.shape[3] not in (1, channels):
+        raise ValueError(f"{images.shape[3]} channels cannot become {channels}")
+    out = np.empty((len(images), *shape), np.uint8)
+    for number, image in enumerate(images):
+        small = Image.fromarray(image.squeeze()).resize((columns, rows), Image.Resampling.BILINEAR)
+        out[number] = np.asarray(small).reshape(rows, columns, -1)
+    return out
+
+
 def read_list(file: Path, columns: set[str]) -> list[dict[str, str]]:
     """Read a tab-separated list with a header row; raises Damaged if it lacks one of `columns`."""
     with file.open(newline="", encoding="utf-8") as stream:

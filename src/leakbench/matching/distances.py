@@ -33,12 +33,32 @@ def _cosine(products: Tensors, theirs: Tensor, weights: Tensor) -> Tensor:
     return 1 - dot / (mine.sqrt() * (weights * theirs).sum(1).sqrt())
 
 
-DISTANCES = {
+def _squares(products: Tensors, theirs: Tensor, weights: Tensor) -> Tensor:
+    return (weights * products["gap"]).sum(1)
+
+
+def _norm(products: Tensors, theirs: Tensor, weights: Tensor) -> Tensor:
+    # Its derivative at zero is taken to be zero.
+    return _squares(products, theirs, weights).clamp_min(torch.finfo(theirs.dtype).tiny).sqrt()
+
+
+_TERMS = {
     # DLG, Eqn 3: the sum of squared differences.
-    "squares": Distance(("gap",), lambda products, theirs, weights: (weights * products["gap"]).sum(1)),
+    "squares": Distance(("gap",), _squares),
+    # What GRNN's code calls Wasserstein distance: the Euclidean norm of the difference.
+    "norm": Distance(("gap",), _norm),
     # InvG, Eqn 4, and with weights AGIC, Eqn 6: one minus the cosine over all parameters.
     "cosine": Distance(("dot", "mine"), _cosine),
 }
+
+
+def distance_of(name: str) -> Distance:
+    """Return the distance of a name: a term, or several joined by `+`, which are added. Raises KeyError for another."""
+    terms = [_TERMS[term] for term in name.split("+")]
+    return Distance(
+        tuple(dict.fromkeys(product for term in terms for product in term.of)),
+        lambda *parts: torch.stack([term.value(*parts) for term in terms]).sum(0),
+    )
 
 
 def products(of: Sequence[str], found: Tensors, observed: Tensors) -> Tensors:

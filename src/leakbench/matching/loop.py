@@ -19,6 +19,8 @@ from leakbench.workers import Work, one_thread, side_by_side
 
 RUNNING, ENDED, DIVERGED = 0, 1, 2
 TRACED = 100
+# Unknowns of the trials with these numbers → what is kept of them.
+Show = Callable[[Tensors, Tensor], Tensors]
 _DONE = ("losses", "status", "iterations", "final")
 
 
@@ -44,7 +46,7 @@ class Schedule:
 class Outcome:
     """What became of each trial.
 
-    unknowns: name → [trials, …]. snapshots: the same at each of the schedule's, [snapshots, trials, …]. losses: trace
+    unknowns: name → [trials, …], as shown. snapshots: the same at each of the schedule's, [snapshots, trials, …]. losses: trace
     [points, trials], at iterations `traced` [points], NaN after a trial's end. status: RUNNING (to the last iteration),
     ENDED early or DIVERGED. iterations: [trials] steps taken.
     """
@@ -85,16 +87,18 @@ def match(
     schedule: Schedule,
     chunk: int,
     work: Work | None = None,
+    show: Show = lambda unknowns, rows: unknowns,
 ) -> Outcome:
     """Optimise every trial of `start` (name → [trials, …]), `chunk` together.
 
-    `evaluate(rows)` gives losses and gradients of the trials `rows`; `project` puts unknowns back where they may be.
+    `evaluate(rows)` gives losses and gradients of the trials `rows`; `project` puts unknowns back where they may be;
+    `show(unknowns, rows)` says what the outcome tells of them (their images), where that is not they themselves.
     `work` names the folder from which a killed run resumes, and the processes that share the chunks: their number
     changes no bit of the outcome. What was done stays in the folder until the caller removes it.
     """
     trials = len(next(iter(start.values())))
     work = work or Work()
-    recipe = _Recipe(evaluate, optimiser, project, schedule)
+    recipe = _Recipe(evaluate, optimiser, project, schedule, show)
 
     def done(first: int, scratch: Path | None) -> Outcome:
         rows = torch.arange(first, min(first + chunk, trials))
@@ -141,16 +145,18 @@ class _Recipe:
     optimiser: Callable[[], Optimiser]
     project: Callable[[Tensors], None]
     schedule: Schedule
+    show: Show
 
 
 def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, label: str) -> Outcome:
     """Optimise the trials `rows`, which begin at `start`; go on from `scratch` if it is there."""
     schedule = recipe.schedule
     trials, points = len(rows), traced(schedule.iterations)
+    shown = recipe.show(start, rows)
     outcome = Outcome(
-        unknowns={name: value.cpu().clone() for name, value in start.items()},
+        unknowns={name: value.cpu().clone() for name, value in shown.items()},
         snapshots={
-            name: torch.zeros(len(schedule.kept), *v.shape, dtype=v.dtype) for name, v in start.items()
+            name: torch.zeros(len(schedule.kept), *v.shape, dtype=v.dtype) for name, v in shown.items()
         },
         losses=torch.full((len(points), trials), torch.nan),
         traced=torch.tensor(points),
@@ -173,7 +179,7 @@ def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, 
             _save(scratch, iteration, outcome, live)
         losses = moved.step(live.unknowns, step, iteration).cpu()
         recipe.project(live.unknowns)
-        _note(outcome, live, iteration, losses, schedule)
+        _note(outcome, live, iteration, losses, recipe, rows)
         ended = ~losses.isfinite() | (losses <= schedule.enough)
         if ended.any() and iteration + 1 < schedule.iterations:
             going = ~ended
@@ -199,16 +205,18 @@ class _Live:
     state: Tensors
 
 
-def _note(outcome: Outcome, live: _Live, iteration: int, losses: Tensor, schedule: Schedule) -> None:
+def _note(
+    outcome: Outcome, live: _Live, iteration: int, losses: Tensor, recipe: _Recipe, trials: Tensor
+) -> None:
     """Write down what one step gave: trace, snapshots, and the last word on trials that end with it."""
-    rows = live.places
+    rows, schedule = live.places, recipe.schedule
     points = outcome.traced.tolist()
     if iteration in points:
         outcome.losses[points.index(iteration), rows] = losses.float()
     ended = ~losses.isfinite() | (losses <= schedule.enough)
     last = iteration + 1 == schedule.iterations
     told = last or bool(ended.any()) or iteration + 1 in schedule.kept
-    for name, there in live.unknowns.items() if told else ():
+    for name, there in (recipe.show(live.unknowns, trials[rows]) if told else {}).items():
         value = there.cpu()
         for place, kept in enumerate(schedule.kept):
             if kept == iteration + 1:

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.distances import DISTANCES, derivative, products
+from leakbench.matching.distances import derivative, distance_of, products
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradients import gradients
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.matching.simulation import simulated_update
 from leakbench.matching.trials import Group
+from leakbench.matching.unknowns import Dummies, Unknowns
 
 # Small enough that most of what a backward pass reads again is still in a processor's cache.
 WORKING_BYTES = 200_000_000
@@ -28,17 +29,19 @@ def _beside(each: Tensor, values: Tensor) -> Tensor:
     return each.view(-1, *[1] * (values.dim() - 1))
 
 
-def total_variation(images: Tensor) -> Tensor:
+def total_variation(images: Tensor, squared: bool = False) -> Tensor:
     """Return the mean absolute difference of neighbours, down plus across: images [trials, …, rows, columns] → [trials].
 
-    Source: the code of InvG, on normalised images.
+    `squared`: twice the mean squared difference instead. Source: the codes of InvG, on normalised images, and of GRNN.
     """
-    down = (images[..., 1:, :] - images[..., :-1, :]).abs().flatten(1).mean(1)
-    across = (images[..., :, 1:] - images[..., :, :-1]).abs().flatten(1).mean(1)
-    return down + across
+    down = images[..., 1:, :] - images[..., :-1, :]
+    across = images[..., :, 1:] - images[..., :, :-1]
+    if squared:
+        return 2 * (down.square().flatten(1).mean(1) + across.square().flatten(1).mean(1))
+    return down.abs().flatten(1).mean(1) + across.abs().flatten(1).mean(1)
 
 
-def regularised(matched: Evaluate, tv: float) -> Evaluate:
+def regularised(matched: Evaluate, tv: float, squared: bool = False) -> Evaluate:
     """Return `matched` with `tv` times the total variation of the images added."""
     if not tv:
         return matched
@@ -46,7 +49,7 @@ def regularised(matched: Evaluate, tv: float) -> Evaluate:
     def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
         losses, slopes = matched(unknowns)
         images = unknowns["images"].detach().requires_grad_()
-        extra = tv * total_variation(images)
+        extra = tv * total_variation(images, squared)
         (slope,) = torch.autograd.grad(extra.sum(), images)
         return losses + extra.detach(), slopes | {"images": slopes["images"] + slope}
 
@@ -55,7 +58,7 @@ def regularised(matched: Evaluate, tv: float) -> Evaluate:
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation.
+    """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation (`squared` or not).
 
     `weigh(model, observed)` gives parameter → weight [trials] in the distance. `frozen`: take second derivatives by
     differences of first ones (`matching.frozen`).
@@ -66,10 +69,11 @@ class Objective:
     weigh: Callable[[nn.Module, Tensors], Tensors]
     tv: float
     frozen: bool = False
+    squared: bool = False
 
     def evaluate(self, rows: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the trials `rows`."""
-        group, distance = self.group, DISTANCES[self.distance]
+        group, distance = self.group, distance_of(self.distance)
         observed = group.observed(rows)
         weigh = self.weigh(group.model, observed)
         weights = torch.stack([weigh[name] for name in observed], 1)
@@ -95,17 +99,19 @@ class Objective:
             slopes = torch.autograd.grad(list(found.values()), list(wanted.values()), cotangents)
             return losses, dict(zip(wanted, slopes, strict=True))
 
-        return regularised(frozen or matched, self.tv)
+        return regularised(frozen or matched, self.tv, self.squared)
 
-    def chunk(self, optimiser: Optimiser) -> int:
+    def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
         """Return how many trials run together: at most AT_ONCE, and as few as keep their working memory in bounds.
 
-        Frozen differences are taken one trial after another, so nothing is gained by more.
+        `unknowns`: what is optimised, if it is not the dummies. Frozen differences are taken one trial after another, so
+        nothing is gained by more.
         """
         if self.frozen:
             return 1
         trial = torch.arange(1)
-        one = self.group.draw("normal", torch.Generator().manual_seed(0), 1)
+        unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
+        one = {name: value[:1] for name, value in unknowns.start.items()}
         kept = sum(value.nbytes for value in self.group.observed(trial).values())
         kept += optimiser.copies * sum(value.nbytes for value in one.values())
         if self.group.device == "cpu":
@@ -113,4 +119,7 @@ class Objective:
         else:
             most = self.group.trials
             working = int(torch.cuda.mem_get_info(self.group.device)[0] * WORKING_SHARE)
-        return max(1, min(most, working // max(1, kept + measured_bytes(self.evaluate(trial), one))))
+        return max(
+            1,
+            min(most, working // max(1, kept + measured_bytes(unknowns.through(self.evaluate)(trial), one))),
+        )

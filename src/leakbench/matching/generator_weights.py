@@ -1,0 +1,146 @@
+"""The weights of a generator as unknowns: GRNN's two branches, one generator for each trial, all trials at once."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+Tensors = dict[str, Tensor]
+# Nearest ×2, then 3 taps: of the two outputs behind each input, the first adds its last two taps and the second its
+# first two, since they read one pixel. [output, tap of a window of two, tap of the convolution]
+_PHASES = torch.tensor([[[1.0, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]])
+_EPS = 1e-5
+
+
+def _upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """Return nearest ×2, then a 3×3 convolution with padding 1, each trial by its own weight.
+
+    x [trials, n, rows, columns, channels], weight [trials, 3, 3, channels, out] → [trials, n, 2·rows, 2·columns, out].
+    Computed at the lower resolution: a window of 2×2 there gives four outputs, 4 of 9 products each.
+    """
+    trials, n, rows, columns, channels = x.shape
+    phases = _PHASES.to(x)
+    weight = torch.einsum("pax,qby,txyio->tabipqo", phases, phases, weight)
+    padded = torch.nn.functional.pad(x, (0, 0, 1, 1, 1, 1))
+    windows = torch.cat(
+        [padded[:, :, a : a + rows + 1, b : b + columns + 1] for a in (0, 1) for b in (0, 1)], -1
+    )
+    out = weight.shape[-1]
+    all_phases = windows.flatten(1, 3) @ weight.reshape(trials, 4 * channels, 4 * out)
+    each = all_phases.view(trials, n, rows + 1, columns + 1, 2, 2, out)
+    lines = [
+        torch.stack([each[:, :, p : p + rows, q : q + columns, p, q] for q in (0, 1)], 4) for p in (0, 1)
+    ]
+    return torch.stack(lines, 3).reshape(trials, n, 2 * rows, 2 * columns, out)
+
+
+def _normalised(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Return batch norm over each trial's own images, in training mode: x [trials, n, rows, columns, channels]."""
+    variance, mean = torch.var_mean(x, (1, 2, 3), correction=0, keepdim=True)
+    factor = scale[:, None, None, None] * (variance + _EPS).rsqrt()
+    return torch.addcmul(shift[:, None, None, None], x - mean, factor)
+
+
+def _gated(x: Tensor) -> Tensor:
+    """Return the gated linear unit over the last dimension."""
+    kept, gate = x.chunk(2, -1)
+    return kept * gate.sigmoid()
+
+
+@dataclass(frozen=True)
+class GeneratorWeights:
+    """GRNN's generator: images and label logits of `batch` samples from latents that never change.
+
+    Transposed convolution to 4×4 and GLU – blocks of nearest ×2, 3×3 convolution, batch norm, GLU – sigmoid; channels
+    fall by halves to `width`, then to the image's. A dense layer of the same latents gives the logits. Source: Ren's
+    thesis, section 3.2.2 and Table 3.1; widths, latents of 128 and torch's default initialisation: the authors' code.
+
+    A single sample's first layers are a fixed latent z times a matrix. RMSprop (and signed Adam) move every element of
+    such a row by as much, so its product with z moves as one unknown does at (Σ|z| + 1) times the learning rate: it is
+    kept as that, but for the optimiser's epsilon. A test compares both.
+    """
+
+    resolution: int
+    channels: int
+    batch: int
+    classes: int
+    latent: int = 128
+    width: int = 32
+    collapsed: bool = True
+
+    @property
+    def blocks(self) -> list[tuple[int, int]]:
+        """Channels in and out of each upsampling block."""
+        count = int(math.log2(self.resolution)) - 2
+        widths = [self.width * 2 ** (count - 1 - i) for i in range(count)] + [self.channels]
+        return list(itertools.pairwise(widths))
+
+    @cached_property
+    def single(self) -> bool:
+        """Whether the first layers are kept as their product with the one latent."""
+        return self.collapsed and self.batch == 1
+
+    def draw(self, rng: torch.Generator, trials: int) -> tuple[Tensors, Tensor]:
+        """Return each trial's first unknowns [trials, …] and its latents [trials, batch, latent], drawn trial by trial."""
+        drawn = [self._draw(rng) for _ in range(trials)]
+        return (
+            {name: torch.stack([unknowns[name] for unknowns, _ in drawn]) for name in drawn[0][0]},
+            torch.stack([latents for _, latents in drawn]),
+        )
+
+    def _draw(self, rng: torch.Generator) -> tuple[Tensors, Tensor]:
+        def uniform(bound: float, *shape: int) -> Tensor:
+            return (torch.rand(*shape, generator=rng) * 2 - 1) * bound
+
+        latents = torch.randn(self.batch, self.latent, generator=rng)
+        first = 2 * self.blocks[0][0]
+        # torch's bound of a transposed convolution counts the outputs.
+        widths = {
+            "seed": (16 * first, 1 / math.sqrt(16 * first)),
+            "label": (self.classes, 1 / math.sqrt(self.latent)),
+        }
+        found: Tensors = {}
+        for name, (out, bound) in widths.items():
+            matrix = uniform(bound, self.latent, out)
+            # One bias for each channel of a transposed convolution, one for each class.
+            bias = uniform(bound, first if name == "seed" else out)
+            if self.single:
+                product = latents @ matrix + bias.repeat(out // len(bias))
+                found[name] = product / self._reach(latents)
+            else:
+                found |= {f"{name}.weight": matrix, f"{name}.bias": bias}
+        for number, (channels, out) in enumerate(self.blocks):
+            found[f"block{number}.weight"] = uniform(1 / math.sqrt(9 * channels), 3, 3, channels, 2 * out)
+            found[f"block{number}.scale"] = torch.ones(2 * out)
+            found[f"block{number}.shift"] = torch.zeros(2 * out)
+        return found, latents
+
+    @staticmethod
+    def _reach(latents: Tensor) -> Tensor:
+        """Return how far a product moves when each of its elements and its bias move by one."""
+        return latents.abs().sum(-1, keepdim=True) + 1
+
+    def _first(self, unknowns: Tensors, latents: Tensor, name: str) -> Tensor:
+        """Return a first layer's outputs [trials, batch, out]."""
+        if self.single:
+            return unknowns[name] * self._reach(latents)
+        bias = unknowns[f"{name}.bias"]
+        matrix = unknowns[f"{name}.weight"]
+        return latents @ matrix + bias.repeat(1, matrix.shape[2] // bias.shape[1])[:, None]
+
+    def labels(self, unknowns: Tensors, latents: Tensor) -> Tensor:
+        """Return logits [trials, batch, classes]."""
+        return self._first(unknowns, latents, "label")
+
+    def images(self, unknowns: Tensors, latents: Tensor) -> Tensor:
+        """Return images [trials, batch, channels, rows, columns] in [0, 1]."""
+        seed = self._first(unknowns, latents, "seed")
+        x = _gated(seed.view(len(seed), self.batch, 4, 4, -1))
+        for number in range(len(self.blocks)):
+            block = f"block{number}"
+            x = _upsampled_convolution(x, unknowns[f"{block}.weight"])
+            x = _gated(_normalised(x, unknowns[f"{block}.scale"], unknowns[f"{block}.shift"]))
+        return x.sigmoid().permute(0, 1, 4, 2, 3)
