@@ -79,7 +79,11 @@ def gradient_matching(
         )
         frozen = derivative == "frozen" and not group.steps
         objective = Objective(group, distance, weigh, tv, frozen, variation == "squared")
-        sought = generated(group, rng) if unknowns == "generator" else Dummies(group.draw(start, rng))
+        sought = (
+            generated(group, rng, optimiser != "lbfgs")
+            if unknowns == "generator"
+            else Dummies(group.draw(start, rng))
+        )
         outcome = loop.match(
             sought.start,
             sought.through(objective.evaluate),

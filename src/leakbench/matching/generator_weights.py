@@ -59,8 +59,8 @@ class GeneratorWeights:
     thesis, section 3.2.2 and Table 3.1; widths, latents of 128 and torch's default initialisation: the authors' code.
 
     A single sample's first layers are a fixed latent z times a matrix. RMSprop (and signed Adam) move every element of
-    such a row by as much, so its product with z moves as one unknown does at (Σ|z| + 1) times the learning rate: it is
-    kept as that, but for the optimiser's epsilon. A test compares both.
+    such a row by as much, so its product with z moves as one unknown does at Σ|z| times the learning rate, but for the
+    optimiser's epsilon: with `collapsed` it is kept as that.
     """
 
     resolution: int
@@ -107,11 +107,8 @@ class GeneratorWeights:
             matrix = uniform(bound, self.latent, out)
             # One bias for each channel of a transposed convolution, one for each class.
             bias = uniform(bound, first if name == "seed" else out)
-            if self.single:
-                product = latents @ matrix + bias.repeat(out // len(bias))
-                found[name] = product / self._reach(latents)
-            else:
-                found |= {f"{name}.weight": matrix, f"{name}.bias": bias}
+            weight = latents @ matrix / self._reach(latents) if self.single else matrix
+            found |= {f"{name}.weight": weight, f"{name}.bias": bias}
         for number, (channels, out) in enumerate(self.blocks):
             found[f"block{number}.weight"] = uniform(1 / math.sqrt(9 * channels), 3, 3, channels, 2 * out)
             found[f"block{number}.scale"] = torch.ones(2 * out)
@@ -120,16 +117,14 @@ class GeneratorWeights:
 
     @staticmethod
     def _reach(latents: Tensor) -> Tensor:
-        """Return how far a product moves when each of its elements and its bias move by one."""
-        return latents.abs().sum(-1, keepdim=True) + 1
+        """Return how far a product with the latents moves when each of its elements moves by one."""
+        return latents.abs().sum(-1, keepdim=True)
 
     def _first(self, unknowns: Tensors, latents: Tensor, name: str) -> Tensor:
         """Return a first layer's outputs [trials, batch, out]."""
-        if self.single:
-            return unknowns[name] * self._reach(latents)
-        bias = unknowns[f"{name}.bias"]
-        matrix = unknowns[f"{name}.weight"]
-        return latents @ matrix + bias.repeat(1, matrix.shape[2] // bias.shape[1])[:, None]
+        weight, bias = unknowns[f"{name}.weight"], unknowns[f"{name}.bias"]
+        product = weight * self._reach(latents) if self.single else latents @ weight
+        return product + bias.repeat(1, weight.shape[2] // bias.shape[1])[:, None]
 
     def labels(self, unknowns: Tensors, latents: Tensor) -> Tensor:
         """Return logits [trials, batch, classes]."""

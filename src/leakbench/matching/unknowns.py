@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakbench.errors import Unfit
 from leakbench.matching.generator_weights import GeneratorWeights
 from leakbench.matching.optimisers import Evaluate, Tensors
 from leakbench.matching.trials import Group
@@ -53,10 +54,18 @@ class Dummies(Unknowns):
         return evaluate
 
 
-def generated(group: Group, rng: torch.Generator) -> Unknowns:
-    """Return the weights of one generator for each trial (GRNN), drawn trial by trial."""
-    channels, side, _ = group.pixels
-    generator = GeneratorWeights(side, channels, group.batch, group.classes)
+def generated(group: Group, rng: torch.Generator, collapsed: bool = True) -> Unknowns:
+    """Return the weights of one generator for each trial (GRNN), drawn trial by trial.
+
+    `collapsed`: see `GeneratorWeights`. Raises Unfit for images that it cannot make.
+    """
+    channels, side, columns = group.pixels
+    if side != columns or side < 8 or side & (side - 1):
+        raise Unfit(
+            f"attack: unknowns: a generator doubles 4×4 up to squares of 8, 16, 32 … pixels, and the images have "
+            f"{side}×{columns} (choose a data set that is scaled so, as mnist-32)"
+        )
+    generator = GeneratorWeights(side, channels, group.batch, group.classes, collapsed=collapsed)
     start, latents = generator.draw(rng, group.trials)
     latents = latents.to(group.device)
     known = group.labels is not None

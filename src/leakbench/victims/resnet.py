@@ -1,10 +1,10 @@
-"""ResNet-18 and ResNet-50 as torchvision builds them."""
+"""ResNet-18 and ResNet-50 as torchvision builds them, and as GRNN changes them for small images."""
 
 from typing import Literal
 
 from torch import nn
 
-from leakbench.victims.layers import normalised
+from leakbench.victims.layers import ACTIVATIONS, normalised
 
 
 def resnet(
@@ -13,18 +13,34 @@ def resnet(
     *,
     depth: Literal[18, 50] = 18,
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
+    activation: Literal["relu", "sigmoid"] = "relu",
+    stem: Literal["large", "small"] = "large",
+    statistics: Literal["running", "batch"] = "running",
+    bound: float | None = None,
 ) -> nn.Module:
     """Return torchvision's network, untrained, for images of any size with three channels.
 
-    Raises ValueError for other channels. Source: He et al.; AGIC attacks ResNet-50 on ImageNet.
+    `stem`: 7×7 with stride 2 and a max-pool, or 3×3 with neither. `statistics`: batch norm's own, as in evaluation mode,
+    or each batch's, as in training mode. `bound`: all parameters are uniform in [-bound, bound], batch norm's too; none:
+    torchvision's own initialisation. Raises ValueError for other channels. Source: He et al.; AGIC attacks ResNet-50 on
+    ImageNet; GRNN's code has sigmoids, the small stem, batch statistics and a bound of 0.5.
     """
     from torchvision.models import resnet18, resnet50
 
     if shape[2] != 3:
         raise ValueError(f"resnet takes three channels, not {shape[2]}")
     network = {18: resnet18, 50: resnet50}[depth](weights=None, num_classes=classes)
-    for layer in network.modules():
-        if isinstance(layer, nn.ReLU):
+    if stem == "small":
+        network.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+        network.maxpool = nn.Identity()
+    for layer in list(network.modules()):
+        if hasattr(layer, "relu"):
             # What a layer returned is read again when gradients are taken, so nothing may be overwritten.
-            layer.inplace = False
+            layer.relu = ACTIVATIONS[activation]()
+        if isinstance(layer, nn.BatchNorm2d) and statistics == "batch":
+            layer.track_running_stats = False
+            layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+    if bound is not None:
+        for parameter in network.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
     return normalised(network, normalise)

@@ -20,7 +20,11 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     "cnn": [{"activation": "tanh"}, {"activation": "relu"}],
     "convnet": [{"width": 4, "normalise": "cifar10"}],
     "fcnn": [{"width": 16}],
-    "resnet": [{"depth": 18, "normalise": "imagenet"}, {"depth": 50}],
+    "resnet": [
+        {"depth": 18, "normalise": "imagenet"},
+        {"depth": 50},
+        {"depth": 18, "activation": "sigmoid", "stem": "small", "statistics": "batch", "bound": 0.5},
+    ],
     "resnet20_4": [{"width": 4, "normalise": "cifar10"}, {"width": 4, "statistics": "batch"}],
 }
 CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(name, [{}])]

@@ -1,0 +1,19 @@
+"""Add normal noise to the update (GRNN, section 3.3.5)."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from leakbench.defences import Defence, Update
+
+
+def gaussian(*, scale: Annotated[float, Field(gt=0)]) -> Defence:
+    """Add noise of standard deviation `scale` to every coordinate. It bounds no norm, so it states no privacy budget."""
+
+    def protect_update(update: Update, rng: torch.Generator) -> Update:
+        return {
+            name: value + scale * torch.randn(value.shape, generator=rng) for name, value in update.items()
+        }
+
+    return Defence(protect_update=protect_update)

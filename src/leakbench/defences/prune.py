@@ -1,0 +1,22 @@
+"""Share only the largest coordinates of the update (gradient compression, which DLG proposes as a defence)."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+
+from leakbench.defences import Defence, Update
+
+
+def prune(*, share: Annotated[float, Field(gt=0, le=1)]) -> Defence:
+    """Of every tensor keep the `share` of coordinates that is largest in magnitude (one at least), send zero for the rest."""
+
+    def protect_update(update: Update, rng: torch.Generator) -> Update:
+        def largest(value: torch.Tensor) -> torch.Tensor:
+            flat = value.flatten(1)
+            kept = flat.abs().topk(max(1, round(share * flat.shape[1])), 1).indices
+            return torch.zeros_like(flat).scatter(1, kept, flat.gather(1, kept)).view_as(value)
+
+        return {name: largest(value) for name, value in update.items()}
+
+    return Defence(protect_update=protect_update)
