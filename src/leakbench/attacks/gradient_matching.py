@@ -22,7 +22,9 @@ def gradient_matching(
     rng: torch.Generator,
     *,
     updates: Literal["one-batch", "simulated"] = "one-batch",
-    distance: Literal["squares", "norm", "cosine", "squares+norm", "squares+cosine"] = "squares",
+    distance: Literal[
+        "squares", "norm", "cosine", "wasserstein", "squares+norm", "squares+cosine", "squares+wasserstein"
+    ] = "squares",
     tv: Annotated[float, Field(ge=0)] = 0.0,
     variation: Literal["absolute", "squared"] = "absolute",
     unknowns: Literal["dummies", "generator"] = "dummies",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakbench.matching.sliced_wasserstein import sliced_wasserstein
+
 Tensors = dict[str, Tensor]
 
 
@@ -14,11 +16,13 @@ class Distance:
     """A distance of gradients as a function of a few products of each parameter's: dummy g with observed o.
 
     of: which products it reads. value(products, theirs, weights): products name → [trials, parameters], `theirs` the
-    squared norms of o, `weights` those of the layers, alike; returns [trials].
+    squared norms of o, `weights` those of the layers, alike; returns [trials]. `whole`: a further term [trials] that needs
+    the gradients themselves, dummy and observed (parameter → [trials, *shape]).
     """
 
     of: tuple[str, ...]
     value: Callable[[Tensors, Tensor, Tensor], Tensor]
+    whole: Callable[[Tensors, Tensors], Tensor] | None = None
 
 
 PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
@@ -49,6 +53,9 @@ _TERMS = {
     "norm": Distance(("gap",), _norm),
     # InvG, Eqn 4, and with weights AGIC, Eqn 6: one minus the cosine over all parameters.
     "cosine": Distance(("dot", "mine"), _cosine),
+    "wasserstein": Distance(
+        (), lambda products, theirs, weights: torch.zeros_like(theirs[:, 0]), sliced_wasserstein
+    ),
 }
 
 
@@ -58,6 +65,7 @@ def distance_of(name: str) -> Distance:
     return Distance(
         tuple(dict.fromkeys(product for term in terms for product in term.of)),
         lambda *parts: torch.stack([term.value(*parts) for term in terms]).sum(0),
+        next((term.whole for term in terms if term.whole), None),
     )
 
 
@@ -72,12 +80,25 @@ def derivative(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the distance [trials] and its derivative at each dummy gradient g: along · o + across · g.
 
-    `known` holds the products that the distance reads; `along` and `across` are [trials, parameters].
+    `known` holds the products that the distance reads; `along` and `across` are [trials, parameters]. Without the term
+    `whole`.
     """
     parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
     value = distance.value(parts, theirs, weights)
-    slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
     none = torch.zeros_like(theirs)
+    if not parts:
+        return value, none, none
+    slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
     along = slope.get("dot", none) - 2 * slope.get("gap", none)
     across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
     return value.detach(), along, across
+
+
+def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:
+    """Return the term `whole` [trials] and its derivative at each dummy gradient."""
+    assert distance.whole is not None
+    leaves = {name: value.detach().requires_grad_() for name, value in found.items()}
+    value = distance.whole(leaves, observed)
+    return value.detach(), dict(
+        zip(leaves, torch.autograd.grad(value.sum(), list(leaves.values())), strict=True)
+    )

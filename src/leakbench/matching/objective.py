@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.distances import derivative, distance_of, products
+from leakbench.matching.distances import derivative, distance_of, products, whole_derivative
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradients import gradients
 from leakbench.matching.loop import measured_bytes
@@ -96,6 +96,10 @@ class Objective:
                 (o * _beside(along[:, i], o)).addcmul_(g.detach(), _beside(across[:, i], o))
                 for i, (g, o) in enumerate(zip(found.values(), observed.values(), strict=True))
             ]
+            if distance.whole:
+                more, moves = whole_derivative(distance, found, observed)
+                losses = losses + more
+                cotangents = [c + m for c, m in zip(cotangents, moves.values(), strict=True)]
             slopes = torch.autograd.grad(list(found.values()), list(wanted.values()), cotangents)
             return losses, dict(zip(wanted, slopes, strict=True))
 

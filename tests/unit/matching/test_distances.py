@@ -6,9 +6,10 @@ import torch
 from scipy.spatial.distance import cosine
 from torch import Tensor
 
-from leakbench.matching.distances import DISTANCES, products
+from leakbench.matching.distances import distance_of, products, whole_derivative
 from leakbench.matching.objective import total_variation
 
+NAMES = ["squares", "norm", "cosine", "squares+norm", "squares+cosine"]
 TRIALS, SHAPES = 3, {"conv": (2, 3, 2), "bias": (4,), "dense": (3, 2)}
 
 
@@ -18,7 +19,7 @@ def drawn(seed: int) -> dict[str, Tensor]:
 
 
 def value(name: str, found: dict[str, Tensor], observed: dict[str, Tensor], weights: Tensor) -> Tensor:
-    distance = DISTANCES[name]
+    distance = distance_of(name)
     theirs = torch.stack([each.flatten(1).square().sum(1) for each in observed.values()], 1)
     return distance.value(products(distance.of, found, observed), theirs, weights)
 
@@ -43,6 +44,65 @@ def test_squares_are_the_weighted_sum_of_squared_differences() -> None:
         assert float(got[trial]) == pytest.approx(float((by_coordinate(trial) * gap**2).sum()), rel=1e-12)
 
 
+def test_norm_is_the_root_of_squares_and_terms_are_added() -> None:
+    found, observed = drawn(0), drawn(1)
+    squares, norm, both = (
+        value(name, found, observed, WEIGHTS) for name in ("squares", "norm", "squares+norm")
+    )
+    torch.testing.assert_close(norm, squares.sqrt(), rtol=1e-12, atol=0)
+    torch.testing.assert_close(both, squares + norm, rtol=1e-12, atol=0)
+
+
+def test_the_norm_has_no_slope_where_gradients_are_equal() -> None:
+    found = {name: each.requires_grad_() for name, each in drawn(0).items()}
+    value("norm", found, drawn(0), WEIGHTS).sum().backward()
+    assert all(each.grad is not None and not each.grad.any() for each in found.values())
+
+
+def test_sliced_wasserstein_sees_points_and_not_their_order() -> None:
+    found, observed = drawn(0), drawn(1)
+    shuffled = {name: each[:, torch.randperm(each.shape[1])] for name, each in observed.items()}
+    distance = distance_of("wasserstein")
+    assert distance.whole is not None
+    one, other = (distance.whole(found, each) for each in (observed, shuffled))
+    torch.testing.assert_close(one, other, rtol=1e-12, atol=0)
+    assert distance.whole(observed, shuffled).abs().max() < 1e-14
+    assert (one > 0.1).all()
+
+
+def test_sliced_wasserstein_in_one_dimension_is_scipys_over_sorted_values() -> None:
+    one, other = torch.randn(1, 50, dtype=torch.float64), torch.randn(1, 50, dtype=torch.float64)
+    distance = distance_of("wasserstein")
+    assert distance.whole is not None
+    found = float(distance.whole({"bias": one}, {"bias": other}))
+    gaps = np.sort(one[0].numpy()) - np.sort(other[0].numpy())
+    assert found == pytest.approx(float(np.sqrt((gaps**2).sum())), rel=1e-12)
+
+
+def test_sliced_wasserstein_of_single_points_is_their_distance_on_average() -> None:
+    one, other = torch.randn(200, 1, 6, dtype=torch.float64), torch.randn(200, 1, 6, dtype=torch.float64)
+    distance = distance_of("wasserstein")
+    assert distance.whole is not None
+    squares = distance.whole({"w": one}, {"w": other}).square()
+    assert float((squares / (one - other).square().sum((1, 2))).mean()) == pytest.approx(1, rel=0.1)
+
+
+def test_the_derivative_of_sliced_wasserstein_passes_gradcheck() -> None:
+    found, observed = drawn(0), drawn(1)
+    distance = distance_of("squares+wasserstein")
+    _, slopes = whole_derivative(distance, found, observed)
+
+    def loss(*parts: Tensor) -> Tensor:
+        assert distance.whole is not None
+        return distance.whole(dict(zip(found, parts, strict=True)), observed)
+
+    leaves = tuple(each.requires_grad_() for each in found.values())
+    assert torch.autograd.gradcheck(loss, leaves)
+    expected = torch.autograd.grad(loss(*leaves).sum(), leaves)
+    for slope, other in zip(slopes.values(), expected, strict=True):
+        torch.testing.assert_close(slope, other, rtol=1e-12, atol=0)
+
+
 def test_cosine_is_scipys_with_weights() -> None:
     found, observed = drawn(0), drawn(1)
     got = value("cosine", found, observed, WEIGHTS)
@@ -59,13 +119,13 @@ def test_cosine_knows_no_length_and_squares_do() -> None:
     assert (value("squares", longer, observed, WEIGHTS) > value("squares", found, observed, WEIGHTS)).all()
 
 
-@pytest.mark.parametrize("name", sorted(DISTANCES))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_distance_is_zero_where_gradients_are_equal(name: str) -> None:
     found = drawn(0)
     assert value(name, found, found, WEIGHTS).abs().max() < 1e-14
 
 
-@pytest.mark.parametrize("name", sorted(DISTANCES))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_trial_does_not_see_the_others(name: str) -> None:
     found, observed = drawn(0), drawn(1)
     before = value(name, found, observed, WEIGHTS)
@@ -76,7 +136,7 @@ def test_a_trial_does_not_see_the_others(name: str) -> None:
     assert after[1].isnan()
 
 
-@pytest.mark.parametrize("name", sorted(DISTANCES))
+@pytest.mark.parametrize("name", NAMES)
 def test_the_derivative_of_a_distance_passes_gradcheck(name: str) -> None:
     found, observed = drawn(0), drawn(1)
 
@@ -101,6 +161,15 @@ def test_total_variation_is_the_loop_over_neighbours() -> None:
         assert float(total_variation(images)[trial]) == pytest.approx(
             np.mean(down) + np.mean(across), rel=1e-12
         )
+
+
+def test_squared_variation_is_twice_the_mean_squares_of_neighbours() -> None:
+    """GRNN's code: sums over a batch, divided by one image's count and by the batch."""
+    images = torch.rand(2, 3, 2, 4, 5, dtype=torch.float64)
+    for trial in range(2):
+        down, across = np.diff(images[trial].numpy(), axis=-2), np.diff(images[trial].numpy(), axis=-1)
+        expected = 2 * ((down**2).sum() / (2 * 3 * 5) + (across**2).sum() / (2 * 4 * 4)) / 3
+        assert float(total_variation(images, squared=True)[trial]) == pytest.approx(expected, rel=1e-12)
 
 
 def test_total_variation_passes_gradcheck_and_is_zero_for_one_colour() -> None:

@@ -196,3 +196,19 @@ def test_a_match_needs_no_more_memory_for_more_trials(monkeypatch: pytest.Monkey
         largest[trials] = max(seen)
         assert sum(seen) == 2 * trials
     assert largest == {4: 4, 40: 4}
+
+
+def test_what_is_shown_is_kept_in_place_of_the_unknowns() -> None:
+    """A parameterisation's images, with the trials they belong to, on the way and at the end."""
+
+    def show(unknowns: dict[str, Tensor], rows: Tensor) -> dict[str, Tensor]:
+        return {"double": unknowns["x"][:, :1] * 2 + 100 * rows[:, None]}
+
+    schedule = Schedule(20, 0.5, 3)
+    plain = match(start(), bowls({3: 4}), steady, nothing, schedule, 2)
+    shown = match(start(), bowls({3: 4}), steady, nothing, schedule, 2, None, show)
+    rows = 100 * torch.arange(TRIALS)[:, None]
+    assert set(shown.unknowns) == {"double"}
+    torch.testing.assert_close(shown.unknowns["double"], plain.unknowns["x"][:, :1] * 2 + rows)
+    torch.testing.assert_close(shown.snapshots["double"], plain.snapshots["x"][:, :, :1] * 2 + rows)
+    assert torch.equal(shown.status, plain.status)

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.matching.optimisers import LBFGS, Adam
+from leakbench.matching import optimisers
+from leakbench.matching.optimisers import LBFGS, Adam, RMSprop
 
 Rows = Callable[[Tensor], Tensor]
 
@@ -181,3 +182,37 @@ def test_state_has_the_trials_first_so_that_rows_can_leave() -> None:
         optimiser.step(drawn(), batched(quadratic), 0)
         assert optimiser.state
         assert all(value.shape[0] == 6 for value in optimiser.state.values())
+
+
+@pytest.mark.parametrize("piece", [4, 1 << 14])
+@pytest.mark.parametrize("loss", [quadratic, rosenbrock])
+def test_rmsprop_is_torchs_row_by_row(loss: Rows, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimisers, "PIECE", piece)
+    unknowns, start = drawn(), drawn()
+    ours = RMSprop(0.01, 0.9)
+    for iteration in range(15):
+        ours.step(unknowns, batched(loss), iteration)
+    for row in range(6):
+        theirs = flat(start, row).clone().requires_grad_()
+        optimiser = torch.optim.RMSprop([theirs], lr=0.01, momentum=0.9)
+        for _ in range(15):
+            optimiser.zero_grad()
+            loss(theirs[None]).sum().backward()
+            optimiser.step()
+        torch.testing.assert_close(flat(unknowns, row), theirs.detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_rmsprop_leaves_a_trial_without_a_loss_where_it_is() -> None:
+    unknowns = drawn()
+
+    def broken(found: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        losses, slopes = batched(quadratic)(found)
+        losses[2] = torch.nan
+        for slope in slopes.values():
+            slope[2] = torch.nan
+        return losses, slopes
+
+    RMSprop(0.01, 0.9).step(unknowns, broken, 0)
+    for name, before in drawn().items():
+        assert torch.equal(unknowns[name][2], before[2])
+        assert not torch.equal(unknowns[name][1], before[1])
