@@ -41,7 +41,8 @@ class Slice(Strict):
 class Training(Strict):
     """How a network is fitted. `epochs` counts passes over its data; `checkpoints` are the epochs kept.
 
-    `images`: train on that many, the first of the split (none: all).
+    `images`: train on that many, the first of the split (none: all). `settled`: end after the epoch whose mean loss is
+    within so much of that before; `epochs` is then the most.
     """
 
     optimiser: Literal["sgd", "adam", "adadelta"]
@@ -51,6 +52,7 @@ class Training(Strict):
     epochs: Annotated[int, Field(ge=0)]
     checkpoints: list[Annotated[int, Field(ge=0)]] = []
     images: Positive | None = None
+    settled: Annotated[float, Field(gt=0)] | None = None
 
     @model_validator(mode="after")
     def _within(self) -> "Training":

@@ -11,7 +11,7 @@ reason):
                              "generator": {}, ...}, "dlg": ..., "idlg": ..., "invg": ..., "agic-joint": ...},
         "federations": {"agic-fedavg": {"lr": 0.0001}, ...},     # local learning rate
         "agic_run": {"iterations": 10000, "pre_iterations": 2000, "rounds": 100},   # what this scale ran
-        "agic_iterations": {"agic-figure-8": 10000, ...},        # fewest steps of an experiment's attacks
+        "iterations": {"agic-figure-8": 10000, ...},        # fewest steps of an experiment's attacks
         "agic_seconds": {"invg": {"1": 60.0, "8": 300.0, ...}, "agic": ...},   # Figure 8, by local steps
         "convolutions": 21,                                      # of ResNet20-4 as built
         "pooling": "2x2,2",                                      # kernel and stride of update matching

@@ -1,6 +1,6 @@
 """Findings for the qualitative claims about AGIC in `published/claims.csv`: each is a quantity against a threshold.
 
-Attacks that ran for fewer than `agic_evidence.ENOUGH` steps decide no claim about quality.
+Attacks that ran for fewer than `look.ENOUGH` steps decide no claim about quality.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,8 +9,6 @@ import pandas as pd
 
 from leakbench.scorecard import agic_evidence as agic
 from leakbench.scorecard.agic_evidence import (
-    Look,
-    Quantity,
     at,
     epoch,
     local_steps,
@@ -20,15 +18,14 @@ from leakbench.scorecard.agic_evidence import (
 )
 from leakbench.scorecard.agic_numbers import (
     CELLS_OF_TABLE_4,
-    Build,
     largest_gain,
     modifier_gain,
-    not_measured,
     over_best,
     pairs,
     untrained,
 )
 from leakbench.scorecard.evidence import Evidence
+from leakbench.scorecard.look import Build, Look, Quantity, best, claim, minus, not_measured, smallest
 from leakbench.scorecard.measure import (
     Measured,
     difference,
@@ -46,40 +43,11 @@ FALLING = tuple(name for name in agic.SHAPES if name.startswith("falling"))
 NO_IMAGENET = f"ImageNet is left out: it {agic.NO_WEIGHTS}"
 
 
-def claim(
-    quantity: Quantity, relation: Relation, against: float, tolerance: float = 0.0, note: str = ""
-) -> Build:
-    """A claim about the quality of images: this quantity stands in this relation to this threshold."""
-
-    def finding(evidence: Evidence) -> Finding:
-        look = Look(evidence, agic.ENOUGH)
-        measured = quantity(look)
-        words = "; ".join(filter(None, [note, look.note]))
-        return Finding(measured, against, relation, tolerance, note=words)
-
-    return finding
-
-
 def timed(quantity: Callable[[Evidence], Measured], relation: Relation, against: float) -> Build:
     """A claim about seconds, which need no long run."""
     return lambda evidence: Finding(
         quantity(evidence), against, relation, note="on this machine, not on a GPU"
     )
-
-
-def minus(a: Quantity, b: Quantity) -> Quantity:
-    """The difference of two quantities."""
-    return lambda look: difference(a(look), b(look))
-
-
-def best(*parts: Quantity) -> Quantity:
-    """The largest of several quantities."""
-    return lambda look: greatest([part(look) for part in parts])
-
-
-def smallest(*parts: Quantity) -> Quantity:
-    """The least of several quantities: all of them must exceed what it exceeds."""
-    return lambda look: least([part(look) for part in parts])
 
 
 def trained(beta: int) -> Quantity:

@@ -1,18 +1,13 @@
 """How the AGIC findings read result tables: names of what stands for what, and how long the attacks ran."""
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
-from leakbench.scorecard import measure
+from leakbench.scorecard import look, measure
 from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.measure import Measured, NotMeasured
+from leakbench.scorecard.look import Quantity
+from leakbench.scorecard.measure import Measured
 
 ITERATIONS = 10_000
 # The first look at each update, before updates of several epochs are matched.
 PRE_ITERATIONS = 2_000
-# After fewer steps an image is mostly the noise that it started from, and an ordering of two attacks is chance.
-ENOUGH = 50
 NO_WEIGHTS = "needs torchvision's pretrained ResNet-50 weights"
 METRICS = ("psnr", "ssim", "lpips_alex")
 
@@ -46,54 +41,9 @@ MATCHING = {
 PASSES = {1: "agic-passes", 4: "agic-passes-batch4"}
 
 
-@dataclass
-class Look:
-    """Reads means out of tables, refuses those of attacks that ran for fewer than `enough` steps, and remembers the
-    fewest steps that it saw, and of how many.
-    """
-
-    evidence: Evidence
-    enough: int = 0
-    fewest: float = math.inf
-    published: int = 0
-
-    def mean(self, experiment: str, metric: str, published: int = ITERATIONS, **where: object) -> Measured:
-        """The mean of a metric in the one condition that `where` names; the paper gave it `published` steps."""
-        found = self.evidence.pick(experiment, metric=metric, **where)
-        steps = _iterations(self.evidence, experiment, {"metric": metric, **where})
-        if steps < self.enough:
-            raise NotMeasured(
-                f"needs paper scale: after {steps:g} of {published:,} iterations images are mostly noise"
-            )
-        if steps < self.fewest:
-            self.fewest, self.published = steps, published
-        return found
-
-    @property
-    def note(self) -> str:
-        """How far the attacks got, if not as far as the paper's."""
-        if self.fewest >= self.published:
-            return ""
-        return f"after {self.fewest:g} of {self.published:,} iterations"
-
-
-Quantity = Callable[[Look], Measured]
-
-
-def _iterations(evidence: Evidence, experiment: str, where: Mapping[str, object]) -> float:
-    """The fewest steps behind the selected rows: a table whose attacks all ran as long has no column for it, and the
-    facts tell. Infinite where neither does.
-    """
-    table = evidence.table(experiment)
-    if "iterations" not in table.columns:
-        return float(evidence.facts.get("agic_iterations", {}).get(experiment, math.inf))
-    rows = measure.select(table, "table", **where)
-    return min((float(steps) for steps in rows["iterations"].dropna()), default=math.inf)
-
-
 def at(experiment: str, metric: str = "psnr", published: int = ITERATIONS, **where: object) -> Quantity:
     """The mean of a metric in one condition."""
-    return lambda look: look.mean(experiment, metric, published, **where)
+    return look.at(experiment, metric, published, **where)
 
 
 def resnet50(attack: str) -> str:

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from leakbench.scorecard import agic_evidence as agic
-from leakbench.scorecard.agic_evidence import Look, Quantity
 from leakbench.scorecard.evidence import Evidence
+from leakbench.scorecard.look import ENOUGH, Build, Look, Quantity, not_measured, number
 from leakbench.scorecard.measure import (
     Measured,
     NotMeasured,
@@ -16,54 +16,8 @@ from leakbench.scorecard.measure import (
 )
 from leakbench.scorecard.verdict import Finding
 
-Build = Callable[[Evidence], Finding]
-# In the published unit, fixed before measuring: 0.5 dB is less than what separates any two methods of one table by eye.
-TOLERANCE = {"psnr": 0.5, "ssim": 0.02, "lpips_alex": 0.01, "matching_success": 0.02}
-HIGHER = {"psnr", "ssim", "matching_success"}
 GIVEN = "labels given, as the paper assumes"
 INFERRED = "labels inferred, always rightly for one image"
-
-
-def number(
-    quantity: Quantity,
-    metric: str,
-    other: Quantity | None = None,
-    better: bool | None = True,
-    note: str = "",
-    earlier: Mapping[str, str] | None = None,
-) -> Build:
-    """A cell of a table. The ordering it belongs to: it is `better` (or worse) than `other`, as published.
-
-    earlier: the condition in `agic-iterations` of which longer runs may be recorded.
-    """
-
-    def finding(evidence: Evidence) -> Finding:
-        look = Look(evidence)
-        measured = quantity(look)
-        own = look.note
-        holds = None if other is None or better is None else _ordered(look, measured, other, metric, better)
-        recorded = evidence.earlier("agic-iterations", metric=metric, **earlier) if earlier else ""
-        words = "; ".join(filter(None, [note, own, recorded]))
-        return Finding(measured, tolerance=TOLERANCE[metric], direction_holds=holds, note=words)
-
-    return finding
-
-
-def _ordered(look: Look, measured: Measured, other: Quantity, metric: str, better: bool) -> bool | None:
-    """Whether the published ordering holds; None where it cannot be told."""
-    try:
-        reference = other(look)
-    except NotMeasured:
-        return None
-    if look.fewest < agic.ENOUGH:
-        return None
-    ahead = measured.value - reference.value if metric in HIGHER else reference.value - measured.value
-    return ahead > 0 if better else ahead < 0
-
-
-def not_measured(reason: str) -> Build:
-    """A row that cannot be measured."""
-    return lambda evidence: Finding(None, absent=reason)
 
 
 def _table_1() -> dict[str, Build]:
@@ -188,8 +142,8 @@ def _attack(evidence: Evidence, name: str) -> Mapping[str, Any]:
 def _trained_network(evidence: Evidence, name: str) -> Finding:
     if name != "agic":
         raise NotMeasured("no experiment attacks a trained network with it")
-    look = Look(evidence, agic.ENOUGH)
-    point = partial(look.mean, "agic-figure-9", "psnr", victim=agic.TRAINED, attack="agic-trained")
+    look = Look(evidence, ENOUGH)
+    point = partial(look.mean, "agic-figure-9", "psnr", agic.ITERATIONS, victim=agic.TRAINED, attack="agic-trained")
     gain = difference(point(), point(baseline="random-gradient"))
     return Finding("yes" if gain.low > 0 else "no", note="PSNR above that of a random gradient attacked")
 
@@ -300,7 +254,7 @@ def _percentage(quantity: Callable[[Look], Measured], tolerance: float) -> Build
     def finding(evidence: Evidence) -> Finding:
         look = Look(evidence)
         measured = quantity(look)
-        holds = None if look.fewest < agic.ENOUGH else measured.value > 0
+        holds = None if look.fewest < ENOUGH else measured.value > 0
         return Finding(
             measured, relation="=", tolerance=tolerance, direction_holds=holds, convention="published", note=look.note
         )  # fmt: skip

@@ -1,5 +1,6 @@
 """One training loop for victims and generators; a killed run resumes from its last epoch with the same result."""
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,12 @@ def _snapshot(model: nn.Module) -> State:
 
 
 def _save(
-    path: Path, epoch: int, kept: dict[int, State], model: nn.Module, optimiser: torch.optim.Optimizer
+    path: Path,
+    epoch: int,
+    kept: dict[int, State],
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    mean: float,
 ) -> None:
     tensors = {
         f"kept/{e}/{name}": value.numpy() for e, state in kept.items() for name, value in state.items()
@@ -34,10 +40,12 @@ def _save(
     tensors |= {f"model/{name}": value.numpy() for name, value in _snapshot(model).items()}
     for index, values in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser/{index}/{k}": v.numpy() for k, v in values.items() if isinstance(v, Tensor)}
-    write_tensors(path, tensors, {"epoch": epoch})
+    write_tensors(path, tensors, {"epoch": epoch, "mean": mean})
 
 
-def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[int, dict[int, State]]:
+def _resume(
+    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer
+) -> tuple[int, dict[int, State], float]:
     tensors, facts = read_tensors(path)
     kept: dict[int, State] = {}
     state: dict[int, dict[str, Any]] = {}
@@ -58,7 +66,7 @@ def _resume(path: Path, model: nn.Module, optimiser: torch.optim.Optimizer) -> t
             state.setdefault(int(index), {})[name] = value
     model.load_state_dict(weights)
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    return int(facts["epoch"]), kept
+    return int(facts["epoch"]), kept, float(facts["mean"])
 
 
 def fit(
@@ -75,7 +83,7 @@ def fit(
     """Fit `model` in place; return epoch → weights at each checkpoint of `training` (0 is before the first step).
 
     `inputs` [n, …] and `targets` [n, …] are shuffled each epoch by a stream of (`seed`, epoch), so resuming needs no
-    generator state. `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
+    generator state. Where it has `settled` before, the epoch it did so in is the last checkpoint. `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
     """
     options = dict(training["options"])
     optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)
@@ -83,7 +91,7 @@ def fit(
     # Convolutions and pools run twice as fast on a CPU with the channels last.
     layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
     model.to(memory_format=layout)
-    begin, kept = _resume(scratch, model, optimiser) if scratch.is_file() else (0, {})
+    begin, kept, before = _resume(scratch, model, optimiser) if scratch.is_file() else (0, {}, math.inf)
     if begin == 0 and 0 in checkpoints:
         kept[0] = _snapshot(model)
     dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
@@ -94,18 +102,26 @@ def fit(
         rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
         order = torch.randperm(len(inputs), generator=rng)
         masks = [layer.draw((len(inputs),), rng) for layer in dropouts]
+        total = torch.zeros(())
         for start in range(0, len(inputs), size):
             batch = order[start : start + size]
             x, y = (each.index_select(0, batch) for each in (inputs, targets))
             for layer, mask in zip(dropouts, masks, strict=True):
                 layer.keep = mask[start : start + size]
             optimiser.zero_grad()
-            loss(model(x.contiguous(memory_format=layout)), y).backward()
+            found = loss(model(x.contiguous(memory_format=layout)), y)
+            found.backward()
             optimiser.step()
-        if epoch + 1 in checkpoints:
+            total += found.detach() * len(batch)
+        mean = float(total) / len(inputs)
+        last = training["settled"] is not None and abs(mean - before) < training["settled"]
+        before = mean
+        if epoch + 1 in checkpoints or last:
             kept[epoch + 1] = _snapshot(model)
+        if last:
+            break
         if due and epoch + 1 < epochs:
-            _save(scratch, epoch + 1, kept, model, optimiser)
+            _save(scratch, epoch + 1, kept, model, optimiser, mean)
     for layer in dropouts:
         layer.keep = torch.ones(())
     model.eval()

@@ -85,7 +85,7 @@ def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {
         **catalogue,
         "agic_run": {},
-        "agic_iterations": {},
+        "iterations": {},
         "agic_seconds": {},
         "pooling": f"{KERNEL}x{KERNEL},{KERNEL}",
     }
@@ -99,7 +99,7 @@ def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
         specs = [results / "specs" / "attack" / f"{stem}.json" for stem in read_spec(path)["cells"]]
         lengths = [_steps(read_spec(spec)["attack"]["parameters"]) for spec in specs if spec.is_file()]
         if lengths:
-            out["agic_iterations"][path.stem] = min(lengths)
+            out["iterations"][path.stem] = min(lengths)
     for attack in ("invg", "agic"):
         for steps in (1, 2, 4, 8):
             record = results / f"records/attack/{RESNET20}/agic-fedavg-steps-{steps}/none/{attack}/0.json"

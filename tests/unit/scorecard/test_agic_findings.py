@@ -230,7 +230,7 @@ def test_short_runs_show_numbers_and_decide_no_claim(tables, facts) -> None:
 
 def test_where_a_table_tells_no_steps_the_facts_do(tables, facts) -> None:
     plain = {name: table.drop(columns="iterations") for name, table in tables.items()}
-    facts["agic_iterations"] = {"agic-figure-8": 2, "agic-table-4": 5000}
+    facts["iterations"] = {"agic-figure-8": 2, "agic-table-4": 5000}
     got = card(plain, facts)
     assert got.loc["agic.fig-8a.agic-above", "verdict"] == "not-run"
     assert "after 5000 of 10,000 iterations" in got.loc["agic.table-4.7", "reason"]

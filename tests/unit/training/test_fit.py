@@ -29,7 +29,7 @@ class Killed(Exception):
 
 
 def training(**changes: Any) -> dict[str, Any]:
-    base = {"batch_size": 5, "epochs": 5, "checkpoints": [0, 1, 3, 5], "images": None}
+    base = {"batch_size": 5, "epochs": 5, "checkpoints": [0, 1, 3, 5], "images": None, "settled": None}
     return base | OPTIMISERS["sgd"] | changes
 
 
@@ -217,3 +217,42 @@ def test_fitting_lowers_the_loss(tmp_path: Path, optimiser: str) -> None:
     how = training(**OPTIMISERS[optimiser], epochs=40, checkpoints=[40])
     fit(model, inputs, targets, cross_entropy, how, 0, tmp_path / "s", "t")
     assert cross_entropy(model(inputs), targets).item() < 0.8 * before
+
+
+def test_training_ends_with_the_epoch_that_changes_the_loss_no_more(tmp_path: Path) -> None:
+    def run(**changes: Any) -> dict[int, dict[str, Tensor]]:
+        model, inputs, targets, loss = victim()
+        return fit(model, inputs, targets, loss, training(**changes), 7, tmp_path / "s", "t")
+
+    whole = run(epochs=40, checkpoints=[40])
+    assert list(whole) == [40]
+    settled = run(epochs=40, checkpoints=[0, 40], settled=0.02)
+    assert set(settled) == {0, max(settled)}
+    assert 1 < max(settled) < 40
+    # It is the network of that epoch, and one epoch earlier the loss still moved.
+    same = run(epochs=max(settled), checkpoints=[max(settled)])
+    assert all(torch.equal(v, same[max(settled)][n]) for n, v in settled[max(settled)].items())
+    assert max(run(epochs=40, checkpoints=[40], settled=1e9)) == 2
+    assert max(run(epochs=40, checkpoints=[40], settled=1e-9)) == 40
+
+
+def test_a_killed_run_settles_where_an_undisturbed_one_does(tmp_path: Path) -> None:
+    how = training(epochs=40, checkpoints=[40], settled=0.02)
+
+    def run(kill: int | None) -> dict[int, dict[str, Tensor]]:
+        model, inputs, targets, loss = victim()
+        steps = iter(range(10**9))
+
+        def killing(x: Tensor, y: Tensor) -> Tensor:
+            if next(steps) == kill:
+                raise Killed
+            return loss(x, y)
+
+        return fit(model, inputs, targets, killing, how, 7, tmp_path / "s", "t", save_every=0)
+
+    expected = run(None)
+    with pytest.raises(Killed):
+        run(5 * (max(expected) - 1) + 2)
+    found = run(None)
+    assert set(found) == set(expected)
+    assert all(torch.equal(v, found[max(found)][n]) for n, v in expected[max(expected)].items())
