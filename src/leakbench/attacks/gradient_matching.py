@@ -30,6 +30,7 @@ def gradient_matching(
     unknowns: Literal["dummies", "generator"] = "dummies",
     optimiser: Literal["adam", "lbfgs", "rmsprop"] = "adam",
     lr: Annotated[float, Field(gt=0)] = 0.1,
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.99,
     iterations: Annotated[int, Field(gt=0)] = 10000,
     signed: bool = False,
     decay: bool = False,
@@ -54,7 +55,8 @@ def gradient_matching(
     or the steps themselves, simulated (InvG). `distance`, `tv`, `variation`: the objective; `layers`, `beta`, `relu`, `norms`,
     `order`: the weights in it (`matching.layer_weights`). `zeros`: whose share of zeros `relu` means, the observed
     gradient's of a convolution or its output's behind the ReLU, measured on noise. `unknowns`: the
-    dummies themselves, or the weights of a generator that makes them (GRNN). `lr` … `decay`: see
+    dummies themselves, or the weights of a generator that makes them (GRNN). `lr` … `decay`
+    (`momentum` is RMSprop's): see
     `matching.optimisers`. `decay_over`: the length of the run whose first `iterations` are made; none: it is no longer.
     `boxed` keeps pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
     deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
@@ -72,14 +74,14 @@ def gradient_matching(
             case "lbfgs":
                 return LBFGS(lr, 100, 20)
             case "rmsprop":
-                return RMSprop(lr, momentum=0.99)
+                return RMSprop(lr, momentum)
 
     for group in groups(observation, updates, inference, restarts):
         shares = shut_share(group.model, group.noise) if relu and zeros == "outputs" else None
         weigh = partial(
             layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order, zeros=shares
         )
-        frozen = derivative == "frozen" and not group.steps
+        frozen = derivative == "frozen" and not group.steps and "wasserstein" not in distance
         objective = Objective(group, distance, weigh, tv, frozen, variation == "squared")
         sought = (
             generated(group, rng, optimiser != "lbfgs")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from leakbench.artefacts import to_json, write_text
 from leakbench.catalogue.load import file_of, find, load_kind, suggest
-from leakbench.catalogue.schema import KINDS, Attack, Dataset, Experiment, Federation, Scale
+from leakbench.catalogue.schema import KINDS, Attack, Dataset, Experiment, Federation, Scale, Victim
 from leakbench.errors import UserError
 
 Spec = dict[str, Any]
@@ -305,9 +305,19 @@ def described(config: Path) -> Spec:
             if isinstance(entry, Attack)
         },
         "federations": {
-            name: {"lr": entry.local.lr}
+            name: {"lr": entry.local.lr, "rounds": entry.rounds}
             for name, entry in federations.items()
             if isinstance(entry, Federation)
+        },
+        "images": {
+            name: sum(entry.counts.values())
+            for name, entry in load_kind(config, "datasets").items()
+            if isinstance(entry, Dataset)
+        },
+        "settled": {
+            name: entry.training.settled
+            for name, entry in load_kind(config, "victims").items()
+            if isinstance(entry, Victim) and entry.training and entry.training.settled
         },
     }
 

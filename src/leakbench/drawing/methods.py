@@ -14,13 +14,14 @@ SHOWN = {
     "psnr": "PSNR (dB)",
     "ssim": "SSIM",
     "lpips_alex": "LPIPS (AlexNet)",
+    "identified": "told apart from 1,000 images",
     "label_accuracy": "labels inferred rightly",
     "matching_success": "matched rightly: labels and pooling",
     "matching_success_no_pooling": "labels alone",
     "matching_success_no_labels": "pooling alone",
     "matching_success_plain": "neither",
 }
-GROUP = ["dataset", "victim", "federation", "pass"]
+GROUP = ["dataset", "victim", "federation", "defence", "pass"]
 KEY = ["dataset", "attack", "local_samples", "pass"]
 NULL = "random-gradient"
 ROW, LEFT, FOOT = 0.21, 2.75, 0.62
@@ -88,8 +89,9 @@ def _lines(own: pd.DataFrame) -> tuple[dict[str, int], dict[int, str]]:
     for _, part in own.groupby(GROUP, sort=False):
         first = part.iloc[0]
         epoch = f", epoch {first['pass'] + 1}" if several else ""
+        guard = "" if first["defence"] == "none" else f", {words.defence(first['defence'])}"
         texts[len(texts)] = (
-            f"{words.dataset(first['dataset'])}, {words.victim(first['victim'])}, {first['federation']}{epoch}"
+            f"{words.dataset(first['dataset'])}, {words.victim(first['victim'])}, {first['federation']}{guard}{epoch}"
         )
         for place, label in dict(zip(part["place"], part["label"], strict=True)).items():
             places[place] = len(texts)

@@ -20,6 +20,7 @@ ATTACKS = {
     "idlg": "iDLG",
     "invg": "InvG",
     "agic": "AGIC",
+    "grnn": "GRNN",
     "adam": "Adam",
     "resnet50": "ResNet-50",
 }
@@ -27,6 +28,8 @@ ORACLE = "-oracle"
 # Names whose hyphens are their own.
 NETWORKS = {
     "lenet-dlg": "DLG's LeNet",
+    "lenet-grnn": "GRNN's LeNet",
+    "resnet18-sigmoid": "ResNet-18 with sigmoids",
     "resnet20-4": "ResNet20-4",
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
@@ -37,6 +40,9 @@ FIRST = ("threat model", "shared", "labels", "batch size")
 
 def dataset(name: str) -> str:
     """The name of a data set as it is printed."""
+    scaled = re.fullmatch(r"(.+)-(\d+)", name)
+    if scaled:
+        return f"{dataset(scaled[1])} at {scaled[2]}×{scaled[2]}"
     return DATASETS.get(name, re.sub(r"^cifar(\d+)$", r"CIFAR-\1", name))
 
 
@@ -45,6 +51,14 @@ def victim(name: str) -> str:
     network = next((n for n in NETWORKS if name == n or name.startswith(f"{n}-")), "")
     parts = name.removeprefix(network).strip("-").split("-")
     return ", ".join(filter(None, [NETWORKS.get(network, ""), *(SPELLING.get(part, part) for part in parts)]))
+
+
+def defence(name: str) -> str:
+    """A defence's name as words: gaussian-1e-2 is "Gaussian noise of 1e-2"."""
+    kind, _, scale = name.partition("-")
+    if kind in ("gaussian", "laplacian"):
+        return f"{kind.capitalize()} noise of {scale or '1e-1'}"
+    return name.replace("-", " ")
 
 
 def attack(name: str) -> str:

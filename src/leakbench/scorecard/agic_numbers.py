@@ -143,7 +143,9 @@ def _trained_network(evidence: Evidence, name: str) -> Finding:
     if name != "agic":
         raise NotMeasured("no experiment attacks a trained network with it")
     look = Look(evidence, ENOUGH)
-    point = partial(look.mean, "agic-figure-9", "psnr", agic.ITERATIONS, victim=agic.TRAINED, attack="agic-trained")
+    point = partial(
+        look.mean, "agic-figure-9", "psnr", agic.ITERATIONS, victim=agic.TRAINED, attack="agic-trained"
+    )
     gain = difference(point(), point(baseline="random-gradient"))
     return Finding("yes" if gain.low > 0 else "no", note="PSNR above that of a random gradient attacked")
 

@@ -6,6 +6,7 @@ An attack that ran for fewer than ENOUGH steps decides no ordering and no claim.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from leakbench.scorecard import measure
 from leakbench.scorecard.evidence import Evidence
@@ -92,6 +93,7 @@ def number(
     better: bool | None = True,
     note: str = "",
     earlier: Mapping[str, str] | None = None,
+    convention: Literal["standard", "published"] = "standard",
 ) -> Build:
     """A cell of a table. The ordering it belongs to: it is `better` (or worse) than `other`, as published.
 
@@ -105,7 +107,9 @@ def number(
         holds = None if other is None or better is None else _ordered(look, measured, other, metric, better)
         recorded = evidence.earlier("agic-iterations", metric=metric, **earlier) if earlier else ""
         words = "; ".join(filter(None, [note, own, recorded]))
-        return Finding(measured, tolerance=TOLERANCE[metric], direction_holds=holds, note=words)
+        return Finding(
+            measured, tolerance=TOLERANCE[metric], direction_holds=holds, convention=convention, note=words
+        )
 
     return finding
 

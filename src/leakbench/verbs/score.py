@@ -10,6 +10,7 @@ import pandas as pd
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
 from leakbench.metrics.baselines import SNAPSHOT, blank, dataset_mean, random_noise
+from leakbench.metrics.identification import POOL
 from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
@@ -136,13 +137,15 @@ def score(
         if backbones is not None:
             left_out = absent([backbones]) or ""
             if left_out:
-                names = [name for name in names if not METRICS[name].needs]
+                names = [name for name in names if "lpips_backbones" not in METRICS[name].needs]
             else:
                 resources["lpips_backbones"] = open_tensors(backbones)[0]
         tensors, facts = open_tensors(guesses)
         secret, hidden = open_tensors(truth)
         arrays, _ = open_tensors(data)
         pictures = arrays[f"{hidden['split']}/images"]
+        if any("pool" in METRICS[name].needs for name in names):
+            resources["pool"] = aim_at("images", np.array(pictures[:POOL]), victim)
         names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
         cost = read_spec(attack_record) if attack_record else {}
         known = arrays.get("train/images", pictures)

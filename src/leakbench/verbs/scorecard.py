@@ -7,7 +7,7 @@ from leakbench.artefacts import open_tensors, read_csv, read_facts, write_text
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.provenance import read_spec
 from leakbench.reference import recorded
-from leakbench.scorecard import agic, fidel
+from leakbench.scorecard import agic, fidel, grnn
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard as judge
 
@@ -95,7 +95,8 @@ def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
         for part in parts:
             value = value.get(part, {})
         out["agic_run"][key] = value or None
-    for path in sorted((results / "specs" / "table").glob("agic-*.json")):
+    tables = (results / "specs" / "table").glob
+    for path in sorted([*tables("agic-*.json"), *tables("thesis-*.json")]):
         specs = [results / "specs" / "attack" / f"{stem}.json" for stem in read_spec(path)["cells"]]
         lengths = [_steps(read_spec(spec)["attack"]["parameters"]) for spec in specs if spec.is_file()]
         if lengths:
@@ -143,5 +144,6 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
     results = tables[0].parents[1]
     found = fidel.findings(frames, gather(results), absent)
     longer = {name: rows for name in frames if len(rows := recorded(root, name, results.name))}
-    found |= agic.findings(frames, gather_agic(results, read_spec(spec)), absent, longer)
+    facts = gather_agic(results, read_spec(spec))
+    found |= agic.findings(frames, facts, absent, longer) | grnn.findings(frames, facts, absent)
     write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))

@@ -1,0 +1,122 @@
+"""Result tables and facts as they would look if everything that we measure of chapter 3 of Ren's thesis held."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from leakbench.scorecard.grnn_evidence import DATASETS, LENET, RESNET, STATES, federation
+from leakbench.scorecard.published import read_published
+
+PUBLISHED = Path(__file__).parents[3] / "published"
+ATTACKS = {("DLG", "LeNet"): "dlg", ("GRNN", "LeNet"): "grnn", ("GRNN", "ResNet-18"): "grnn-resnet18"}
+VICTIMS = {"LeNet": LENET, "ResNet-18": RESNET}
+LOSSES = (
+    "grnn-squares",
+    "grnn-norm",
+    "grnn-cosine",
+    "grnn-squares-norm",
+    "grnn-squares-cosine",
+    "grnn-squares-cosine-tv",
+)
+
+
+def row(experiment_of: dict[str, Any], metric: str, mean: float, **more: Any) -> dict[str, Any]:
+    published = metric.startswith("psnr_")
+    common = {
+        "defence": "none", "checkpoint": 0, "client": 0, "local_samples": 1, "baseline": "", "metric": metric,
+        "convention": "published" if published else "standard", "mean": mean, "median": mean, "q25": mean, "q75": mean,
+        "ci_low": mean - 1e-6, "ci_high": mean + 1e-6, "n": 10, "failure_rate": 0.0, "unit": "image", "seeds": "0",
+        "scale": "paper", "iterations": 300 if experiment_of["attack"] == "dlg" else 1000,
+    }  # fmt: skip
+    return common | experiment_of | more
+
+
+def printed(item: str) -> Iterator[tuple[dict[str, str], str, float]]:
+    """Yield condition, printed text and number of each row of a table."""
+    frame = read_published(PUBLISHED)
+    for each in frame[(frame["item"] == item) & (frame["kind"] != "claim")].to_dict("records"):
+        if not str(each["metric"]).endswith("_std"):
+            cells = (cell.partition("=") for cell in str(each["condition"]).split("; "))
+            yield {key: value for key, _, value in cells}, str(each["published"]), float(each["value"])
+
+
+def where(condition: dict[str, str]) -> dict[str, Any]:
+    dataset = DATASETS[condition["dataset"]]
+    size = condition.get("batch_size", "1")
+    state = STATES[condition.get("model_state", "non-converged")]
+    noise = f"-{condition['noise_scale']}" if condition.get("noise_scale", "1e-1") != "1e-1" else ""
+    return {
+        "dataset": dataset,
+        "victim": VICTIMS[condition["model"]] + state,
+        "attack": ATTACKS[condition["attack"], condition["model"]],
+        "federation": federation(dataset, int(size)) if size != "avg" else "",
+        "defence": condition.get("noise_type", "none").lower() + noise,
+    }
+
+
+def quality(condition: dict[str, Any], text: str, value: float) -> list[dict[str, Any]]:
+    """Return rows of every metric for a printed PSNR, or for a failure."""
+    failed = text == "failure"
+    strong = condition["defence"] in ("gaussian", "laplacian")
+    return [
+        row(condition, "psnr_uint8_wrap", 27.9 if failed else value),
+        row(condition, "psnr", 9.0 if failed else value),
+        row(condition, "ssim", 0.1 if failed or strong else 0.9),
+        row(condition, "identified", 0.0 if failed else 1.0),
+        row(condition, "mse", 0.01),
+        row(condition, "mse", 0.03, baseline="snapshot", iterations=100),
+        row(condition, "label_accuracy", 1.0),
+    ]
+
+
+def tables() -> dict[str, pd.DataFrame]:
+    """Return the tables by experiment."""
+    rows: dict[str, list[dict[str, Any]]] = {
+        "thesis-table-3-4": [r for c, t, v in printed("table-3.4") for r in quality(where(c), t, v)],
+        "thesis-table-3-12": [
+            *(row(_mnist("grnn"), metric, value) for metric, value in (("psnr", 40.0), ("tv_ratio", 1.0))),
+            *(row(_mnist(name), metric, value) for name in LOSSES for metric, value in (("psnr", 35.0), ("tv_ratio", 1.5))),
+            row(_mnist("grnn-wasserstein"), "psnr", 36.0),
+        ],
+        "thesis-figure-3-3": [],
+        "thesis-table-3-6": [],
+        "thesis-table-3-16": [],
+        "thesis-table-3-16-batches": [],
+    }  # fmt: skip
+    labels = {
+        (c["attack"], c["model"], c["dataset"], c["batch_size"]): v for c, _, v in printed("table-3.13")
+    }
+    for condition, text, _ in printed("table-3.6"):
+        if text == "not run":
+            continue
+        size, at = int(condition["batch_size"]), where(condition)
+        short = condition["model"] == "LeNet" and size <= 16
+        right = labels[condition["attack"], condition["model"], condition["dataset"], condition["batch_size"]]
+        won = text == "success"
+        rows["thesis-figure-3-3" if short else "thesis-table-3-6"] += [
+            row(at, "ssim", 0.9 if won else 0.1),
+            row(at, "identified", float(won)),
+            row(at, "mse", 0.01 if at["attack"] == "dlg" else 0.02),
+            row(at, "label_accuracy", right / 100),
+        ]
+    for condition, text, value in printed("table-3.16"):
+        name = "thesis-table-3-16" if condition["batch_size"] == "1" else "thesis-table-3-16-batches"
+        rows[name] += quality(where(condition), text, value)
+    rows["thesis-table-3-16"].append(row(_mnist("grnn"), "psnr", 56.89))
+    return {name: pd.DataFrame(content) for name, content in rows.items()}
+
+
+def _mnist(attack: str) -> dict[str, Any]:
+    return {"dataset": "mnist-32", "victim": LENET, "federation": "grnn", "attack": attack}
+
+
+def facts() -> dict[str, Any]:
+    """Return our catalogue's settings, as the thesis states them."""
+    return {
+        "attacks": {"grnn": {"lr": 1e-4, "momentum": 0.99, "tv": 1e-3}, "grnn-resnet18": {"tv": 1e-6}},
+        "federations": {"grnn": {"rounds": 10}},
+        "images": {"mnist-32": 7000},
+        "settled": {f"{LENET}-converged": 1e-4},
+    }
