@@ -8,9 +8,8 @@ from pydantic import Field
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.matching import loop
 from leakbench.matching.layer_weights import layer_weights, shut_share
-from leakbench.matching.loop import Schedule
+from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimisers import LBFGS, Adam, Optimiser, RMSprop
 from leakbench.matching.trials import Collected, groups
@@ -88,7 +87,7 @@ def gradient_matching(
             if unknowns == "generator"
             else Dummies(group.draw(start, rng))
         )
-        outcome = loop.match(
+        outcome = match(
             sought.start,
             sought.through(objective.evaluate),
             make,

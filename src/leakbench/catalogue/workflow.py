@@ -31,7 +31,9 @@ def declared_metrics() -> dict[str, tuple[str, bool]]:
                 and node.func.id == "Metric"
                 and node.args
             ):
-                needs = any(k.arg == "needs" for k in node.keywords) or len(node.args) > 4
+                needs = any(
+                    k.arg == "needs" and "lpips_backbones" in ast.literal_eval(k.value) for k in node.keywords
+                )
                 found[ast.literal_eval(node.args[0])] = (f"leakbench.metrics.{path.stem}", needs)
     return found
 

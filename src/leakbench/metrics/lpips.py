@@ -119,10 +119,21 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
     return scores
 
 
-_NEEDS = ("lpips_backbones",)
 METRICS = (
-    Metric("lpips_alex", lpips_alex, "standard", higher_is_better=False, needs=_NEEDS),
-    Metric("lpips_vgg", lpips_vgg, "standard", higher_is_better=False, needs=_NEEDS),
-    Metric("lpips_alex_raw255_bgr", lpips_alex_raw255_bgr, "published", higher_is_better=False, needs=_NEEDS),
-    Metric("lpips_vgg_raw255_bgr", lpips_vgg_raw255_bgr, "published", higher_is_better=False, needs=_NEEDS),
+    Metric("lpips_alex", lpips_alex, "standard", higher_is_better=False, needs=("lpips_backbones",)),
+    Metric("lpips_vgg", lpips_vgg, "standard", higher_is_better=False, needs=("lpips_backbones",)),
+    Metric(
+        "lpips_alex_raw255_bgr",
+        lpips_alex_raw255_bgr,
+        "published",
+        higher_is_better=False,
+        needs=("lpips_backbones",),
+    ),
+    Metric(
+        "lpips_vgg_raw255_bgr",
+        lpips_vgg_raw255_bgr,
+        "published",
+        higher_is_better=False,
+        needs=("lpips_backbones",),
+    ),
 )

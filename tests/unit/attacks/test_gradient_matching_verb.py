@@ -293,7 +293,7 @@ def test_two_attacks_on_one_capture_resume_from_their_own_work(
 def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from leakbench.matching.objective import Objective
 
-    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser: 2)
+    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
     write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))
     where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"))
     written = []
