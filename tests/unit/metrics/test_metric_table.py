@@ -24,6 +24,7 @@ CONVENTIONS = {
     "lpips_alex_raw255_bgr": ("published", False),
     "lpips_vgg_raw255_bgr": ("published", False),
     "seconds": ("standard", False),
+    "identified": ("standard", True),
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),
     "matching_success": ("standard", True),
@@ -33,7 +34,9 @@ CONVENTIONS = {
 }
 # What the scorer measures on its own match, and not on pairs of images.
 OF_UPDATES = {name for name, metric in METRICS.items() if metric.of == "updates"}
-WITHOUT_WEIGHTS = sorted(name for name in set(CONVENTIONS) - OF_UPDATES if not name.startswith("lpips"))
+WITHOUT_WEIGHTS = sorted(
+    name for name in set(CONVENTIONS) - OF_UPDATES if not name.startswith("lpips") and name != "identified"
+)
 
 
 def test_every_name_has_its_convention_and_direction() -> None:
@@ -81,7 +84,7 @@ def test_published_numbers_differ_from_the_standard_ones_of_like_name(photograph
 def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
     with pytest.raises(
-        UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, label_accuracy, "
+        UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, identified, "
     ):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):
