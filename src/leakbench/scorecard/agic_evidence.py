@@ -91,3 +91,19 @@ def epoch(which: str, metric: str = "psnr") -> Quantity:
 def seconds(evidence: Evidence, attack: str, steps: int) -> Measured:
     """Seconds that an attack on the updates of Figure 8 took, null baseline included."""
     return measure.exactly(float(evidence.fact("agic_seconds", attack, str(steps))))
+
+
+def readings(evidence: Evidence) -> str:
+    """Recorded runs of the readings of what the paper leaves open, best first, in words; empty without any."""
+    if "agic-readings" not in evidence.recorded:
+        return ""
+    rows = measure.select(evidence.recorded["agic-readings"], "recorded agic-readings", metric="psnr")
+    rows = rows.sort_values("mean", ascending=False)
+    found = [
+        f"{name.removeprefix('agic-reading-')}{' by batch statistics' * victim.endswith('-statistics')} {value:.1f}"
+        for name, victim, value in zip(rows["attack"], rows["victim"], rows["mean"], strict=True)
+    ]
+    scales = " and ".join(sorted(rows["scale"].unique()))
+    return (
+        f"readings on {rows['n'].min()} other images, recorded at scale {scales}, in dB: {', '.join(found)}"
+    )

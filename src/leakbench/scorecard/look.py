@@ -92,12 +92,12 @@ def number(
     other: Quantity | None = None,
     better: bool | None = True,
     note: str = "",
-    earlier: Mapping[str, str] | None = None,
+    told: Callable[[Evidence], str] | None = None,
     convention: Literal["standard", "published"] = "standard",
 ) -> Build:
     """A cell of a table. The ordering it belongs to: it is `better` (or worse) than `other`, as published.
 
-    earlier: the condition in `agic-iterations` of which longer runs may be recorded.
+    told: what else the reason says, of recorded runs.
     """
 
     def finding(evidence: Evidence) -> Finding:
@@ -105,8 +105,7 @@ def number(
         measured = quantity(look)
         own = look.note
         holds = None if other is None or better is None else _ordered(look, measured, other, metric, better)
-        recorded = evidence.earlier("agic-iterations", metric=metric, **earlier) if earlier else ""
-        words = "; ".join(filter(None, [note, own, recorded]))
+        words = "; ".join(filter(None, [note, own, told(evidence) if told else ""]))
         return Finding(
             measured, tolerance=TOLERANCE[metric], direction_holds=holds, convention=convention, note=words
         )

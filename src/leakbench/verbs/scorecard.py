@@ -143,7 +143,11 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
             absent[table.stem] = "; ".join(sorted(set(reasons.values())))
     results = tables[0].parents[1]
     found = fidel.findings(frames, gather(results), absent)
-    longer = {name: rows for name in frames if len(rows := recorded(root, name, results.name))}
+    longer = {
+        name: rows
+        for name in (table.stem for table in tables)
+        if len(rows := recorded(root, name, results.name))
+    }
     facts = gather_agic(results, read_spec(spec))
     found |= agic.findings(frames, facts, absent, longer) | grnn.findings(frames, facts, absent)
     write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))

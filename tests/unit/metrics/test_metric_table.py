@@ -83,9 +83,7 @@ def test_published_numbers_differ_from_the_standard_ones_of_like_name(photograph
 
 def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
-    with pytest.raises(
-        UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, identified, "
-    ):
+    with pytest.raises(UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, identified, "):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):
         measure(["lpips_vgg"], images, images)

@@ -77,6 +77,29 @@ def test_longer_runs_are_told_beside_ours_and_decide_nothing(tables, facts) -> N
         assert f"recorded at scale long, after 4,000 iterations: {mean} (" in reason
 
 
+def test_recorded_readings_are_told_beside_agics_headline(tables, facts) -> None:
+    rows = [
+        world.row("cifar10", "agic-gradient-tuning", attack, "psnr", mean, victim=victim, scale="long", n=3)
+        for attack, victim, mean in (
+            ("invg", "resnet20-4", 19.0),
+            ("agic-reading-no-box", "resnet20-4", 24.0),
+            ("agic", "resnet20-4-batch-statistics", 15.0),
+        )
+    ]
+    told = scorecard(agic(), findings(tables, facts, None, {"agic-readings": pd.DataFrame(rows)})).set_index(
+        "id"
+    )
+    changed = told["reason"] != card(tables, facts)["reason"]
+    assert agic().set_index("id").loc[told.index[changed], "published"].tolist() == ["31.341"]
+    assert (
+        told["reason"][changed]
+        .item()
+        .endswith(
+            "readings on 3 other images, recorded at scale long, in dB: no-box 24.0, invg 19.0, agic by batch statistics 15.0"
+        )
+    )
+
+
 def test_without_tables_and_facts_everything_is_not_run_with_a_reason() -> None:
     got = card({}, {}, {"agic-table-1": "CIFAR-100 is not present"})
     assert set(got["verdict"]) == {"not-run"}
