@@ -51,7 +51,11 @@ def test_facts_are_what_this_scale_ran(results: Path) -> None:
     assert facts["agic_seconds"] == {"invg": {"8": 20.0}}
     assert facts["convolutions"] == 1
     assert facts["pooling"] == "2x2,2"
-    assert facts["federations"]["agic-fedavg"] == {"lr": 0.0001}
+    assert facts["federations"]["agic-fedavg"] == {"lr": 0.0001, "rounds": 100}
+    assert facts["images"]["mnist-32"] == 70000
+    assert facts["settled"] == dict.fromkeys(
+        ("lenet-dlg-converged", "lenet-grnn-converged", "resnet18-sigmoid-converged"), 0.0001
+    )
 
 
 def test_before_anything_ran_the_catalogue_alone_speaks(tmp_path: Path) -> None:
