@@ -1,0 +1,110 @@
+"""GRNN on its LeNet, single images: our batch of generators against the same network in torch's layers, one at a time.
+
+The machine's cores are either side's to use: ours by a worker process each, the other's by torch's threads.
+"""
+
+import os
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from bench.measure import compare
+from leakbench import victims
+from leakbench.attacks.gradient_matching import gradient_matching
+from leakbench.attacks.observation import Observation
+from leakbench.matching.generator_weights import GeneratorWeights
+from leakbench.workers import Work
+
+TRIALS, ITERATIONS, ALONE = 16, 60, 40
+SHAPE, CLASSES = (32, 32, 3), 10
+TV, LR, MOMENTUM = 1e-3, 1e-4, 0.99
+
+
+def _task() -> tuple[nn.Module, list[list[Tensor]]]:
+    """Return victim and gradients of TRIALS images of noise: what an iteration costs does not depend on them."""
+    torch.manual_seed(0)
+    model = victims.build("lenet-grnn", SHAPE, CLASSES, {}).eval()
+    pairs = [(torch.rand(1, 3, 32, 32), torch.randint(0, CLASSES, (1,))) for _ in range(TRIALS)]
+    loss = [cross_entropy(model(x), y) for x, y in pairs]
+    return model, [list(torch.autograd.grad(each, list(model.parameters()))) for each in loss]
+
+
+def batched() -> Tensor:
+    """Return reconstructions of all trials, by the project's own attack."""
+    model, gradients = _task()
+    names = [name for name, _ in model.named_parameters()]
+    observation = Observation(
+        network={"module": "lenet-grnn", "parameters": {}, "shape": SHAPE, "classes": CLASSES},
+        weights={name: p.detach().numpy()[None] for name, p in model.named_parameters()},
+        updates={
+            name: torch.stack(values)[:, None].numpy()
+            for name, values in zip(names, zip(*gradients, strict=True), strict=True)
+        },
+        origin=np.zeros(TRIALS, int),
+        clients=[1],
+        kind="gradient",
+        labelling="joint",
+        work=Work(workers=len(os.sched_getaffinity(0))),
+    )
+    return gradient_matching(
+        observation, torch.Generator().manual_seed(0), unknowns="generator", distance="squares+norm", tv=TV,
+        variation="squared", optimiser="rmsprop", lr=LR, momentum=MOMENTUM, iterations=ITERATIONS,
+    ).images  # fmt: skip
+
+
+class _Generator(nn.Module):
+    """GRNN's generator as its authors build it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widths = GeneratorWeights(32, 3, 1, CLASSES)
+        first = self.widths.blocks[0][0]
+        self.first = nn.Sequential(nn.ConvTranspose2d(self.widths.latent, 2 * first, 4), nn.GLU(1))
+        self.blocks = nn.Sequential(
+            *(
+                nn.Sequential(
+                    nn.Upsample(scale_factor=2),
+                    nn.Conv2d(channels, 2 * out, 3, 1, 1, bias=False),
+                    nn.BatchNorm2d(2 * out),
+                    nn.GLU(1),
+                )
+                for channels, out in self.widths.blocks
+            )
+        )
+        self.label = nn.Linear(self.widths.latent, CLASSES)
+
+    def forward(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.blocks(self.first(z[:, :, None, None])).sigmoid(), self.label(z).softmax(1)
+
+
+def one_at_a_time() -> Tensor:
+    """Return the reconstruction of one trial, as the authors' loop goes about it, ALONE iterations."""
+    model, gradients = _task()
+    generator, latent = _Generator(), torch.randn(1, 128)
+    optimiser = torch.optim.RMSprop(generator.parameters(), lr=LR, momentum=MOMENTUM)
+    wanted = torch.cat([g.flatten() for g in gradients[0]])
+    images = torch.empty(0)
+    for _ in range(ALONE):
+        images, labels = generator(latent)
+        loss = -(labels * model(images).log_softmax(1)).sum(1).mean()
+        found = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
+        gap = (torch.cat([g.flatten() for g in found]) - wanted).square().sum()
+        rough = sum(images.diff(dim=axis).square().mean() for axis in (2, 3))
+        optimiser.zero_grad()
+        (gap + gap.sqrt() + TV * 2 * rough).backward()
+        optimiser.step()
+    return images
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the bench's row."""
+    work = f"GRNN, LeNet, batch 1, {TRIALS} trials"
+    return [
+        compare(
+            "grnn", work, "seconds per image-iteration", (batched, TRIALS * ITERATIONS), (one_at_a_time, ALONE),
+            "one at a time: torch's layers, autograd, torch.optim.RMSprop", repeats=3,
+        )
+    ]  # fmt: skip
