@@ -6,7 +6,7 @@ from PIL import Image
 
 from leakbench.datasets import imagenet, lfw
 from leakbench.datasets.canonical import Damaged
-from leakbench.datasets.pictures import read_picture
+from leakbench.datasets.pictures import read_picture, scaled
 
 
 def save(file: Path, pixels: np.ndarray) -> None:
@@ -101,3 +101,20 @@ def test_lfw_keeps_people_with_enough_pictures_and_splits_each(tmp_path: Path) -
     assert found.tensors["test/labels"].tolist() == [0, 1]
     with pytest.raises(Damaged, match="no person with 9 pictures"):
         lfw.lfw(place, size=16, minimum=9)
+
+
+def test_grey_images_are_scaled_whole_and_get_equal_channels() -> None:
+    board = np.indices((28, 20)).sum(0)[None, ..., None] % 2 * 255
+    small = scaled(board.astype(np.uint8), (14, 10, 3))
+    assert small.shape == (1, 14, 10, 3)
+    assert (small == small[..., :1]).all()
+    # Two by two pixels of the board average to grey.
+    assert np.abs(small[0, 2:-2, 2:-2].astype(int) - 127).max() <= 2
+
+
+def test_colours_stay_in_their_channels_and_are_not_dropped() -> None:
+    colours = np.zeros((2, 8, 8, 3), np.uint8)
+    colours[..., 1] = 200
+    assert (scaled(colours, (16, 16, 3)) == [0, 200, 0]).all()
+    with pytest.raises(ValueError, match="3 channels cannot become 1"):
+        scaled(colours, (16, 16, 1))

@@ -11,6 +11,9 @@ from leakbench.drawing import words
         ("mnist", "MNIST"),
         ("cifar10", "CIFAR-10"),
         ("cifar100", "CIFAR-100"),
+        ("mnist-32", "MNIST at 32×32"),
+        ("cifar100-64", "CIFAR-100 at 64×64"),
+        ("fashion-mnist", "Fashion-MNIST"),
         ("something-else", "something-else"),
     ],
 )
@@ -20,6 +23,14 @@ def test_data_sets(name: str, printed: str) -> None:
 
 def test_victims() -> None:
     assert words.victim("cnn-relu-dropout") == "CNN, ReLU, dropout"
+    assert words.victim("resnet18-sigmoid-converged") == "ResNet-18 with sigmoids, converged"
+    assert words.victim("lenet-grnn") == "GRNN's LeNet"
+
+
+def test_defences() -> None:
+    assert words.defence("gaussian-1e-2") == "Gaussian noise of 1e-2"
+    assert words.defence("laplacian") == "Laplacian noise of 1e-1"
+    assert words.defence("prune") == "prune"
 
 
 def test_a_threat_model_of_several_cells_hides_no_difference() -> None:

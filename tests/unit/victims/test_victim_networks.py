@@ -199,3 +199,39 @@ def test_the_activation_under_test_is_described() -> None:
         "layer": "dense",
         "size": "128",
     }
+
+
+def test_the_lenet_of_grnns_code_layer_by_layer() -> None:
+    torch.manual_seed(0)
+    model = victims.build("lenet-grnn", CIFAR10, 100, {})
+    seen = shapes(model, CIFAR10)
+    assert seen["pool1"] == (2, 6, 14, 14)
+    assert seen["flatten"] == (2, 400)
+    assert [seen[name][1] for name in ("dense1", "dense2", "dense3")] == [120, 84, 100]
+    count = 6 * 76 + 16 * 151 + 120 * 401 + 84 * 121 + 100 * 85
+    assert sum(p.numel() for p in model.parameters()) == count
+    every = torch.cat([p.detach().flatten() for p in model.parameters()])
+    assert float(every.abs().max()) <= 0.5
+    assert float(every.std()) == pytest.approx(0.5 / sqrt(3), rel=0.02)
+
+
+def test_the_resnet18_of_grnns_code_is_torchvisions_but_for_what_is_named() -> None:
+    own = {"activation": "sigmoid", "stem": "small", "statistics": "batch", "bound": 0.5}
+    torch.manual_seed(0)
+    model = victims.build("resnet", CIFAR10, 100, own)
+    plain = victims.build("resnet", CIFAR10, 100, {})
+    differ = {
+        name for name, p in plain.named_parameters() if p.shape != dict(model.named_parameters())[name].shape
+    }
+    assert differ == {"conv1.weight"}
+    kinds = [type(layer) for layer in model.modules()]
+    assert nn.ReLU not in kinds
+    assert nn.MaxPool2d not in kinds
+    assert kinds.count(nn.Sigmoid) == [type(layer) for layer in plain.modules()].count(nn.ReLU)
+    assert not any("running" in name for name in model.state_dict())
+    assert all(float(p.abs().max()) <= 0.5 for p in model.parameters())
+    # The first stage sees every pixel.
+    seen: list[torch.Size] = []
+    model.layer1.register_forward_hook(lambda _, __, out: seen.append(out.shape))  # type: ignore[union-attr]
+    model(torch.rand(2, 3, 32, 32))
+    assert seen == [(2, 64, 32, 32)]
