@@ -15,21 +15,31 @@ _PHASES = torch.tensor([[[1.0, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]])
 _EPS = 1e-5
 
 
+def _windows(x: Tensor, size: int) -> Tensor:
+    """Return all windows of `size`×`size` of images padded by 1: [trials, n, places down, places across, size²·channels]."""
+    padded = torch.nn.functional.pad(x, (0, 0, 1, 1, 1, 1))
+    down, across = (side + 3 - size for side in x.shape[2:4])
+    return torch.cat(
+        [padded[:, :, a : a + down, b : b + across] for a, b in itertools.product(range(size), repeat=2)], -1
+    )
+
+
 def _upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """Return nearest ×2, then a 3×3 convolution with padding 1, each trial by its own weight.
 
     x [trials, n, rows, columns, channels], weight [trials, 3, 3, channels, out] → [trials, n, 2·rows, 2·columns, out].
-    Computed at the lower resolution: a window of 2×2 there gives four outputs, 4 of 9 products each.
+    Large images are convolved at the lower resolution, where a window of 2×2 gives four outputs with 4 of 9 products
+    each; where weights outnumber the pixels, putting them together for that costs more than it saves.
     """
     trials, n, rows, columns, channels = x.shape
+    out = weight.shape[-1]
+    if n * rows * columns < channels:
+        large = x.repeat_interleave(2, 2).repeat_interleave(2, 3)
+        found = _windows(large, 3).flatten(1, 3) @ weight.reshape(trials, 9 * channels, out)
+        return found.view(trials, n, 2 * rows, 2 * columns, out)
     phases = _PHASES.to(x)
     weight = torch.einsum("pax,qby,txyio->tabipqo", phases, phases, weight)
-    padded = torch.nn.functional.pad(x, (0, 0, 1, 1, 1, 1))
-    windows = torch.cat(
-        [padded[:, :, a : a + rows + 1, b : b + columns + 1] for a in (0, 1) for b in (0, 1)], -1
-    )
-    out = weight.shape[-1]
-    all_phases = windows.flatten(1, 3) @ weight.reshape(trials, 4 * channels, 4 * out)
+    all_phases = _windows(x, 2).flatten(1, 3) @ weight.reshape(trials, 4 * channels, 4 * out)
     each = all_phases.view(trials, n, rows + 1, columns + 1, 2, 2, out)
     lines = [
         torch.stack([each[:, :, p : p + rows, q : q + columns, p, q] for q in (0, 1)], 4) for p in (0, 1)
