@@ -57,12 +57,13 @@ def filled(made: GeneratorWeights, unknowns: Tensors, trial: int) -> tuple[nn.Se
     return image, label
 
 
-@pytest.mark.parametrize(("rows", "columns", "n"), [(4, 4, 1), (2, 5, 3)])
-def test_a_convolution_at_the_lower_resolution_is_one_after_upsampling(
-    rows: int, columns: int, n: int
-) -> None:
+@pytest.mark.parametrize(
+    ("rows", "columns", "n", "channels"), [(4, 4, 1, 5), (2, 5, 3, 5), (2, 3, 1, 20), (1, 2, 2, 9)]
+)
+def test_both_ways_are_a_convolution_after_upsampling(rows: int, columns: int, n: int, channels: int) -> None:
     torch.manual_seed(0)
-    x, weight = torch.randn(3, n, rows, columns, 5).double(), torch.randn(3, 3, 3, 5, 7).double()
+    x = torch.randn(3, n, rows, columns, channels).double()
+    weight = torch.randn(3, 3, 3, channels, 7).double()
     found = _upsampled_convolution(x, weight)
     for trial in range(3):
         large = interpolate(x[trial].permute(0, 3, 1, 2), scale_factor=2)
