@@ -1,5 +1,6 @@
 """attack: from an observation alone to guesses, and the same attack on noise as a null baseline."""
 
+import hashlib
 import itertools
 import os
 import shutil
@@ -8,7 +9,7 @@ from pathlib import Path
 import torch
 
 from leakbench import attacks
-from leakbench.artefacts import creating, read_facts
+from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
 from leakbench.errors import Unfit, UserError
@@ -38,7 +39,9 @@ def attack(
         value = read_spec(spec)
         entry = value["attack"]
         made = provenance(value, "leakbench.verbs.attack", *parts_of(value), device=_named(device))
-        folder = scratch / digest({"attack": made, "capture": read_facts(capture)})[:32]
+        # By content: captures of two victims that differ in their weights alone tell the same facts.
+        seen = [_content(path) for path in (capture, generator, labels) if path is not None]
+        folder = scratch / digest({"attack": made, "seen": seen})[:32]
         work = Work(
             scratch=folder,
             workers=workers if device == "cpu" else 1,
@@ -74,6 +77,12 @@ def attack(
                         arrays[prefix + name][rounds] = tensor.numpy()
         shutil.rmtree(folder, ignore_errors=True)
         cost["updates"] = observation.rounds * len(observation.clients)
+
+
+def _content(path: Path) -> str:
+    """Return the digest of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _named(device: str) -> str:
