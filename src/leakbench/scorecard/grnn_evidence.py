@@ -27,7 +27,7 @@ def single(attack: str, victim: str, dataset: str, state: str, metric: str = "ps
     """A cell of Table 3.4."""
     convention = "published" if metric.startswith("psnr_") else "standard"
     return at(
-        "thesis-table-3-4", metric, LENGTH[attack], dataset=DATASETS[dataset], victim=victim + STATES[state],
+        "thesis-table-3-4" + "-resnet18" * (victim == RESNET), metric, LENGTH[attack], dataset=DATASETS[dataset], victim=victim + STATES[state],
         attack=attack, convention=convention,
     )  # fmt: skip
 

@@ -73,8 +73,12 @@ def quality(condition: dict[str, Any], text: str, value: float) -> list[dict[str
 
 def tables() -> dict[str, pd.DataFrame]:
     """Return the tables by experiment."""
+    single = list(printed("table-3.4"))
     rows: dict[str, list[dict[str, Any]]] = {
-        "thesis-table-3-4": [r for c, t, v in printed("table-3.4") for r in quality(where(c), t, v)],
+        "thesis-table-3-4": [r for c, t, v in single if c["model"] == "LeNet" for r in quality(where(c), t, v)],
+        "thesis-table-3-4-resnet18": [
+            r for c, t, v in single if c["model"] == "ResNet-18" for r in quality(where(c), t, v)
+        ],
         "thesis-table-3-12": [
             *(row(_mnist("grnn"), metric, value) for metric, value in (("psnr", 40.0), ("tv_ratio", 1.0))),
             *(row(_mnist(name), metric, value) for name in LOSSES for metric, value in (("psnr", 35.0), ("tv_ratio", 1.5))),
