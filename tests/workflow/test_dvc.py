@@ -13,6 +13,8 @@ import yaml
 from project import EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
 
 from leakbench.catalogue.code import closure
+from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.schema import Dataset
 
 RECORDED = ("dvc.yaml", ".dvcignore", ".gitignore", ".dvc/config", ".dvc/.gitignore")
 NOTHING = "Nothing to be done"
@@ -189,16 +191,23 @@ def test_new_time_stamps_rerun_nothing(story: Story) -> None:
     assert "train" in low.verbs
 
 
+def catalogued(path: str) -> Dataset:
+    """Return the catalogue's entry of a data set's file."""
+    entry = load_kind(ROOT / "config", "datasets")[Path(path).stem]
+    assert isinstance(entry, Dataset)
+    return entry
+
+
 def test_profile_compares_recorded_data_sets_by_content() -> None:
     from snakemake.cli import parse_size_in_bytes
 
     profile = yaml.safe_load((ROOT / "profiles" / "default" / "config.yaml").read_text())
     limit = parse_size_in_bytes(str(profile["max-checksum-file-size"]))
     for path in outs(stages()["data"]):
-        dataset = yaml.safe_load((ROOT / "config" / "datasets" / f"{Path(path).stem}.yaml").read_text())
-        if "counts" in dataset:
-            images = sum(dataset["counts"].values())
-            assert images * (math.prod(dataset["shape"]) + 8) < limit - 1_000_000, path
+        dataset = catalogued(path)
+        if dataset.shape is not None:
+            images = sum(dataset.counts.values())
+            assert images * (math.prod(dataset.shape) + 8) < limit - 1_000_000, path
 
 
 def test_every_output_of_the_quick_scale_is_recorded(tmp_path: Path) -> None:
@@ -226,8 +235,7 @@ def test_stages_name_what_they_depend_on() -> None:
     assert data["cmd"].split()[3:] == list(outs(data))
     rooms = []
     for path in outs(data):
-        dataset = yaml.safe_load((ROOT / f"config/datasets/{Path(path).stem}.yaml").read_text())
-        rooms.append(f"leakbench.datasets.{dataset.get('module', Path(path).stem).replace('-', '_')}")
+        rooms.append(f"leakbench.datasets.{(catalogued(path).module or Path(path).stem).replace('-', '_')}")
     for file in closure("leakbench.verbs.fetch", *rooms):
         source = str(file.relative_to(ROOT))
         assert any(f"{source}/".startswith(f"{dep}/") for dep in data["deps"]), source
