@@ -8,6 +8,7 @@ from pydantic import Field
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.matching.distances import distance_of
 from leakbench.matching.layer_weights import layer_weights, shut_share
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
@@ -77,11 +78,12 @@ def gradient_matching(
 
     for group in groups(observation, updates, inference, restarts):
         shares = shut_share(group.model, group.noise) if relu and zeros == "outputs" else None
+        alike = layers == "one" and not relu and norms != "none"
         weigh = partial(
             layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order, zeros=shares
         )
-        frozen = derivative == "frozen" and not group.steps and "wasserstein" not in distance
-        objective = Objective(group, distance, weigh, tv, frozen, variation == "squared")
+        frozen = derivative == "frozen" and not group.steps and distance_of(distance).whole is None
+        objective = Objective(group, distance, None if alike else weigh, tv, frozen, variation == "squared")
         sought = (
             generated(group, rng, optimiser != "lbfgs")
             if unknowns == "generator"

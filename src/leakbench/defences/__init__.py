@@ -27,6 +27,18 @@ class Defence(NamedTuple):
     protect_update: Callable[[Update, torch.Generator], Update] = unchanged
 
 
+def beside(each: Tensor, values: Tensor) -> Tensor:
+    """Return one number for each round in a shape that multiplies `values` [rounds, …]."""
+    return each.view(-1, *[1] * (values.dim() - 1))
+
+
+def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor]) -> Defence:
+    """Return the defence that changes each tensor [rounds, *shape] of an update by itself."""
+    return Defence(
+        protect_update=lambda update, rng: {name: change(value, rng) for name, value in update.items()}
+    )
+
+
 def build(module: str, parameters: dict[str, Any]) -> Defence:
     """Build the defence whose file is `module`."""
     defence: Defence = part("defences", module)(**parameters)

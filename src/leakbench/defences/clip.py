@@ -5,7 +5,7 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from leakbench.defences import Defence, Update
+from leakbench.defences import Defence, Update, beside
 
 
 def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
@@ -14,6 +14,6 @@ def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
     def protect_update(update: Update, rng: torch.Generator) -> Update:
         length = torch.stack([value.flatten(1).square().sum(1) for value in update.values()]).sum(0).sqrt()
         factor = (norm / length.clamp_min(1e-30)).clamp_max(1)
-        return {name: value * factor.view(-1, *[1] * (value.dim() - 1)) for name, value in update.items()}
+        return {name: value * beside(factor, value) for name, value in update.items()}
 
     return Defence(protect_update=protect_update)

@@ -5,15 +5,9 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from leakbench.defences import Defence, Update
+from leakbench.defences import Defence, per_tensor
 
 
 def gaussian(*, scale: Annotated[float, Field(gt=0)]) -> Defence:
     """Add noise of standard deviation `scale` to every coordinate. It bounds no norm, so it states no privacy budget."""
-
-    def protect_update(update: Update, rng: torch.Generator) -> Update:
-        return {
-            name: value + scale * torch.randn(value.shape, generator=rng) for name, value in update.items()
-        }
-
-    return Defence(protect_update=protect_update)
+    return per_tensor(lambda value, rng: value + scale * torch.randn(value.shape, generator=rng))

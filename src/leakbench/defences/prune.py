@@ -4,19 +4,17 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from leakbench.defences import Defence, Update
+from leakbench.defences import Defence, per_tensor
 
 
 def prune(*, share: Annotated[float, Field(gt=0, le=1)]) -> Defence:
     """Of every tensor keep the `share` of coordinates that is largest in magnitude (one at least), send zero for the rest."""
 
-    def protect_update(update: Update, rng: torch.Generator) -> Update:
-        def largest(value: torch.Tensor) -> torch.Tensor:
-            flat = value.flatten(1)
-            kept = flat.abs().topk(max(1, round(share * flat.shape[1])), 1).indices
-            return torch.zeros_like(flat).scatter(1, kept, flat.gather(1, kept)).view_as(value)
+    def largest(value: Tensor, rng: torch.Generator) -> Tensor:
+        flat = value.flatten(1)
+        kept = flat.abs().topk(max(1, round(share * flat.shape[1])), 1).indices
+        return torch.zeros_like(flat).scatter(1, kept, flat.gather(1, kept)).view_as(value)
 
-        return {name: largest(value) for name, value in update.items()}
-
-    return Defence(protect_update=protect_update)
+    return per_tensor(largest)

@@ -4,19 +4,17 @@ from typing import Annotated
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from leakbench.defences import Defence, Update
+from leakbench.defences import Defence, beside, per_tensor
 
 
 def quantise(*, bits: Annotated[int, Field(ge=1, le=16)] = 8) -> Defence:
     """Round every coordinate to the nearest of 2^bits levels, evenly spaced from a tensor's least value to its largest."""
 
-    def protect_update(update: Update, rng: torch.Generator) -> Update:
-        def rounded(value: torch.Tensor) -> torch.Tensor:
-            low, high = (each.view(-1, *[1] * (value.dim() - 1)) for each in value.flatten(1).aminmax(dim=1))
-            step = ((high - low) / (2**bits - 1)).clamp_min(1e-30)
-            return low + ((value - low) / step).round() * step
+    def rounded(value: Tensor, rng: torch.Generator) -> Tensor:
+        low, high = (beside(each, value) for each in value.flatten(1).aminmax(dim=1))
+        step = ((high - low) / (2**bits - 1)).clamp_min(1e-30)
+        return low + ((value - low) / step).round() * step
 
-        return {name: rounded(value) for name, value in update.items()}
-
-    return Defence(protect_update=protect_update)
+    return per_tensor(rounded)

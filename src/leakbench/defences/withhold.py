@@ -5,16 +5,11 @@ from typing import Annotated
 import torch
 from pydantic import Field
 
-from leakbench.defences import Defence, Update
+from leakbench.defences import Defence, per_tensor
 
 
 def withhold(*, share: Annotated[float, Field(gt=0, le=1)] = 0.5) -> Defence:
     """Keep each coordinate of an update with probability `share`, else send zero; the choice is the client's alone."""
-
-    def protect_update(update: Update, rng: torch.Generator) -> Update:
-        return {
-            name: value * torch.bernoulli(torch.full_like(value, share), generator=rng)
-            for name, value in update.items()
-        }
-
-    return Defence(protect_update=protect_update)
+    return per_tensor(
+        lambda value, rng: value * torch.bernoulli(torch.full_like(value, share), generator=rng)
+    )

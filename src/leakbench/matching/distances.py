@@ -13,49 +13,35 @@ Tensors = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Distance:
-    """A distance of gradients as a function of a few products of each parameter's: dummy g with observed o.
+    """A distance of gradients as a function of a few products of dummy g and observed o, summed over all parameters.
 
-    of: which products it reads. value(products, theirs, weights): products name → [trials, parameters], `theirs` the
-    squared norms of o, `weights` those of the layers, alike; returns [trials]. `whole`: a further term [trials] that needs
-    the gradients themselves, dummy and observed (parameter → [trials, *shape]).
+    of: which products it reads. value(products, theirs): products name → [trials], `theirs` the squared norms of o alike,
+    all by the weights of the layers; returns [trials]. `whole`: a further term [trials] that needs the gradients themselves,
+    dummy and observed (parameter → [trials, *shape]).
     """
 
     of: tuple[str, ...]
-    value: Callable[[Tensors, Tensor, Tensor], Tensor]
+    value: Callable[[Tensors, Tensor], Tensor]
     whole: Callable[[Tensors, Tensors], Tensor] | None = None
 
 
-PRODUCTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "dot": torch.linalg.vecdot,
-    "mine": lambda g, o: torch.linalg.vecdot(g, g),
-    "gap": lambda g, o: (g - o).square().sum(-1),
-}
+def _cosine(products: Tensors, theirs: Tensor) -> Tensor:
+    return 1 - products["dot"] / (products["mine"].sqrt() * theirs.sqrt())
 
 
-def _cosine(products: Tensors, theirs: Tensor, weights: Tensor) -> Tensor:
-    dot, mine = (weights * products["dot"]).sum(1), (weights * products["mine"]).sum(1)
-    return 1 - dot / (mine.sqrt() * (weights * theirs).sum(1).sqrt())
-
-
-def _squares(products: Tensors, theirs: Tensor, weights: Tensor) -> Tensor:
-    return (weights * products["gap"]).sum(1)
-
-
-def _norm(products: Tensors, theirs: Tensor, weights: Tensor) -> Tensor:
+def _norm(products: Tensors, theirs: Tensor) -> Tensor:
     # Its derivative at zero is taken to be zero.
-    return _squares(products, theirs, weights).clamp_min(torch.finfo(theirs.dtype).tiny).sqrt()
+    return products["gap"].clamp_min(torch.finfo(theirs.dtype).tiny).sqrt()
 
 
 _TERMS = {
     # DLG, Eqn 3: the sum of squared differences.
-    "squares": Distance(("gap",), _squares),
+    "squares": Distance(("gap",), lambda products, theirs: products["gap"]),
     # What GRNN's code calls Wasserstein distance: the Euclidean norm of the difference.
     "norm": Distance(("gap",), _norm),
     # InvG, Eqn 4, and with weights AGIC, Eqn 6: one minus the cosine over all parameters.
     "cosine": Distance(("dot", "mine"), _cosine),
-    "wasserstein": Distance(
-        (), lambda products, theirs, weights: torch.zeros_like(theirs[:, 0]), sliced_wasserstein
-    ),
+    "wasserstein": Distance((), lambda products, theirs: torch.zeros_like(theirs), sliced_wasserstein),
 }
 
 
@@ -69,22 +55,31 @@ def distance_of(name: str) -> Distance:
     )
 
 
-def products(of: Sequence[str], found: Tensors, observed: Tensors) -> Tensors:
-    """Return product name → [trials, parameters] of gradients [trials, *shape]."""
-    flat = [(g.flatten(1), observed[name].flatten(1)) for name, g in found.items()]
-    return {kind: torch.stack([PRODUCTS[kind](g, o) for g, o in flat], 1) for kind in of}
+def products(of: Sequence[str], g: Tensor, o: Tensor, weights: Tensor | None = None) -> Tensors:
+    """Return product name → [trials] of gradients [trials, n], by `weights` alike or all by one."""
+
+    def weighed(x: Tensor) -> Tensor:
+        return x if weights is None else x * weights
+
+    def gap() -> Tensor:
+        apart = g - o
+        return (apart * weighed(apart)).sum(1)
+
+    ways = {
+        "dot": lambda: torch.linalg.vecdot(weighed(g), o),
+        "mine": lambda: torch.linalg.vecdot(weighed(g), g),
+        "gap": gap,
+    }
+    return {kind: ways[kind]() for kind in of}
 
 
-def derivative(
-    distance: Distance, known: Tensors, theirs: Tensor, weights: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distance [trials] and its derivative at each dummy gradient g: along · o + across · g.
+def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the distance and its derivative at the dummy gradient g: weights · (along · o + across · g). All [trials].
 
-    `known` holds the products that the distance reads; `along` and `across` are [trials, parameters]. Without the term
-    `whole`.
+    `known` holds the products that the distance reads. Without the term `whole`.
     """
     parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
-    value = distance.value(parts, theirs, weights)
+    value = distance.value(parts, theirs)
     none = torch.zeros_like(theirs)
     if not parts:
         return value, none, none

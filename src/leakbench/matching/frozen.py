@@ -94,21 +94,20 @@ def _flat(value: Tensor) -> Tensor:
 class FrozenDifference:
     """The losses and derivatives of the trials of a group, one after another.
 
-    observed: parameter → [trials, *shape]; labels [trials, batch] or none; theirs, weights [trials, parameters].
+    observed: parameter → [trials, *shape]; labels [trials, batch] or none; weights [trials, parameters].
     """
 
     group: Group
     distance: Distance
     observed: Tensors
     labels: Tensor | None
-    theirs: Tensor
     weights: Tensor
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
         """Return losses [trials] and the derivative of each unknown."""
         found = [
             self.one({name: value[row : row + 1] for name, value in unknowns.items()}, row)
-            for row in range(len(self.theirs))
+            for row in range(len(self.weights))
         ]
         losses = torch.cat([loss for loss, _ in found])
         return losses, {name: torch.cat([moves[name] for _, moves in found]) for name in unknowns}
@@ -123,7 +122,7 @@ class FrozenDifference:
                 else value[row]
                 for name, value in self.observed.items()
             }
-            for row in range(len(self.theirs))
+            for row in range(len(self.weights))
         ]
 
     @cached_property
@@ -156,10 +155,10 @@ class FrozenDifference:
         def changes(size: Tensor) -> Tensors:
             with torch.no_grad():
                 moved = {
-                    name: torch.add(start[name], observed[name], alpha=float(size * a)).add_(
-                        dummy[name], alpha=float(size * b)
+                    name: torch.add(start[name], observed[name], alpha=float(size * along * w)).add_(
+                        dummy[name], alpha=float(size * across * w)
                     )
-                    for name, a, b in zip(observed, along[0], across[0], strict=True)
+                    for name, w in zip(observed, self.weights[row], strict=True)
                 }
             with pattern.replaying(model):
                 after = torch.autograd.grad(loss(moved), list(leaves.values()))
@@ -173,15 +172,22 @@ class FrozenDifference:
             found = changes(size)
         return value, {name: change / size for name, change in found.items()}
 
-    def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the loss [1] at a dummy gradient g and its derivative there: along · o + across · g, and the norm of that.
+    @cached_property
+    def theirs(self) -> Tensor:
+        """The squared norm of each parameter's observed gradient: [trials, parameters]."""
+        return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
 
-        `along` and `across` are [1, parameters].
+    def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the loss at a dummy gradient g and its derivative there, weights · (along · o + across · g), and its norm.
+
+        All are [1].
         """
-        observed, theirs, weights = self.rows[row], self.theirs[row : row + 1], self.weights[row : row + 1]
+        observed, theirs, weights = self.rows[row], self.theirs[row], self.weights[row]
+        kinds = tuple({"dot", "mine", *self.distance.of})
         with torch.no_grad():
-            flat = [{name: _flat(each[name]) for name in observed} for each in (dummy, observed)]
-            known = products(tuple({"dot", "mine", *self.distance.of}), *flat)
-        value, along, across = derivative(self.distance, known, theirs, weights)
+            own = [products(kinds, _flat(dummy[name]), _flat(value)) for name, value in observed.items()]
+            known = {kind: torch.cat([each[kind] for each in own]) for kind in kinds}
+        totals = {kind: (weights * known[kind]).sum()[None] for kind in self.distance.of}
+        value, along, across = derivative(self.distance, totals, (weights * theirs).sum()[None])
         square = along**2 * theirs + 2 * along * across * known["dot"] + across**2 * known["mine"]
-        return value, along, across, square.sum().sqrt()
+        return value, along, across, (weights**2 * square).sum().sqrt()[None]

@@ -8,56 +8,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from leakbench.matching.upsampling_block import normalised_gate, upsampled_convolution
+
 Tensors = dict[str, Tensor]
-# Nearest ×2, then 3 taps: of the two outputs behind each input, the first adds its last two taps and the second its
-# first two, since they read one pixel. [output, tap of a window of two, tap of the convolution]
-_PHASES = torch.tensor([[[1.0, 0, 0], [0, 1, 1]], [[1, 1, 0], [0, 0, 1]]])
-_EPS = 1e-5
-
-
-def _windows(x: Tensor, size: int) -> Tensor:
-    """Return all windows of `size`×`size` of images padded by 1: [trials, n, places down, places across, size²·channels]."""
-    padded = torch.nn.functional.pad(x, (0, 0, 1, 1, 1, 1))
-    down, across = (side + 3 - size for side in x.shape[2:4])
-    return torch.cat(
-        [padded[:, :, a : a + down, b : b + across] for a, b in itertools.product(range(size), repeat=2)], -1
-    )
-
-
-def _upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """Return nearest ×2, then a 3×3 convolution with padding 1, each trial by its own weight.
-
-    x [trials, n, rows, columns, channels], weight [trials, 3, 3, channels, out] → [trials, n, 2·rows, 2·columns, out].
-    Large images are convolved at the lower resolution, where a window of 2×2 gives four outputs with 4 of 9 products
-    each; where weights outnumber the pixels, putting them together for that costs more than it saves.
-    """
-    trials, n, rows, columns, channels = x.shape
-    out = weight.shape[-1]
-    if n * rows * columns < channels:
-        large = x.repeat_interleave(2, 2).repeat_interleave(2, 3)
-        found = _windows(large, 3).flatten(1, 3) @ weight.reshape(trials, 9 * channels, out)
-        return found.view(trials, n, 2 * rows, 2 * columns, out)
-    phases = _PHASES.to(x)
-    weight = torch.einsum("pax,qby,txyio->tabipqo", phases, phases, weight)
-    all_phases = _windows(x, 2).flatten(1, 3) @ weight.reshape(trials, 4 * channels, 4 * out)
-    each = all_phases.view(trials, n, rows + 1, columns + 1, 2, 2, out)
-    lines = [
-        torch.stack([each[:, :, p : p + rows, q : q + columns, p, q] for q in (0, 1)], 4) for p in (0, 1)
-    ]
-    return torch.stack(lines, 3).reshape(trials, n, 2 * rows, 2 * columns, out)
-
-
-def _normalised(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Return batch norm over each trial's own images, in training mode: x [trials, n, rows, columns, channels]."""
-    variance, mean = torch.var_mean(x, (1, 2, 3), correction=0, keepdim=True)
-    factor = scale[:, None, None, None] * (variance + _EPS).rsqrt()
-    return torch.addcmul(shift[:, None, None, None], x - mean, factor)
-
-
-def _gated(x: Tensor) -> Tensor:
-    """Return the gated linear unit over the last dimension."""
-    kept, gate = x.chunk(2, -1)
-    return kept * gate.sigmoid()
 
 
 @dataclass(frozen=True)
@@ -120,7 +73,7 @@ class GeneratorWeights:
             weight = latents @ matrix / self._reach(latents) if self.single else matrix
             found |= {f"{name}.weight": weight, f"{name}.bias": bias}
         for number, (channels, out) in enumerate(self.blocks):
-            found[f"block{number}.weight"] = uniform(1 / math.sqrt(9 * channels), 3, 3, channels, 2 * out)
+            found[f"block{number}.weight"] = uniform(1 / math.sqrt(9 * channels), channels, 3, 3, 2 * out)
             found[f"block{number}.scale"] = torch.ones(2 * out)
             found[f"block{number}.shift"] = torch.zeros(2 * out)
         return found, latents
@@ -143,9 +96,9 @@ class GeneratorWeights:
     def images(self, unknowns: Tensors, latents: Tensor) -> Tensor:
         """Return images [trials, batch, channels, rows, columns] in [0, 1]."""
         seed = self._first(unknowns, latents, "seed")
-        x = _gated(seed.view(len(seed), self.batch, 4, 4, -1))
+        x = torch.nn.functional.glu(seed.view(len(seed), self.batch, 4, 4, -1), -1)
         for number in range(len(self.blocks)):
             block = f"block{number}"
-            x = _upsampled_convolution(x, unknowns[f"{block}.weight"])
-            x = _gated(_normalised(x, unknowns[f"{block}.scale"], unknowns[f"{block}.shift"]))
+            x = upsampled_convolution(x, unknowns[f"{block}.weight"])
+            x = normalised_gate(x, unknowns[f"{block}.scale"], unknowns[f"{block}.shift"])
         return x.sigmoid().permute(0, 1, 4, 2, 3)

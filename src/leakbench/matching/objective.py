@@ -1,6 +1,6 @@
 """The loss of a trial: how far its dummy gradients are from those observed, and how likely its images are."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -24,9 +24,9 @@ WORKING_SHARE = 1 / 4
 Tensors = dict[str, Tensor]
 
 
-def _beside(each: Tensor, values: Tensor) -> Tensor:
-    """Return one number for each trial in a shape that multiplies `values` [trials, …]."""
-    return each.view(-1, *[1] * (values.dim() - 1))
+def _flat(values: Iterable[Tensor]) -> Tensor:
+    """Return all numbers of each trial as one row: [trials, *shape] each → [trials, n]."""
+    return torch.cat([value.flatten(1) for value in values], 1)
 
 
 def total_variation(images: Tensor, squared: bool = False) -> Tensor:
@@ -60,13 +60,13 @@ def regularised(matched: Evaluate, tv: float, squared: bool = False) -> Evaluate
 class Objective:
     """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation (`squared` or not).
 
-    `weigh(model, observed)` gives parameter → weight [trials] in the distance. `frozen`: take second derivatives by
+    `weigh(model, observed)` gives parameter → weight [trials] in the distance; none: one for all. `frozen`: take second derivatives by
     differences of first ones (`matching.frozen`).
     """
 
     group: Group
     distance: str
-    weigh: Callable[[nn.Module, Tensors], Tensors]
+    weigh: Callable[[nn.Module, Tensors], Tensors] | None
     tv: float
     frozen: bool = False
     squared: bool = False
@@ -74,12 +74,24 @@ class Objective:
     def evaluate(self, rows: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the trials `rows`."""
         group, distance = self.group, distance_of(self.distance)
-        observed = group.observed(rows)
-        weigh = self.weigh(group.model, observed)
-        weights = torch.stack([weigh[name] for name in observed], 1)
-        theirs = torch.stack([value.flatten(1).square().sum(1) for value in observed.values()], 1)
         labels = None if group.labels is None else group.labels[rows]
-        frozen = FrozenDifference(group, distance, observed, labels, theirs, weights) if self.frozen else None
+        observed = group.observed(rows)
+        weigh = None if self.weigh is None else self.weigh(group.model, observed)
+        if self.frozen:
+            ones = torch.ones(len(rows), device=group.device)
+            each = torch.stack([ones if weigh is None else weigh[name] for name in observed], 1)
+            frozen = FrozenDifference(group, distance, observed, labels, each)
+            return regularised(frozen, self.tv, self.squared)
+        o = _flat(observed.values())
+        weights = (
+            None
+            if weigh is None
+            else _flat(weigh[name][:, None].expand(-1, v[0].numel()) for name, v in observed.items())
+        )
+        weighed = o if weights is None else o * weights
+        theirs = torch.linalg.vecdot(weighed, o)
+        if not distance.whole:
+            del observed
 
         def matched(unknowns: Tensors) -> tuple[Tensor, Tensors]:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
@@ -89,21 +101,21 @@ class Objective:
                 found = simulated_update(group.model, images, classes, group.steps, group.lr)
             else:
                 found, _ = gradients(group.model, images, classes)
+            row = _flat(found.values())
             with torch.no_grad():
-                known = products(distance.of, found, observed)
-            losses, along, across = derivative(distance, known, theirs, weights)
-            cotangents = [
-                (o * _beside(along[:, i], o)).addcmul_(g.detach(), _beside(across[:, i], o))
-                for i, (g, o) in enumerate(zip(found.values(), observed.values(), strict=True))
-            ]
+                known = products(distance.of, row, o, weights)
+            losses, along, across = derivative(distance, known, theirs)
+            g = row.detach()
+            cotangent = torch.addcmul(
+                weighed * along[:, None], g if weights is None else g * weights, across[:, None]
+            )
             if distance.whole:
                 more, moves = whole_derivative(distance, found, observed)
-                losses = losses + more
-                cotangents = [c + m for c, m in zip(cotangents, moves.values(), strict=True)]
-            slopes = torch.autograd.grad(list(found.values()), list(wanted.values()), cotangents)
+                losses, cotangent = losses + more, cotangent + _flat(moves.values())
+            slopes = torch.autograd.grad(row, list(wanted.values()), cotangent)
             return losses, dict(zip(wanted, slopes, strict=True))
 
-        return regularised(frozen or matched, self.tv, self.squared)
+        return regularised(matched, self.tv, self.squared)
 
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
         """Return how many trials run together: at most AT_ONCE, and as few as keep their working memory in bounds.

@@ -13,8 +13,6 @@ Tensors = dict[str, Tensor]
 # Unknowns in; losses [trials] and the gradients of each out.
 Evaluate = Callable[[Tensors], tuple[Tensor, Tensors]]
 DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
-# Numbers at a time where many steps go over the same ones: five such pieces fit in a core's own cache.
-PIECE = 1 << 14
 
 
 class Optimiser(Protocol):
@@ -71,21 +69,25 @@ class RMSprop:
         for name, value in unknowns.items():
             square = self.state.setdefault(f"{name}/square", torch.zeros_like(value))
             momentum = self.state.setdefault(f"{name}/momentum", torch.zeros_like(value))
-            stay = value[lost]
-            flat = [each.view(-1).split(PIECE) for each in (value, square, momentum)]
-            for x, s, m, g in zip(*flat, gradients[name].reshape(-1).split(PIECE), strict=True):
-                s.mul_(0.99).addcmul_(g, g, value=0.01)
-                m.mul_(self.momentum).addcdiv_(g, s.sqrt().add_(1e-8))
-                x.sub_(m, alpha=self.lr)
+            stay, gradient = value[lost], gradients[name]
+            square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
+            momentum.mul_(self.momentum).addcdiv_(gradient, square.sqrt().add_(1e-8))
+            value.sub_(momentum, alpha=self.lr)
             value[lost] = stay
         return losses
+
+
+def _times(matrix: Tensor, vector: Tensor) -> Tensor:
+    """Return each trial's matrix [trials, n, m] times its vector [trials, m]."""
+    return (matrix @ vector[:, :, None])[:, :, 0]
 
 
 class LBFGS:
     """Limited-memory BFGS with a fixed step, as torch's without line search, row by row (DLG and iDLG use it so).
 
     One step of the outer loop is up to `inner` evaluations; a trial whose gradient or move has become negligible sits
-    out the rest of its step, as there. State: the last `memory` moves and gradient changes of each trial.
+    out the rest of its step, as there. State: the last `memory` moves and gradient changes of each trial, in a ring, and
+    the products of every move with every change.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
@@ -99,8 +101,8 @@ class LBFGS:
         self.state = {
             "moves": zeros(trials, self.memory, width),
             "changes": zeros(trials, self.memory, width),
-            "inverse": zeros(trials, self.memory),
-            "kept": zeros(trials, dtype=torch.int64),
+            "products": zeros(trials, self.memory, self.memory),
+            "remembered": zeros(trials, dtype=torch.int64),
             "scale": flat.new_ones(trials),
             "direction": zeros(trials, width),
             "gradient": zeros(trials, width),
@@ -109,36 +111,49 @@ class LBFGS:
         }
 
     def _remember(self, gradient: Tensor, going: Tensor) -> None:
-        """Append the last move of the trials it curved for, dropping the oldest when the memory is full."""
+        """Keep the last move of the trials it curved for, in place of the oldest when the memory is full."""
         s = self.state
         change = gradient - s["gradient"]
         move = s["direction"] * s["length"][:, None]
         product = (change * move).sum(1)
-        new = going & (product > 1e-10)
-        full = new & (s["kept"] == self.memory)
-        for name in ("moves", "changes", "inverse"):
-            s[name][full] = s[name][full].roll(-1, 1)
-        place = torch.where(full, self.memory - 1, s["kept"])[new]
+        new = (going & (product > 1e-10)).nonzero()[:, 0]
+        place = s["remembered"][new] % self.memory
         s["moves"][new, place], s["changes"][new, place] = move[new], change[new]
-        s["inverse"][new, place] = 1 / product[new]
+        depth = self._depth(1)
+        s["products"][new, place, :depth] = _times(s["changes"][:, :depth], move)[new]
+        s["products"][new, :depth, place] = _times(s["moves"][:, :depth], change)[new]
         s["scale"][new] = product[new] / change[new].square().sum(1)
-        s["kept"] += new & ~full
+        s["remembered"][new] += 1
+
+    def _depth(self, more: int = 0) -> int:
+        """Return how much of the memory is in use by any trial, when each remembers so many `more`."""
+        return min(self.memory, int(self.state["remembered"].max()) + more)
 
     def _direct(self, gradient: Tensor) -> Tensor:
-        """Return the two-loop recursion's direction [trials, unknowns]; a place not yet filled adds nothing."""
+        """Return the two-loop recursion's direction [trials, unknowns]; a place not yet filled adds nothing.
+
+        The first loop solves U α = S q with U the upper triangle of the products S Yᵀ by age, the second the transpose of it.
+        """
         s = self.state
-        depth = int(s["kept"].max())
-        q = -gradient
-        alphas = []
-        for i in range(depth - 1, -1, -1):
-            alpha = s["inverse"][:, i] * (s["moves"][:, i] * q).sum(1)
-            q = q - alpha[:, None] * s["changes"][:, i]
-            alphas.append(alpha)
-        q = q * s["scale"][:, None]
-        for i in range(depth):
-            beta = s["inverse"][:, i] * (s["changes"][:, i] * q).sum(1)
-            q = q + (alphas[depth - 1 - i] - beta)[:, None] * s["moves"][:, i]
-        return q
+        depth, remembered = self._depth(), s["remembered"][:, None]
+        if not depth:
+            return -gradient * s["scale"][:, None]
+        moves, changes = s["moves"][:, :depth], s["changes"][:, :depth]
+        age = torch.arange(depth, device=gradient.device)
+        place = (torch.where(remembered > self.memory, remembered, 0) + age) % self.memory
+        products = s["products"].gather(1, place[:, :, None].expand(-1, -1, self.memory))
+        products = products.gather(2, place[:, None].expand(-1, depth, -1)).triu()
+        own = torch.where(age < remembered, products.diagonal(dim1=1, dim2=2), 1)
+        products.diagonal(dim1=1, dim2=2).copy_(own)
+        back = torch.argsort(place, 1)
+
+        def solved(matrix: Tensor, right: Tensor, upper: bool) -> Tensor:
+            return torch.linalg.solve_triangular(matrix, right[:, :, None], upper=upper)[:, :, 0]
+
+        alpha = solved(products, -_times(moves, gradient).gather(1, place), True)
+        q = -(gradient + _times(changes.mT, alpha.gather(1, back))) * s["scale"][:, None]
+        rest = own * alpha - _times(changes, q).gather(1, place)
+        return q + _times(moves.mT, solved(products.mT, rest, False).gather(1, back))
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
         """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""

@@ -1,5 +1,7 @@
 """A true Wasserstein distance of gradients, where GRNN's code has a Euclidean norm under that name."""
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -12,12 +14,13 @@ def _points(value: Tensor) -> Tensor:
     return value.flatten(2) if value.dim() > 2 else value[:, :, None]
 
 
-def _directions(width: int, like: Tensor) -> Tensor:
+@cache
+def _directions(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return unit vectors [width, DIRECTIONS], always the same for a width."""
     drawn = torch.randn(
         width, DIRECTIONS, generator=torch.Generator().manual_seed(width), dtype=torch.float64
     )
-    return (drawn / drawn.norm(dim=0)).to(like)
+    return (drawn / drawn.norm(dim=0)).to(device, dtype)
 
 
 def sliced_wasserstein(found: Tensors, observed: Tensors) -> Tensor:
@@ -31,7 +34,7 @@ def sliced_wasserstein(found: Tensors, observed: Tensors) -> Tensor:
     total: list[Tensor] = []
     for name, value in found.items():
         mine, theirs = _points(value), _points(observed[name])
-        directions = _directions(mine.shape[2], mine)
+        directions = _directions(mine.shape[2], mine.dtype, mine.device)
         gaps = (mine @ directions).sort(1).values - (theirs @ directions).sort(1).values
         total.append(gaps.square().sum((1, 2)) * (mine.shape[2] / DIRECTIONS))
     squares = torch.stack(total).sum(0)

@@ -1,7 +1,5 @@
 """Windows: what a convolution reads at each of its places, with the channels last, where a row of one is a run of memory."""
 
-import itertools
-
 import torch
 from torch import Tensor, nn
 
@@ -34,19 +32,34 @@ def unfold(x: Tensor, conv: nn.Conv2d) -> Tensor:
 def fold(read: Tensor, shape: torch.Size, conv: nn.Conv2d) -> Tensor:
     """Return images [n, channels, rows, columns] (`shape`): for each pixel the sum of what was read of it.
 
-    The adjoint of `unfold`. Windows that do not overlap are added together, each row of one as a run of memory.
+    The adjoint of `unfold`: each row of the windows is added up across, then the rows down.
     """
     assert not isinstance(conv.padding, str)
     n, channels, rows, columns = shape
     down, across = conv.padding
+    tall, wide = conv.kernel_size
     padded = read.new_zeros(n, rows + 2 * down, columns + 2 * across, channels)
-    into = _windows(padded, conv)
-    windows = read.view(into.shape)
-    far, wide = (
-        -(-(spread * (window - 1) + 1) // step)
-        for spread, window, step in zip(conv.dilation, conv.kernel_size, conv.stride, strict=True)
+    high, long = _windows(padded, conv).shape[1:3]
+    line = padded.shape[2] * channels
+    lines = read.new_zeros(n, high, tall, line)
+    into = lines.as_strided(
+        (n, high, long, tall, wide, channels),
+        (high * tall * line, tall * line, conv.stride[1] * channels, line, conv.dilation[1] * channels, 1),
     )
-    for i, j in itertools.product(range(far), range(wide)):
-        into[:, i::far, j::wide] += windows[:, i::far, j::wide]
+    _add(into, read.view(into.shape), conv, 1)
+    into = padded.as_strided(
+        lines.shape, (padded.shape[1] * line, conv.stride[0] * line, conv.dilation[0] * line, 1)
+    )
+    _add(into, lines, conv, 0)
     whole = padded[:, down : down + rows, across : across + columns]
     return whole.permute(0, 3, 1, 2).contiguous(memory_format=torch.channels_last)
+
+
+def _add(into: Tensor, windows: Tensor, conv: nn.Conv2d, way: int) -> None:
+    """Add windows to the views of where they overlap, those together that do not: down (0) or across (1)."""
+    reach = conv.dilation[way] * (conv.kernel_size[way] - 1) + 1
+    apart = -(-reach // conv.stride[way])
+    for i in range(apart):
+        each = (slice(None),) * (1 + way) + (slice(i, None, apart),)
+        # Not `+=`, which would write the sum back over itself.
+        into[each].add_(windows[each])

@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, interpolate
 from trial_networks import CLASSES, group, network
 
 from leakbench.errors import Unfit
-from leakbench.matching.generator_weights import GeneratorWeights, _upsampled_convolution
+from leakbench.matching.generator_weights import GeneratorWeights
 from leakbench.matching.optimisers import Adam, Optimiser, RMSprop
 from leakbench.matching.unknowns import generated
 
@@ -51,24 +50,10 @@ def filled(made: GeneratorWeights, unknowns: Tensors, trial: int) -> tuple[nn.Se
     convolutions = [layer for layer in image if isinstance(layer, nn.Conv2d)]
     norms = [layer for layer in image if isinstance(layer, nn.BatchNorm2d)]
     for number, (convolution, norm) in enumerate(zip(convolutions, norms, strict=True)):
-        convolution.weight.data = own[f"block{number}.weight"].permute(3, 2, 0, 1)
+        convolution.weight.data = own[f"block{number}.weight"].permute(3, 0, 1, 2)
         norm.weight.data, norm.bias.data = own[f"block{number}.scale"], own[f"block{number}.shift"]
     label.weight.data, label.bias.data = own["label.weight"].T, own["label.bias"]
     return image, label
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns", "n", "channels"), [(4, 4, 1, 5), (2, 5, 3, 5), (2, 3, 1, 20), (1, 2, 2, 9)]
-)
-def test_both_ways_are_a_convolution_after_upsampling(rows: int, columns: int, n: int, channels: int) -> None:
-    torch.manual_seed(0)
-    x = torch.randn(3, n, rows, columns, channels).double()
-    weight = torch.randn(3, 3, 3, channels, 7).double()
-    found = _upsampled_convolution(x, weight)
-    for trial in range(3):
-        large = interpolate(x[trial].permute(0, 3, 1, 2), scale_factor=2)
-        expected = conv2d(large, weight[trial].permute(3, 2, 0, 1), padding=1).permute(0, 2, 3, 1)
-        torch.testing.assert_close(found[trial], expected)
 
 
 @pytest.mark.parametrize(("resolution", "batch", "channels"), [(32, 1, 3), (32, 3, 3), (64, 2, 1), (8, 2, 3)])

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.matching import optimisers
 from leakbench.matching.optimisers import LBFGS, Adam, RMSprop
 
 Rows = Callable[[Tensor], Tensor]
@@ -184,10 +183,8 @@ def test_state_has_the_trials_first_so_that_rows_can_leave() -> None:
         assert all(value.shape[0] == 6 for value in optimiser.state.values())
 
 
-@pytest.mark.parametrize("piece", [4, 1 << 14])
 @pytest.mark.parametrize("loss", [quadratic, rosenbrock])
-def test_rmsprop_is_torchs_row_by_row(loss: Rows, piece: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimisers, "PIECE", piece)
+def test_rmsprop_is_torchs_row_by_row(loss: Rows) -> None:
     unknowns, start = drawn(), drawn()
     ours = RMSprop(0.01, 0.9)
     for iteration in range(15):

@@ -1,0 +1,103 @@
+"""GRNN's upsampling block for many generators at once: nearest ×2, 3×3 convolution, batch norm, GLU, and their derivatives.
+
+Images are [trials, n, rows, columns, channels]: each trial has weights of its own, and a pixel's channels are a run of
+memory. Derivatives are written out, since the tape's own take four times as many small steps.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_EPS = 1e-5
+
+
+def _spread(taps: Tensor) -> Tensor:
+    """Return what the three taps of a line give behind nearest ×2: [many, places, 3, …] → [many, places, 2, …].
+
+    Of the two outputs behind a place, the first adds the first tap of the place before to its own last two, the second
+    its own first two to the last tap of the place after, for they read one pixel.
+    """
+    before, here, after = taps.unbind(2)
+    both = torch.stack([here + after, before + here], 2)
+    both[:, 1:, 0].add_(before[:, :-1])
+    both[:, :-1, 1].add_(after[:, 1:])
+    return both
+
+
+def _gathered(both: Tensor) -> Tensor:
+    """Return the adjoint of `_spread`: [many, places, 2, …] → [many, places, 3, …]."""
+    first, second = both.unbind(2)
+    taps = torch.stack([second, first + second, first], 2)
+    taps[:, :-1, 0].add_(first[:, 1:])
+    taps[:, 1:, 2].add_(second[:, :-1])
+    return taps
+
+
+class _UpsampledConvolution(torch.autograd.Function):
+    """Every pixel of the small image times every tap, 9 products where the large image has 36, then added up."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        trials, n, rows, columns, _ = x.shape
+        out = weight.shape[-1]
+        products = x.flatten(1, 3) @ weight.flatten(2)
+        lines = _spread(products.view(-1, rows, columns, 3, 3 * out).transpose(2, 3))
+        return _spread(lines.view(-1, columns, 3, out)).view(trials, n, 2 * rows, 2 * columns, out)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, Tensor]:
+        (slope,) = cotangents
+        x, weight = ctx.saved_tensors
+        trials, _, rows, columns, _ = x.shape
+        out = weight.shape[-1]
+        lines = _gathered(slope.reshape(-1, columns, 2, out))
+        taps = _gathered(lines.view(-1, rows, 2, columns, 3 * out)).transpose(2, 3)
+        products = taps.reshape(trials, -1, 9 * out)
+        to_x = products @ weight.flatten(2).mT
+        to_weight = x.flatten(1, 3).mT @ products
+        return to_x.view_as(x), to_weight.view_as(weight)
+
+
+def upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
+    """Return nearest ×2, then a 3×3 convolution with padding 1, each trial by its own weight.
+
+    x [trials, n, rows, columns, channels], weight [trials, channels, 3, 3, out] → [trials, n, 2·rows, 2·columns, out].
+    """
+    found: Tensor = _UpsampledConvolution.apply(x, weight)
+    return found
+
+
+class _NormalisedGate(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        flat = x.flatten(1, 3)
+        normed = flat - flat.mean(1, keepdim=True)
+        deviation = normed.square().mean(1, keepdim=True).add_(_EPS).rsqrt_()
+        normed *= deviation
+        gated = torch.addcmul(shift[:, None], normed, scale[:, None])
+        ctx.save_for_backward(normed, deviation, scale, gated)
+        return torch.nn.functional.glu(gated, -1).view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        (slope,) = cotangents
+        normed, deviation, scale, gated = ctx.saved_tensors
+        g = torch.ops.aten.glu_backward(slope.reshape(*gated.shape[:-1], -1), gated, -1)
+        to_shift = g.sum(1)
+        to_scale = (g * normed).sum(1)
+        places = gated.shape[1]
+        g -= to_shift[:, None] / places
+        g.addcmul_(normed, to_scale[:, None], value=-1 / places)
+        g *= deviation * scale[:, None]
+        return g.view(*slope.shape[:-1], -1), to_scale, to_shift
+
+
+def normalised_gate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+    """Return batch norm over each trial's own images, in training mode, then the gated linear unit over the channels.
+
+    x [trials, n, rows, columns, 2·channels], scale and shift [trials, 2·channels] → [trials, n, rows, columns, channels].
+    """
+    found: Tensor = _NormalisedGate.apply(x, scale, shift)
+    return found
