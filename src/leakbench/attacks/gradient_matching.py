@@ -9,6 +9,7 @@ from pydantic import Field
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.distances import distance_of
+from leakbench.matching.gap import gradient_gap
 from leakbench.matching.layer_weights import layer_weights, shut_share
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
@@ -89,15 +90,16 @@ def gradient_matching(
             if unknowns == "generator"
             else Dummies(group.draw(start, rng))
         )
+        chunk = objective.chunk(make(), sought)
         outcome = match(
             sought.start,
             sought.through(objective.evaluate),
             make,
             group.clip if boxed else lambda found: None,
             schedule,
-            objective.chunk(make(), sought),
+            chunk,
             observation.work.part(f"match client {group.client}, model {group.origin}"),
             sought.dummies,
         )
-        collected.add(group, outcome)
+        collected.add(group, outcome, partial(gradient_gap, group, chunk=chunk))
     return collected.found

@@ -17,7 +17,9 @@ class Reconstruction:
 
     What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool [rounds,
     clients]. losses: [rounds, clients, points], the loss after `traced` [points] iterations. snapshots: `images` after
-    `snapshot_iterations` [s] iterations, [s, rounds, clients, n, …].
+    `snapshot_iterations` [s] iterations, [s, rounds, clients, n, …]. gap, snapshot_gaps: [rounds, clients] and [s, rounds,
+    clients], the mean squared difference of the gradients that the images at the end and on the way would cause from
+    those observed.
 
     partners: name → int64 [rounds, clients, n], which candidate of an earlier round (round · n + its place) an attack took
     for the same sample, -1 where none. The name begins with "partner", the rest tells a way of matching.
@@ -33,6 +35,8 @@ class Reconstruction:
     traced: Tensor | None = None
     snapshots: Tensor | None = None
     snapshot_iterations: Tensor | None = None
+    gap: Tensor | None = None
+    snapshot_gaps: Tensor | None = None
     partners: dict[str, Tensor] = field(default_factory=dict)
 
     def tensors(self) -> dict[str, Tensor]:

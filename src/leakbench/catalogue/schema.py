@@ -72,7 +72,7 @@ class Part(Strict):
 class Dataset(Part):
     """A set of images: shape in rows, columns, channels; counts per split; pinned digests of its arrays.
 
-    `scaled`: images are brought to `shape` after their digests were checked.
+    `scaled`: images are brought to `shape` after their digests were checked, the first `counts` of each split.
     """
 
     shape: tuple[Positive, Positive, Positive] | None = None

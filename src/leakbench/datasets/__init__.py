@@ -138,5 +138,7 @@ def _write(
     if spec.get("scaled"):
         shape = tuple(spec["shape"])
         own["scaled"] = list(shape)
+        # Large pictures of a whole set would fill a disk: as many are kept as the catalogue counts.
+        tensors = {n: v[: spec["counts"].get(n.partition("/")[0])] for n, v in tensors.items()}
         tensors = {n: scaled(v, shape) if n.endswith("images") else v for n, v in tensors.items()}
     write_tensors(out, tensors, {**(facts or {}), **own})

@@ -107,6 +107,8 @@ def begun(found: Reconstruction, iterations: int) -> Reconstruction:
     points = traced(iterations)
     return replace(
         found,
+        gap=None,
+        snapshot_gaps=None,
         diverged=torch.zeros(found.usable.shape[:2], dtype=torch.bool),
         losses=torch.zeros(*found.usable.shape[:2], len(points)),
         traced=torch.tensor(points),

@@ -8,10 +8,8 @@ from torch import Tensor, nn
 
 from leakbench.matching.distances import derivative, distance_of, products, whole_derivative
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradients import gradients
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimisers import Evaluate, Optimiser
-from leakbench.matching.simulation import simulated_update
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Dummies, Unknowns
 
@@ -97,10 +95,7 @@ class Objective:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
             images = group.to_pixels(wanted["images"])
             classes = wanted["labels"].softmax(2) if labels is None else labels
-            if group.steps:
-                found = simulated_update(group.model, images, classes, group.steps, group.lr)
-            else:
-                found, _ = gradients(group.model, images, classes)
+            found = group.caused(images, classes)
             row = _flat(found.values())
             with torch.no_grad():
                 known = products(distance.of, row, o, weights)

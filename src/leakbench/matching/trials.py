@@ -1,6 +1,6 @@
 """Trials: the updates that a cell's attack works on together, and what becomes of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -13,7 +13,9 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
+from leakbench.matching.gradients import gradients
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
+from leakbench.matching.simulation import simulated_update
 from leakbench.victims.layers import last_dense, normalisation
 
 Tensors = dict[str, Tensor]
@@ -76,6 +78,12 @@ class Group:
             if self.steps
             else {n: as_gradient(self.observation, v, self.batch) for n, v in found.items()}
         )
+
+    def caused(self, images: Tensor, labels: Tensor) -> Tensors:
+        """Return what `observed` would be of these dummies: pixels [n, batch, …] that require a gradient, and labels."""
+        if self.steps:
+            return simulated_update(self.model, images, labels, self.steps, self.lr)
+        return gradients(self.model, images, labels)[0]
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
@@ -215,15 +223,22 @@ class Collected:
             traced=torch.tensor(points),
             snapshots=images.new_zeros(len(schedule.kept), *images.shape),
             snapshot_iterations=torch.tensor(schedule.kept, dtype=torch.int64),
+            gap=torch.full(lead, torch.nan),
+            snapshot_gaps=torch.full((len(schedule.kept), *lead), torch.nan),
         )
 
-    def add(self, group: Group, outcome: Outcome) -> None:
-        """Keep, of each update's restarts, the one with the lowest loss at its end."""
+    def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
+        """Keep, of each update's restarts, the one with the lowest loss at its end.
+
+        `gap(dummies)`: how far what they would cause is from what was observed, [trials].
+        """
         found, part = self.found, (group.rounds, group.client)
         assert found.labels is not None
         assert found.diverged is not None
         assert found.losses is not None
         assert found.snapshots is not None
+        assert found.gap is not None
+        assert found.snapshot_gaps is not None
         final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
         best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
         images = group.shown(outcome.unknowns["images"][best])
@@ -232,6 +247,9 @@ class Collected:
         found.diverged[part] = outcome.status[best] == DIVERGED
         known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
         found.labels[(*part, slice(0, group.batch))] = known.cpu()[best]
-        for place, kept in enumerate(outcome.snapshots["images"]):
-            found.snapshots[(place, *part, slice(0, group.batch))] = group.shown(kept[best])
+        found.gap[part] = gap(outcome.unknowns)[best]
+        for place in range(len(found.snapshots)):
+            kept = {name: value[place] for name, value in outcome.snapshots.items()}
+            found.snapshots[(place, *part, slice(0, group.batch))] = group.shown(kept["images"][best])
+            found.snapshot_gaps[(place, *part)] = gap(kept)[best]
         found.losses[part] = outcome.losses[:, best].T

@@ -19,10 +19,10 @@ CURVES = {
     "fidel-training": curves(["fcnn-relu"], epochs=(0, 30)),
     "fidel-readings": curves(["fcnn-relu"], federations=("reveal", "moving")),
     "comparison": curves(["fcnn-relu-dropout", "fcnn-relu-dropout-256"]),
-    "agic-table": quality(["invg", "agic"]),
+    "methods": quality(["invg", "agic"]),
     "agic-figure-8": quality(["invg", "agic"], federation="agic-fedavg-steps-4"),
     "agic-figure-9": quality(["agic-beta-1-oracle", "agic-oracle"]),
-    "agic-iterations": quality(["invg-single", "agic-single"], ("", "snapshot")),
+    "iterations": quality(["invg-single", "agic-single"], ("", "snapshot")),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],
@@ -32,7 +32,7 @@ PANELS = {
     "fidel-figure-10": [panel(0, "mnist", 10, 24, "best", "features")],
     "fidel-figure-11": [panel(0, "mnist", 3, 2, "best")],
     "fidel-figure-12": [panel(0, "mnist", 10, 10, "matched")],
-    "agic-methods": [panel(0, "cifar10", 8, 8, "matched"), panel(1, "cifar10", 8, 8, "matched")],
+    "side-by-side": [panel(0, "cifar10", 8, 8, "matched"), panel(1, "cifar10", 8, 8, "matched")],
     "fidel-figure-15": [panel(0, "mnist", 10, 92, "usable"), panel(1, "cifar10", 10, 120, "usable")],
 }
 
