@@ -34,6 +34,26 @@ def pieces(
         yield rounds, attack(observation.part(rounds), rng, **parameters)
 
 
+def with_null(
+    module: str,
+    observation: Observation,
+    noise: Observation,
+    rngs: tuple[torch.Generator, torch.Generator],
+    parameters: dict[str, Any],
+) -> tuple[Iterator[Piece], Iterator[Piece]]:
+    """Return the pieces of the attack on an observation and on the null one, each with its own chance.
+
+    An attack whose rounds do not see each other, though it works on many at once, says so by an attribute `together`:
+    both are then one work, with the first's chance.
+    """
+    if getattr(part("attacks", module), "together", False):
+        ((_, found),) = pieces(module, observation.beside(noise), rngs[0], parameters)
+        split = slice(0, observation.rounds), slice(observation.rounds, None)
+        own, null = ([(..., found.part(rounds))] for rounds in split)
+        return iter(own), iter(null)
+    return pieces(module, observation, rngs[0], parameters), pieces(module, noise, rngs[1], parameters)
+
+
 def run(
     module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
 ) -> Reconstruction:

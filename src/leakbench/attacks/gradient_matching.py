@@ -103,3 +103,7 @@ def gradient_matching(
         )
         collected.add(group, outcome, partial(gradient_gap, group, chunk=chunk))
     return collected.found
+
+
+# A round's trials see no other's, so that those of the null baseline may run beside them.
+gradient_matching.together = True  # type: ignore[attr-defined]

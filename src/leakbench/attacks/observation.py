@@ -69,6 +69,19 @@ class Observation:
         updates = {name: value[rounds] for name, value in self.updates.items()}
         return replace(self, updates=updates, origin=self.origin[rounds], labels=labels)
 
+    def beside(self, other: "Observation") -> "Observation":
+        """Return this and another observation of the same models as one, the other's rounds behind its own."""
+        labels = None
+        updates: dict[str, Any] = {n: _Beside(value, other.updates[n]) for n, value in self.updates.items()}
+        if self.labels is not None and other.labels is not None:
+            labels = [np.concatenate(both) for both in zip(self.labels, other.labels, strict=True)]
+        return replace(
+            self,
+            updates=updates,
+            origin=np.concatenate([self.origin, other.origin]),
+            labels=labels,
+        )
+
     def randomised(self, rounds: int, rng: torch.Generator) -> "Observation":
         """Return the null observation: the first `rounds` rounds with every update replaced by normal noise.
 
@@ -81,6 +94,29 @@ class Observation:
             noise = torch.randn(true.shape, generator=rng)
             updates[name] = (noise * scale.reshape(*true.shape[:2], *[1] * (true.dim() - 2))).numpy()
         return replace(self.part(slice(rounds)), updates=updates, work=self.work.part("null"))
+
+
+class _Beside:
+    """Two arrays [rounds, clients, …] as one, read in part: the first may be a large file's."""
+
+    def __init__(self, first: np.ndarray, then: np.ndarray) -> None:
+        self.first, self.then = first, then
+        self.shape = (len(first) + len(then), *first.shape[1:])
+        self.dtype = first.dtype
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> np.ndarray:
+        rounds, *rest = index if isinstance(index, tuple) else (index,)
+        number = np.atleast_1d(np.arange(len(self))[rounds])
+        own = number < len(self.first)
+        parts = ((self.first, number[own]), (self.then, number[~own] - len(self.first)))
+        found = np.empty((len(number), *self.then[(slice(0, 1), *rest)].shape[1:]), self.dtype)
+        for where, (array, wanted) in zip((own, ~own), parts, strict=True):
+            if len(wanted):
+                found[where] = array[(wanted, *rest)]
+        return found if np.ndim(np.arange(len(self))[rounds]) else found[0]
 
 
 def _one_line(problem: Exception) -> str:

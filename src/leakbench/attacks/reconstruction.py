@@ -1,7 +1,7 @@
 """What an attack claims to have read out of the updates."""
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -38,6 +38,16 @@ class Reconstruction:
     gap: Tensor | None = None
     snapshot_gaps: Tensor | None = None
     partners: dict[str, Tensor] = field(default_factory=dict)
+
+    def part(self, rounds: slice) -> "Reconstruction":
+        """Return what is told of some of the rounds."""
+        timed, shared = ("snapshots", "snapshot_gaps"), ("traced", "snapshot_iterations")
+        own: dict[str, Any] = {
+            name: value[:, rounds] if name in timed else value[rounds]
+            for name, value in vars(self).items()
+            if isinstance(value, Tensor) and name not in shared
+        }
+        return replace(self, **own, partners={name: value[rounds] for name, value in self.partners.items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what there is by name."""

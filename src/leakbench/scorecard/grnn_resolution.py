@@ -17,7 +17,9 @@ LEVELS = 255.0**2
 SAMPLES = "the thesis prints single samples, ours is a mean"
 
 
-def _sized(size: int, batch: int, attack: str = ATTACKS[0], metric: str = "ssim", table: str = "9") -> Quantity:
+def _sized(
+    size: int, batch: int, attack: str = ATTACKS[0], metric: str = "ssim", table: str = "9"
+) -> Quantity:
     small = size == SIZES[0]
     federation = ("grnn" if small else "grnn-large") + (f"-batch{batch}" if batch > 1 else "")
     return at(

@@ -16,7 +16,14 @@ from leakbench.scorecard.verdict import Finding, Relation
 # After fewer steps an image is mostly the noise that it started from, and an ordering of two attacks is chance.
 ENOUGH = 50
 # In the published unit, fixed before measuring: 0.5 dB is less than what separates any two methods of one table by eye.
-TOLERANCE = {"psnr": 0.5, "psnr_uint8_wrap": 0.5, "ssim": 0.02, "lpips_alex": 0.01, "matching_success": 0.02, "mse": 50.0}
+TOLERANCE = {
+    "psnr": 0.5,
+    "psnr_uint8_wrap": 0.5,
+    "ssim": 0.02,
+    "lpips_alex": 0.01,
+    "matching_success": 0.02,
+    "mse": 50.0,
+}
 HIGHER = {"psnr", "psnr_uint8_wrap", "ssim", "matching_success", "label_accuracy"}
 Build = Callable[[Evidence], Finding]
 

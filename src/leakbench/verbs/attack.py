@@ -50,14 +50,17 @@ def attack(
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
         try:
             observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
-            own = attacks.pieces(entry["module"], observation, rng, entry["parameters"])
+            other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
+            rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
+            noise = observation.randomised(rounds, other)
+            own, nulls = attacks.with_null(
+                entry["module"], observation, noise, (rng, other), entry["parameters"]
+            )
             first = next(own)
         except Unfit as unfit:
             log(f"leakbench attack: {unfit}")
             return pass_on(str(unfit), [out])
-        rng = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
-        noise = observation.randomised(min(value["null_rounds"], -(-observation.rounds // NULL_SHARE)), rng)
-        null = list(attacks.pieces(entry["module"], noise, rng, entry["parameters"]))
+        null = list(nulls)
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
         knows = observation.knows | {

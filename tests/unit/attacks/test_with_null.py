@@ -1,0 +1,80 @@
+"""The attack and its null baseline as one work: what is found is what either finds by itself."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from matching_observations import QUICK, run, small
+
+from leakbench import attacks
+from leakbench.attacks.reconstruction import Reconstruction
+
+
+def rng(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def both(**parameters: object) -> tuple[Reconstruction, Reconstruction]:
+    seen = small()
+    noise = seen.randomised(1, rng(9))
+    own, null = attacks.with_null("gradient-matching", seen, noise, (rng(0), rng(1)), {**QUICK, **parameters})
+    ((rounds, found),), ((null_rounds, none),) = own, null
+    assert rounds is ...
+    assert null_rounds is ...
+    return found, none
+
+
+def test_the_attack_finds_what_it_finds_alone() -> None:
+    found, none = both(snapshots=2)
+    alone = run(small(), **QUICK, snapshots=2)
+    for name, value in alone.tensors().items():
+        torch.testing.assert_close(found.tensors()[name], value, rtol=1e-4, atol=1e-5, equal_nan=True)
+    assert none.images.shape[0] == 1
+    assert none.snapshots is not None
+    assert none.snapshots.shape[:2] == (2, 1)
+    assert none.traced is not None
+    assert alone.traced is not None
+    assert torch.equal(none.traced, alone.traced)
+
+
+def test_noise_is_attacked_as_noise() -> None:
+    seen = small()
+    noise = seen.randomised(1, rng(9))
+    _, none = both()
+    found, *_ = attacks.pieces("gradient-matching", noise, rng(0), QUICK)
+    # Other starts, but the same updates: their gap is that of noise, far above the attack's own.
+    assert none.gap is not None
+    assert found[1].gap is not None
+    assert float(none.gap[0, 0]) > 0
+    assert none.gap.shape == found[1].gap.shape
+
+
+def test_rounds_are_read_from_where_they_are() -> None:
+    seen = small()
+    noise = seen.randomised(1, rng(9))
+    joined = seen.beside(noise)
+    assert joined.rounds == seen.rounds + 1
+    for name, value in seen.updates.items():
+        whole = np.concatenate([value, noise.updates[name]])
+        found = joined.updates[name]
+        assert found.shape == whole.shape
+        assert found.dtype == whole.dtype
+        every = np.arange(len(whole))
+        for index in (slice(None), slice(1, None), every[::-1], (every[1:], 0), (every, 0, ...)):
+            assert np.array_equal(found[index], whole[index])
+        assert np.array_equal(found[len(whole) - 1], whole[-1])
+        assert np.array_equal(found[0], whole[0])
+    assert seen.labels is not None
+    assert joined.labels is not None
+    assert np.array_equal(joined.labels[0][: seen.rounds], seen.labels[0])
+    assert replace(seen, labels=None).beside(replace(noise, labels=None)).labels is None
+
+
+def test_an_attack_whose_rounds_see_each_other_is_run_on_noise_alone() -> None:
+    seen = replace(small(), labels=None, labelling="inferred")
+    noise = seen.randomised(1, rng(9))
+    own, null = attacks.with_null(
+        "joint-matching", seen, noise, (rng(0), rng(1)), {"iterations": 2, "pre_iterations": 2}
+    )
+    assert next(own)[1].images.shape[0] == seen.rounds
+    assert next(null)[1].images.shape[0] == 1
