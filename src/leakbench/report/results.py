@@ -24,6 +24,7 @@ NULLS = {
     "random-gradient": "random gradient",
     "random-noise": "random noise",
     "dataset-mean": "data-set mean",
+    "unrelated-image": "unrelated images",
 }
 
 
