@@ -84,7 +84,7 @@ def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:
     if rows.empty:
         raise NotMeasured(f"{name} has no row for {asked}")
     if len(rows) > 1:
-        statistics = {"mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate"}
+        statistics = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate"}
         differ = [c for c in rows.columns if c not in statistics and len(set(rows[c].astype(str))) > 1]
         apart = ", ".join(differ) or "nothing: the rows are duplicates"
         raise UserError(f"{name}: {len(rows)} rows match {asked} (they differ in {apart})")
