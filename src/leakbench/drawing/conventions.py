@@ -92,14 +92,19 @@ def figure(result: Result, folder: Path) -> Figure:
 
 
 def printed(folder: Path) -> pd.DataFrame:
-    """The decibels of Table 3.4: columns dataset and model as printed, attack and converged (bool) as here, value."""
-    path = folder / "thesis_table-3-4.csv"
+    """The decibels of Table 3.4: columns dataset and model as printed, attack and converged (bool) as here, value.
+
+    Empty where the folder has no such table.
+    """
+    path, columns = folder / "thesis_table-3-4.csv", ["dataset", "model", "attack", "converged", "value"]
+    if not path.is_file():
+        return pd.DataFrame(columns=columns)
     rows = pd.read_csv(path, dtype=str, keep_default_na=False)
     value = pd.to_numeric(rows["value"], errors="coerce")
     rows = rows.assign(
         value=value, attack=rows["attack"].str.lower(), converged=rows["model_state"] == "converged"
     )
-    return rows.loc[value.notna(), ["dataset", "model", "attack", "converged", "value"]]
+    return rows.loc[value.notna(), columns]
 
 
 def _measured(axes: Axes, rows: pd.DataFrame) -> None:

@@ -1,6 +1,5 @@
 """Success rates against a normalised threshold: one curve per batch and method (thesis Figure 3.5)."""
 
-import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,8 @@ STAR: dict[str, Any] = {
     "markeredgecolor": INK,
 }
 PUBLISHED = "cifar100"
+# Which coordinate the text tells for a metric; for PSNR it tells none.
+READ_OFF = {"success_mse": "mse_threshold", "success_ssim": "success_rate"}
 PLOT, GAP, FOOT = 2.1, 0.75, 0.6
 
 
@@ -64,20 +65,21 @@ def curves(result: Result, folder: Path) -> Figure:
 
 
 def printed(folder: Path, metric: str) -> list[tuple[float, float]]:
-    """The points (threshold, success rate) that the text reads off Figure 3.5 for a metric of SHOWN."""
+    """The points (threshold, success rate) that the text reads off Figure 3.5 for a metric of SHOWN.
+
+    None where the folder has no thesis_text.csv.
+    """
+    path = folder / "thesis_text.csv"
+    rows = pd.read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame()
     points = []
-    with open(folder / "thesis_text.csv", newline="", encoding="utf-8") as handle:
-        for row in csv.DictReader(handle):
-            if not row["id"].startswith("thesis.fig-3-5."):
-                continue
-            value = float(row["value"])
-            known = re.search(r"\d+\.\d+", row["condition"])
-            if known is None:
-                continue
-            if row["metric"] == "mse_threshold" and metric == "success_mse":
-                points.append((value, float(known[0])))
-            if row["metric"] == "success_rate" and metric == "success_ssim":
-                points.append((float(known[0]), value))
+    for row in rows.to_dict("records"):
+        # The condition states the other coordinate: "success rate 0.6, GRNN", "SSIM threshold 0.2, worst GRNN".
+        stated = re.search(r"\d\.\d+", row["condition"])
+        if not row["id"].startswith("thesis.fig-3-5.") or stated is None:
+            continue
+        point = float(row["value"]), float(stated[0])
+        if row["metric"] == READ_OFF.get(metric):
+            points.append(point if metric == "success_mse" else point[::-1])
     return points
 
 
