@@ -39,7 +39,7 @@ def _floor(evidence: Evidence) -> Finding:
         judged = dataset in NATURAL
         if judged:
             wrapped.append(within(wrap, FLOOR, ROOM))
-            true.append(difference(exactly(BELOW), psnr))
+            true.append(difference(exactly(BELOW, psnr.n), psnr))
         told.append(
             f"{name} {wrap.value:.2f} dB wrapped, {psnr.value:.1f} true, {rmse.value:.1f} with RMSE for MSE"
             + ("" if judged else ", not judged: its backgrounds are equal")

@@ -5,11 +5,12 @@ Its numbers are CIFAR-100's; its claim is judged on CIFAR-10 where CIFAR-100 is 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from leakbench.scorecard import grnn_evidence as grnn
 from leakbench.scorecard.evidence import Evidence
 from leakbench.scorecard.look import ENOUGH, Build, Look, Quantity, at, minus, smallest
-from leakbench.scorecard.measure import Measured, NotMeasured, average, difference, exactly, least
+from leakbench.scorecard.measure import Measured, NotMeasured, average, difference, exactly, least, select
 from leakbench.scorecard.verdict import Finding, Relation
 
 EXPERIMENT = "thesis-figure-3-5"
@@ -45,13 +46,17 @@ def threshold_of(attack: str, level: float) -> Build:
     """The threshold on MSE at which the success rate, averaged over batches of 4 and up, reaches `level`."""
 
     def finding(evidence: Evidence) -> Finding:
-        look = Look(evidence)
-        points = evidence.values(EXPERIMENT, "threshold", metric="success_mse", convention="published")
+        # Each point is looked up by itself, so that only its own curves should be looked through.
+        where = {"metric": "success_mse", "convention": "published", "dataset": OWN, "attack": attack}
+        curves = select(evidence.table(EXPERIMENT), f"table {EXPERIMENT}", **where)
+        look = Look(replace(evidence, tables={EXPERIMENT: curves}))
+        points = sorted(float(x) for x in curves["threshold"].dropna().unique())
         found = {
             x: average([rate(attack, size, "success_mse", x)(look) for size in SIZES[1:]]) for x in points
         }
         if not found:
-            raise NotMeasured(f"{EXPERIMENT} has no success rates")
+            why = evidence.absent.get(EXPERIMENT, "this scale gives it none")
+            raise NotMeasured(f"table {EXPERIMENT} has no success rates of {OWN} ({why})")
         # A higher curve crosses at a lower threshold.
         value, low, high = (
             crossing([(x, getattr(point, key)) for x, point in found.items()], level)
