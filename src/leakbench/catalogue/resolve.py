@@ -237,6 +237,10 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
             raise UserError(
                 f"{where}: notebook: no notebooks/{experiment.notebook}.ipynb ({suggest(experiment.notebook, known)})"
             )
+        for table in experiment.printed:
+            if not (root / "published" / f"{table}.csv").is_file():
+                known = [p.stem for p in (root / "published").glob("*.csv")]
+                raise UserError(f"{where}: printed: no published/{table}.csv ({suggest(table, known)})")
         cells = []
         reason = next((why for glob, why in scale.left_out.items() if fnmatch.fnmatchcase(name, glob)), "")
         for product in experiment.cells:
@@ -273,7 +277,7 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
             "experiment": {
                 k: v
                 for k, v in experiment.model_dump(mode="json").items()
-                if k in ("seeds", "metrics", "client", "exhibit")
+                if k in ("seeds", "metrics", "success", "client", "exhibit")
             },
             "cells": [cell.stem for cell in cells],
             "scale": scale_name,

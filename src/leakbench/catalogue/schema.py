@@ -184,6 +184,8 @@ class Experiment(Strict):
     """One published table, figure or claim: which cells, which metrics, which pictures, which notebook.
 
     `client` narrows table and pictures to one client of the federation, counted from 0 (pictures default to client 0).
+    `success`: the metrics of which success rates against a threshold are wanted. `printed`: tables of published/ whose
+    numbers the figure shows, if not the one that has the experiment's name.
     """
 
     source: Literal["fidel", "agic", "thesis", "leakbench"]
@@ -193,9 +195,18 @@ class Experiment(Strict):
     cells: Annotated[list[Cells], Field(min_length=1)]
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = [0]
     metrics: Annotated[list[str], Field(min_length=1), Distinct]
+    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = []
+    printed: Annotated[list[str], Distinct] = []
     client: Annotated[int, Field(ge=0)] | None = None
     exhibit: Exhibit | None = None
     notebook: Name
+
+    @model_validator(mode="after")
+    def _scored(self) -> "Experiment":
+        for metric in self.success:
+            if metric not in self.metrics:
+                raise ValueError(f"success: '{metric}' is not scored (add it to metrics)")
+        return self
 
 
 class Scale(Strict):

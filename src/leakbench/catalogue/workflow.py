@@ -191,9 +191,9 @@ class Workflow:
         return sorted(str(path.relative_to(self.root)) for path in (self.root / "published").glob("*.csv"))
 
     def printed(self, experiment: str) -> list[str]:
-        """Return the published table that a figure draws beside its own, if it shows one."""
-        table = f"published/{experiment.replace('-', '_', 1)}.csv"
-        return [table] if table in self.published() else []
+        """Return the published tables that a figure draws beside its own: those it names, or that of its name."""
+        named = self.plan.definitions[experiment].printed or [experiment.replace("-", "_", 1)]
+        return [table for name in named if (table := f"published/{name}.csv") in self.published()]
 
     def recorded(self, experiment: str = "*") -> list[str]:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""

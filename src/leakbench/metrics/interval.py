@@ -52,7 +52,7 @@ def summary(
     rng: np.random.Generator | None = None,
     clusters: np.ndarray | None = None,
 ) -> dict[str, float | int]:
-    """Return mean, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
+    """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
     `values` float [N] has one score per trial, `failures` bool [N] says which trials diverged or gave
     nothing. A failed trial that has a score (that of `baselines.blank`, say) counts in the mean like any
@@ -60,7 +60,9 @@ def summary(
     number of scores used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and
     quartiles are what remains to compare. `rng` draws the bootstrap; without it a fixed seed does.
     `clusters` [N] labels trials that share one fate (the images of one update): the interval then comes from
-    resampled clusters. Raises ValueError if the three do not have one length.
+    resampled clusters. `std` is the population's standard deviation over all scores (divided by n, as thesis Table
+    3.13 prints it: one label wrong in ten batches of four is 0.075); like the interval it is NaN for fewer than two
+    trials (clusters), and where a score is infinite. Raises ValueError if the three do not have one length.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))
@@ -73,8 +75,10 @@ def summary(
     labels = None if clusters is None else np.ravel(clusters)[kept]
     low, high = bootstrap_mean(scored, np.random.default_rng(0) if rng is None else rng, clusters=labels)
     q25, median, q75 = _quantiles(scored, [0.25, 0.5, 0.75])
+    several = len(np.unique(labels)) > 1 if labels is not None else scored.size > 1
     return {
         "mean": float(scored.mean()) if scored.size else float("nan"),
+        "std": float(scored.std()) if several and np.isfinite(scored).all() else float("nan"),
         "median": median,
         "q25": q25,
         "q75": q75,

@@ -24,6 +24,7 @@ NULLS = {
     "random-gradient": "random gradient",
     "random-noise": "random noise",
     "dataset-mean": "data-set mean",
+    "unrelated-image": "unrelated images",
 }
 
 
@@ -57,6 +58,9 @@ class Results:
 def results(table: pd.DataFrame) -> Results:
     """Arrange the rows of one table. The revealed counts come first, other metrics in order of appearance."""
     table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
+    if "threshold" in table:
+        # Points of curves: the figure shows them, and in a table they would bury the rest.
+        table = table[table["threshold"].isna()]
     if not len(table):
         return Results([], [], [], [], False)
     varying, constant = _split(table)

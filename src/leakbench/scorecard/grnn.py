@@ -1,6 +1,7 @@
 """Every number and claim of chapter 3 of Ren's thesis that we measure, beside what we measured.
 
-Facts: `attacks` as in `agic`, and `iterations` (experiment → fewest steps of its attacks). Any may be missing.
+Facts: `attacks` as in `agic`, `iterations` (experiment → fewest steps of its attacks), and `printed` (id → published
+number, for doubts that are arithmetic on what is printed). Any may be missing.
 """
 
 from collections.abc import Mapping
@@ -8,10 +9,12 @@ from typing import Any
 
 import pandas as pd
 
+from leakbench.scorecard import grnn_claims, grnn_doubts, grnn_numbers, grnn_success
 from leakbench.scorecard.evidence import Evidence, collect
-from leakbench.scorecard.grnn_claims import CLAIMS
-from leakbench.scorecard.grnn_numbers import NUMBERS
 from leakbench.scorecard.verdict import Finding
+
+NUMBERS = grnn_numbers.NUMBERS | grnn_success.NUMBERS
+CLAIMS = grnn_claims.CLAIMS | grnn_doubts.CLAIMS | grnn_success.CLAIMS
 
 
 def findings(

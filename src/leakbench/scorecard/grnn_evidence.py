@@ -34,12 +34,17 @@ def single(attack: str, victim: str, dataset: str, state: str, metric: str = "ps
 
 def batch(attack: str, victim: str, dataset: str, size: int, metric: str = "ssim") -> Quantity:
     """A cell of Table 3.6 or 3.13 and a curve's end in Figure 3.3."""
+    experiment, where = place(attack, victim, dataset, size)
+    return at(experiment, metric, LENGTH[attack], **where)
+
+
+def place(attack: str, victim: str, dataset: str, size: int) -> tuple[str, dict[str, str]]:
+    """The experiment that has such a cell, and the cell's condition in its table."""
     experiment = "thesis-figure-3-3" if victim == LENET and size <= 16 else "thesis-table-3-6"
     name = DATASETS[dataset]
-    return at(
-        experiment, metric, LENGTH[attack], dataset=name, victim=victim, attack=attack,
-        federation=federation(name, size),
-    )  # fmt: skip
+    return experiment, {
+        "dataset": name, "victim": victim, "attack": attack, "federation": federation(name, size),
+    }  # fmt: skip
 
 
 def noise(attack: str, dataset: str, kind: str, scale: str, size: int = 1, metric: str = "psnr") -> Quantity:

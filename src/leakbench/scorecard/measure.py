@@ -84,7 +84,7 @@ def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:
     if rows.empty:
         raise NotMeasured(f"{name} has no row for {asked}")
     if len(rows) > 1:
-        statistics = {"mean", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate"}
+        statistics = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate"}
         differ = [c for c in rows.columns if c not in statistics and len(set(rows[c].astype(str))) > 1]
         apart = ", ".join(differ) or "nothing: the rows are duplicates"
         raise UserError(f"{name}: {len(rows)} rows match {asked} (they differ in {apart})")
@@ -118,6 +118,26 @@ def ratio(a: Measured, b: Measured) -> Measured:
     if b.value <= 0:
         return Measured(math.nan, math.nan, math.nan, n)
     return Measured(a.value / b.value, max(a.low, 0) / b.high, a.high / b.low if b.low > 0 else math.inf, n)
+
+
+def within(a: Measured, target: float, room: float) -> Measured:
+    """How much of `room` is left between a quantity and the edge of target ± room: negative outside."""
+    ends = abs(a.low - target), abs(a.high - target)
+    nearest = 0.0 if a.low <= target <= a.high else min(ends)
+    return Measured(room - abs(a.value - target), room - max(ends), room - nearest, a.n)
+
+
+def deviation(std: float, n: int) -> Measured:
+    """A standard deviation (of a population, divided by n) of n repeats, with its interval under normal theory.
+
+    n s² / σ² has a chi-squared distribution with n - 1 degrees of freedom. Raises NotMeasured for fewer than two.
+    """
+    from scipy.stats import chi2
+
+    if n < 2 or math.isnan(std):
+        raise NotMeasured("needs paper scale: one update has no deviation")
+    low, high = (std * math.sqrt(n / chi2.ppf(tail, n - 1)) for tail in (0.975, 0.025))
+    return Measured(std, low, high, n)
 
 
 def average(parts: Sequence[Measured]) -> Measured:

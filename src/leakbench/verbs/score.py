@@ -9,7 +9,15 @@ import pandas as pd
 
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
-from leakbench.metrics.baselines import SNAPSHOT, blank, dataset_mean, random_noise
+from leakbench.metrics.baselines import (
+    PAIRS,
+    SNAPSHOT,
+    UNRELATED,
+    blank,
+    dataset_mean,
+    random_noise,
+    unrelated_pairs,
+)
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
@@ -124,7 +132,10 @@ def score(
     guesses: Path, truth: Path, data: Path, victim: Path, spec: Path, out: Path,
     attack_record: Path | None, backbones: Path | None, record: Path | None,
 ) -> None:  # fmt: skip
-    """Write the rows of one cell: each private image, then the null baselines on the first rounds."""
+    """Write the rows of one cell: each private image, then the null baselines on the first rounds.
+
+    Where a metric repeats a published convention, pairs of different images of the split are scored too.
+    """
     with recording(record, "score"):
         inputs = [guesses, truth, data, victim]
         reason = absent(inputs)
@@ -221,6 +232,21 @@ def score(
                 frame.insert(0, "pass", np.repeat(secret["pass"][:rounds], k))
                 frame.insert(0, "checkpoint", np.repeat(secret["checkpoint"][:rounds], k))
                 frames.append(frame)
+        if facts["target"] == "images" and any(METRICS[name].convention == "published" for name in names):
+            pairs = unrelated_pairs(len(pictures), PAIRS, rng)
+            shown = np.stack([aim_at("images", pictures[each], victim) for each in pairs.T])[:, :, None]
+            made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
+            frame = pd.DataFrame(
+                _rows(made_up, shown[1], shown[1], names, value["matching"], facts["target"], resources)
+            )
+            frame = frame.assign(
+                baseline=UNRELATED, iterations=facts["iterations"], image=pairs[:, 1], sample=0, round=range(PAIRS),
+                checkpoint=secret["checkpoint"][0], **{"pass": secret["pass"][0]},
+            )  # fmt: skip
+            # No private image is in them, so that one set of pairs serves every client's lines.
+            frames += [
+                frame.assign(client=client, local_samples=k) for client, k in enumerate(hidden["clients"])
+            ]
         rows = pd.concat(frames, ignore_index=True)
         for name in reversed(list(value["cell"])):
             rows.insert(0, name, value["cell"][name])

@@ -148,6 +148,8 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
         for name in (table.stem for table in tables)
         if len(rows := recorded(root, name, results.name))
     }
+    published = read_published(root / "published")
     facts = gather_agic(results, read_spec(spec))
+    facts["printed"] = dict(zip(published["id"], published["value"], strict=True))
     found |= agic.findings(frames, facts, absent, longer) | grnn.findings(frames, facts, absent)
-    write_text(out, judge(read_published(root / "published"), found).to_csv(index=False, float_format="%.6g"))
+    write_text(out, judge(published, found).to_csv(index=False, float_format="%.6g"))

@@ -1,6 +1,7 @@
 """table: from the scores of an experiment's cells to one tidy table, and to the pictures it shows."""
 
 import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pandas as pd
 
 from leakbench.artefacts import read_facts, read_table, write_tensors, write_text
 from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.interval import summary
 from leakbench.metrics.pearson import THRESHOLD
+from leakbench.metrics.success import PREFIX, THRESHOLDS, successes
 from leakbench.provenance import provenance, read_spec
 from leakbench.seeds import stream
 
@@ -44,12 +47,15 @@ def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
     }
 
 
-def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFrame:
+def aggregate(
+    rows: pd.DataFrame, metrics: list[str], scale: str, success: Sequence[str] = ()
+) -> pd.DataFrame:
     """Return the tidy table of score rows: one line per condition and metric.
 
     Intervals are 95 % bootstrap intervals over updates, since the samples of one update share its fate. A client that
     went over its set in several passes has a line, and a column `pass`, for each. Where attacks optimise, a column
-    `iterations` tells the length, of images kept on the way too.
+    `iterations` tells the length, of images kept on the way too. For each metric of `success` there are lines
+    `success_<metric>`, one for each value of a column `threshold`: the share of images that are at least so good.
     """
     out: list[dict[str, Any]] = []
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
@@ -78,6 +84,15 @@ def aggregate(rows: pd.DataFrame, metrics: list[str], scale: str) -> pd.DataFram
                 rng = np.random.default_rng(stream("bootstrap", metric))
                 stats = summary(group[metric].to_numpy(), failed, rng, clusters)
                 line(metric, "image", METRICS[metric].convention, stats)
+        for metric in success:
+            if metric not in group or condition["baseline"] == SNAPSHOT:
+                continue
+            rng = np.random.default_rng(stream("bootstrap", PREFIX + metric))
+            for threshold, good in zip(
+                THRESHOLDS, successes(group[metric].to_numpy(), failed, metric), strict=True
+            ):
+                stats = summary(good, failed, rng, clusters) | {"threshold": threshold}
+                line(PREFIX + metric, "image", "published", stats)
         if "pearson" in metrics:
             below = group["pearson"].where(group["pearson"] < THRESHOLD)
             if below.notna().any():
@@ -105,7 +120,9 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
 
     value = read_spec(spec)
     frames, reasons, knows = [], {}, {}
-    asked, client, shown = (value["experiment"][key] for key in ("metrics", "client", "exhibit"))
+    asked, success, client, shown = (
+        value["experiment"][key] for key in ("metrics", "success", "client", "exhibit")
+    )
     if value.get("left_out"):
         reasons["every cell"] = value["left_out"]
     for stem, path in zip(value["cells"], scores, strict=True):
@@ -117,15 +134,15 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
         frames.append(frame if client is None else frame[frame["client"] == client])
         knows[stem] = facts["knows"]
     if frames:
-        text = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"]).to_csv(
-            index=False, float_format="%.6g"
-        )
+        rows = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"], success)
+        text = rows.to_csv(index=False, float_format="%.6g")
     else:
         columns = [
             *CONDITION,
             "metric",
             "convention",
             "mean",
+            "std",
             "median",
             "q25",
             "q75",

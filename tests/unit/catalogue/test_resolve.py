@@ -203,3 +203,20 @@ def test_the_real_catalogue_is_planned_at_both_scales() -> None:
     size = quick.specs["capture/mnist/fcnn-relu/fidel-reveal/none/0"]["federation"]
     assert size["rounds"] == 200
     assert size["clients"] == [1, 2, 5, 10, 20, 30, 50, 100, 200]
+
+
+def test_a_printed_table_must_be_there(root: Callable[..., Path]) -> None:
+    place = root({"experiments/e": {"printed": ["thesis_table-3-4"]}})
+    (place / "published").mkdir()
+    (place / "published" / "thesis_table-3-6.csv").write_text("id,source\n")
+    with pytest.raises(
+        UserError, match=r"e\.yaml: printed: no published/thesis_table-3-4\.csv .*thesis_table-3-6"
+    ):
+        planned(place)
+
+
+def test_success_is_asked_of_what_is_scored(root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="success: 'ssim' is not scored"):
+        planned(root({"experiments/e": {"success": ["ssim"]}}))
+    found = planned(root({"experiments/e": {"success": ["mse"]}}))
+    assert found.specs["table/e"]["experiment"]["success"] == ["mse"]

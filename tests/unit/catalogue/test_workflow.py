@@ -95,3 +95,5 @@ def test_a_damaged_data_set_does_not_stop_the_planning(
 def test_a_figure_depends_on_the_published_table_that_it_shows(flow: Workflow) -> None:
     assert flow.printed("agic-table-4") == ["published/agic_table-4.csv"]
     assert flow.printed("fidel-figure-13") == []
+    assert flow.printed("thesis-conventions") == ["published/thesis_table-3-4.csv"]
+    assert flow.printed("thesis-figure-3-5") == ["published/thesis_text.csv"]

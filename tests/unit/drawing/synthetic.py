@@ -93,3 +93,44 @@ def quality(
                 "seeds": "0", "scale": "quick", "iterations": 10000,
             })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def single(dataset: str, metric: str, mean: float, **more: object) -> dict[str, object]:
+    """One row of a table about single images that GRNN attacked."""
+    return {
+        "dataset": dataset, "victim": "lenet-dlg", "federation": "grnn", "defence": "none", "attack": "grnn",
+        "checkpoint": 0, "client": 0, "local_samples": 1, "baseline": "", "iterations": 1000, "metric": metric,
+        "convention": "standard", "mean": mean, "std": 1.0, "median": mean, "q25": mean, "q75": mean,
+        "ci_low": mean - 0.1, "ci_high": mean + 0.1, "n": 10, "failure_rate": 0.0, "unit": "image", "seeds": "0",
+        "scale": "quick",
+    } | more  # fmt: skip
+
+
+def decibels(datasets: list[str]) -> pd.DataFrame:
+    """Rows of three conventions of PSNR: each attack, state and null has a true PSNR of its own."""
+    true = {"": 30.0, "unrelated-image": 9.0, "random-noise": 8.0, "dataset-mean": 12.0}
+    out = []
+    for dataset, state, attack, baseline in itertools.product(
+        datasets, ("", "-converged"), ("dlg", "grnn"), true
+    ):
+        psnr = true[baseline] - (0 if baseline else 10 * bool(state) + 3 * (attack == "dlg"))
+        values = {"psnr": psnr, "psnr_of_rmse": (psnr + 48.13) / 2, "psnr_uint8_wrap": max(27.9, psnr)}
+        out += [
+            single(dataset, metric, value, victim=f"lenet-dlg{state}", attack=attack, baseline=baseline)
+            for metric, value in values.items()
+        ]
+    return pd.DataFrame(out)
+
+
+def successes(datasets: list[str]) -> pd.DataFrame:
+    """Rows of success rates: they fall with the threshold, DLG's and those of large batches sooner."""
+    out = []
+    for dataset, size, attack, baseline, step in itertools.product(
+        datasets, (1, 4), ("dlg", "grnn"), ("", "random-noise"), range(21)
+    ):
+        reach = 0.1 if baseline else (0.8 if attack == "grnn" else 0.4) / size**0.25
+        for metric in ("success_mse", "success_psnr", "success_ssim"):
+            rate = max(0.0, 1 - step / 20 / reach)
+            more = {"local_samples": size, "attack": attack, "baseline": baseline, "threshold": step / 20}
+            out.append(single(dataset, metric, 1 - rate if metric == "success_mse" else rate, **more))
+    return pd.DataFrame(out)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from synthetic import curves, panel, quality
+from synthetic import curves, decibels, panel, quality, successes
 
 from leakbench.drawing.result import Result, read_result
 from leakbench.errors import UserError
@@ -23,6 +23,8 @@ CURVES = {
     "agic-figure-8": quality(["invg", "agic"], federation="agic-fedavg-steps-4"),
     "agic-figure-9": quality(["agic-beta-1-oracle", "agic-oracle"]),
     "iterations": quality(["invg-single", "agic-single"], ("", "snapshot")),
+    "conventions": decibels(["mnist-32", "cifar10"]),
+    "success": successes(["cifar10"]),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],

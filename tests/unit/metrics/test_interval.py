@@ -158,3 +158,20 @@ def test_there_is_one_cluster_for_each_value() -> None:
         summary(np.zeros(4), np.zeros(4, dtype=bool), clusters=np.zeros(3))
     with pytest.raises(ValueError, match="2 values but 3 clusters"):
         bootstrap_mean(np.array([0.0, 1.0]), np.random.default_rng(0), clusters=np.zeros(3))
+
+
+def test_the_deviation_is_the_populations() -> None:
+    values = np.random.default_rng(10).random(12)
+    found = summary(values, np.zeros(12, dtype=bool))
+    assert found["std"] == pytest.approx(np.sqrt(np.square(values - values.mean()).sum() / 12))
+    # Thesis Table 3.13: one label wrong in ten batches of four is printed as 0.0750, each image having its batch's value.
+    right = np.repeat([1.0] * 9 + [0.75], 4)
+    batches = np.repeat(np.arange(10), 4)
+    assert summary(right, np.zeros(40, dtype=bool), clusters=batches)["std"] == pytest.approx(0.075)
+    assert right.std(ddof=1) != pytest.approx(0.075, abs=5e-4)
+
+
+def test_one_trial_one_cluster_and_infinity_have_no_deviation() -> None:
+    assert np.isnan(summary(np.array([1.0]), np.zeros(1, dtype=bool))["std"])
+    assert np.isnan(summary(np.array([1.0, 2.0]), np.zeros(2, dtype=bool), clusters=np.zeros(2))["std"])
+    assert np.isnan(summary(np.array([1.0, np.inf]), np.zeros(2, dtype=bool))["std"])

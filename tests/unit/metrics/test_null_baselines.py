@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from leakbench.metrics.baselines import blank, dataset_mean, random_noise
+from leakbench.metrics.baselines import blank, dataset_mean, random_noise, unrelated_pairs
 from leakbench.metrics.mse import mse
 from leakbench.metrics.pearson import pearson
 
@@ -47,3 +47,15 @@ def test_no_constant_guess_has_less_squared_error_than_the_mean(photographs: np.
 
 def test_blank_images_are_grey() -> None:
     assert (blank((2, 1, 3, 3)) == 0.5).all()
+
+
+def test_unrelated_pairs_are_two_different_images_and_any_is_as_likely() -> None:
+    pairs = unrelated_pairs(5, 40_000, np.random.default_rng(3))
+    assert pairs.shape == (40_000, 2)
+    assert (pairs[:, 0] != pairs[:, 1]).all()
+    counts = np.zeros((5, 5))
+    np.add.at(counts, (pairs[:, 0], pairs[:, 1]), 1)
+    # Twenty ordered pairs of 2000 each, give or take a standard deviation of 44.
+    assert np.abs(counts[~np.eye(5, dtype=bool)] - 2000).max() < 220
+    with pytest.raises(ValueError, match="1 images make no pair"):
+        unrelated_pairs(1, 3, np.random.default_rng(0))

@@ -13,6 +13,7 @@ import pytest
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
+from leakbench.report.results import results
 
 FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
@@ -130,6 +131,14 @@ def test_the_result_table_has_nulls_beside_the_attack_and_only_columns_that_vary
     assert rows[1] == "fcnn-relu 30 revealed per update 21 [20.9, 21.1] 21 200 25 % 0"
     assert all("revealed" in row for row in rows[:4])
     assert "data set mnist" in visible(article)
+
+
+def test_points_of_curves_are_left_to_the_figure(section: Callable[..., Section]) -> None:
+    table = section().table
+    point = table.iloc[[0]].assign(metric="success_mse", threshold=0.5)
+    shown = results(pd.concat([table, point], ignore_index=True))
+    assert shown == results(table)
+    assert len(shown.rows) == 8
 
 
 def test_the_threat_model_scale_n_and_seed_stand_under_each_experiment(

@@ -1,9 +1,11 @@
 """Result tables and facts as they would look if everything that we measure of chapter 3 of Ren's thesis held."""
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from leakbench.scorecard.grnn_evidence import DATASETS, LENET, RESNET, STATES, federation
@@ -33,11 +35,11 @@ def row(experiment_of: dict[str, Any], metric: str, mean: float, **more: Any) ->
     return common | experiment_of | more
 
 
-def printed(item: str) -> Iterator[tuple[dict[str, str], str, float]]:
-    """Yield condition, printed text and number of each row of a table."""
+def printed(item: str, deviations: bool = False) -> Iterator[tuple[dict[str, str], str, float]]:
+    """Yield condition, printed text and number of each row of a table, or of each standard deviation."""
     frame = read_published(PUBLISHED)
     for each in frame[(frame["item"] == item) & (frame["kind"] != "claim")].to_dict("records"):
-        if not str(each["metric"]).endswith("_std"):
+        if str(each["metric"]).endswith("_std") == deviations:
             cells = (cell.partition("=") for cell in str(each["condition"]).split("; "))
             yield {key: value for key, _, value in cells}, str(each["published"]), float(each["value"])
 
@@ -67,8 +69,45 @@ def quality(condition: dict[str, Any], text: str, value: float) -> list[dict[str
         row(condition, "identified", 0.0 if failed else 1.0),
         row(condition, "mse", 0.01),
         row(condition, "mse", 0.03, baseline="snapshot", iterations=100),
-        row(condition, "label_accuracy", 1.0),
+        row(condition, "label_accuracy", 1.0, std=0.0),
     ]
+
+
+def curve(condition: dict[str, Any], metric: str, points: dict[float, float]) -> list[dict[str, Any]]:
+    """Return rows of a success rate that is straight between `points`, threshold → rate."""
+    thresholds = [step / 20 for step in range(21)]
+    rates = np.interp(thresholds, list(points), list(points.values()))
+    return [
+        row(condition, f"success_{metric}", float(y), threshold=x, convention="published")
+        for x, y in zip(thresholds, rates, strict=True)
+    ]
+
+
+def success(dataset: str) -> list[dict[str, Any]]:
+    """Return Figure 3.5 as the text reads it: at batch 1 both alike, beyond it DLG near nothing."""
+    out = []
+    for attack, size in itertools.product(("dlg", "grnn"), (1, 4, 8, 16)):
+        condition = {
+            "dataset": dataset, "victim": LENET, "attack": attack, "federation": federation(dataset, size)
+        }  # fmt: skip
+        good = attack == "grnn" or size == 1
+        ssim = 0.7 if (attack, size) == ("dlg", 1) else 0.8 if good else 0.0
+        out += curve(
+            condition,
+            "mse",
+            {0: 0, 0.05 if attack == "grnn" else 0.15: 0.6 if good else 0.52, 0.2: 0.72, 1: 1},
+        )
+        out += curve(condition, "ssim", {0: 1, 0.2: ssim, 0.5: ssim if size > 1 else 0.6, 1: 0})
+    return out
+
+
+def pairs(dataset: str, wrapped: float, true: float, rmse: float) -> list[dict[str, Any]]:
+    """Return what unrelated images score."""
+    condition = {
+        "dataset": dataset, "victim": LENET, "attack": "grnn", "federation": federation(dataset, 1)
+    }  # fmt: skip
+    scores = {"psnr_uint8_wrap": wrapped, "psnr": true, "psnr_of_rmse": rmse}
+    return [row(condition, metric, value, baseline="unrelated-image") for metric, value in scores.items()]
 
 
 def tables() -> dict[str, pd.DataFrame]:
@@ -84,6 +123,8 @@ def tables() -> dict[str, pd.DataFrame]:
             *(row(_mnist(name), metric, value) for name in LOSSES for metric, value in (("psnr", 35.0), ("tv_ratio", 1.5))),
             row(_mnist("grnn-wasserstein"), "psnr", 36.0),
         ],
+        "thesis-conventions": [*pairs("cifar100", 27.9, 9.5, 28.8), *pairs("mnist-32", 32.9, 9.6, 28.9)],
+        "thesis-figure-3-5": success("cifar100"),
         "thesis-figure-3-3": [],
         "thesis-table-3-6": [],
         "thesis-table-3-16": [],
@@ -92,18 +133,23 @@ def tables() -> dict[str, pd.DataFrame]:
     labels = {
         (c["attack"], c["model"], c["dataset"], c["batch_size"]): v for c, _, v in printed("table-3.13")
     }
+    deviations = {
+        (c["attack"], c["model"], c["dataset"], c["batch_size"]): v
+        for c, _, v in printed("table-3.13", deviations=True)
+    }
     for condition, text, _ in printed("table-3.6"):
         if text == "not run":
             continue
         size, at = int(condition["batch_size"]), where(condition)
         short = condition["model"] == "LeNet" and size <= 16
-        right = labels[condition["attack"], condition["model"], condition["dataset"], condition["batch_size"]]
+        key = (condition["attack"], condition["model"], condition["dataset"], condition["batch_size"])
+        right = labels[key]
         won = text == "success"
         rows["thesis-figure-3-3" if short else "thesis-table-3-6"] += [
             row(at, "ssim", 0.9 if won else 0.1),
             row(at, "identified", float(won)),
             row(at, "mse", 0.01 if at["attack"] == "dlg" else 0.02),
-            row(at, "label_accuracy", right / 100),
+            row(at, "label_accuracy", right / 100, std=deviations[key], n=10 * size),
         ]
     for condition, text, value in printed("table-3.16"):
         name = "thesis-table-3-16" if condition["batch_size"] == "1" else "thesis-table-3-16-batches"
@@ -123,4 +169,5 @@ def facts() -> dict[str, Any]:
         "federations": {"grnn": {"rounds": 10}},
         "images": {"mnist-32": 7000},
         "settled": {f"{LENET}-converged": 1e-4},
+        "printed": read_published(PUBLISHED).set_index("id")["value"].to_dict(),
     }

@@ -9,6 +9,7 @@ from leakbench.scorecard.measure import (
     Measured,
     NotMeasured,
     average,
+    deviation,
     difference,
     exactly,
     greatest,
@@ -17,6 +18,7 @@ from leakbench.scorecard.measure import (
     ratio,
     share_of_conditions,
     where_greatest,
+    within,
 )
 
 UNDEFINED = Measured(math.nan, math.nan, math.nan, 1)
@@ -126,3 +128,32 @@ def test_where_greatest() -> None:
         50: Measured(1, 0, 2, 9),
     }
     assert where_greatest(curve) == Measured(20, 20, 30, 9)
+
+
+def test_room_within_a_band_by_hand() -> None:
+    cases = {
+        (28.0, 27.95, 28.1): (0.2, 0.1, 0.25),
+        (27.9, 27.8, 28.1): (0.3, 0.1, 0.3),
+        (27.5, 27.4, 27.55): (-0.1, -0.2, -0.05),
+    }
+    for ends, wanted in cases.items():
+        found = within(Measured(*ends, 5), 27.9, 0.3)
+        assert (found.value, found.low, found.high) == pytest.approx(wanted)
+        assert found.n == 5
+
+
+def test_the_interval_of_a_deviation_covers_the_true_one_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(0)
+    found = [deviation(float(rng.normal(0, 2, 10).std()), 10) for _ in range(2000)]
+    covered = np.mean([each.low <= 2 <= each.high for each in found])
+    assert covered == pytest.approx(0.95, abs=0.015)
+    for n in (2, 10, 1000):
+        each = deviation(1.0, n)
+        assert each.low < 1 < each.high
+    assert deviation(0.0, 10) == Measured(0, 0, 0, 10)
+
+
+@pytest.mark.parametrize(("std", "n"), [(math.nan, 10), (0.1, 1), (0.1, 0)])
+def test_one_update_has_no_deviation(std: float, n: int) -> None:
+    with pytest.raises(NotMeasured, match="no deviation"):
+        deviation(std, n)

@@ -138,7 +138,7 @@ def test_features_of_a_silent_update_are_shown_as_dead(tmp_path: Path, rule: str
 
 def test_the_table_writes_the_panels_beside_it(graded: Cell) -> None:
     spec, exhibit = graded.root / "table.json", graded.results / "exhibits/x.safetensors"
-    asked = {"seeds": [0], "metrics": ["pearson"], "client": 0}
+    asked = {"seeds": [0], "metrics": ["pearson"], "success": [], "client": 0}
     asked["exhibit"] = {"rule": "best", "rounds": 1, "reconstructions": 2}
     write_text(spec, to_json({"experiment": asked, "cells": [STEM], "scale": "quick"}))
     table([graded.scores], spec, graded.results / "tables/x.csv", exhibit)

@@ -175,3 +175,32 @@ def test_absent_backbones_leave_out_only_what_needs_them(cell: Cell) -> None:
     assert facts["left_out"] == "no network"
     assert "lpips_alex" not in rows
     assert rows["mse"].notna().all()
+
+
+def test_unrelated_images_stand_beside_a_published_convention(cell: Cell) -> None:
+    rows, _ = cell.score("psnr", "psnr_uint8_wrap", "mse")
+    pairs = rows[rows["baseline"] == "unrelated-image"]
+    assert pairs.groupby("client").size().tolist() == [64, 64]
+    first = pairs[pairs["client"] == 0]
+    assert first["round"].is_unique
+    assert (first["status"] == "ok").all()
+    # Each is the error of some other image of the split, and of none with itself.
+    errors = np.square(cell.pixels[:, None] - cell.pixels[None]).mean((2, 3, 4))
+    for image, mse in zip(first["image"], first["mse"], strict=True):
+        others = np.delete(errors[image], image)
+        assert np.abs(others - mse).min() < 1e-6
+    assert first["psnr"].tolist() == pytest.approx((-10 * np.log10(first["mse"])).tolist())
+    assert first["image"].nunique() > 10
+    second = pairs[pairs["client"] == 1]
+    assert (second["local_samples"] == 3).all()
+    assert second["mse"].tolist() == first["mse"].tolist()
+    again, _ = cell.score("psnr", "psnr_uint8_wrap", "mse")
+    assert again.equals(rows)
+
+
+def test_unrelated_images_are_not_scored_for_standard_metrics_and_change_no_other_row(cell: Cell) -> None:
+    plain, _ = cell.score("pearson", "mse")
+    assert "unrelated-image" not in set(plain["baseline"])
+    more, _ = cell.score("pearson", "mse", "rmse_255")
+    rest = more[more["baseline"] != "unrelated-image"]
+    assert rest["mse"].tolist() == plain["mse"].tolist()

@@ -137,7 +137,9 @@ def run(
     cell: Cell, cells: list[str], scores: list[Path], **experiment: Any
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Write the table of an experiment and return it with the facts of its exhibit."""
-    asked = {"seeds": [0], "metrics": ["pearson", "mse"], "client": None, "exhibit": None} | experiment
+    asked = {
+        "seeds": [0], "metrics": ["pearson", "mse"], "success": [], "client": None, "exhibit": None
+    } | experiment  # fmt: skip
     spec, out = cell.root / "table.json", cell.results / "tables/x.csv"
     write_text(spec, to_json({"experiment": asked, "cells": cells, "scale": "quick"}))
     exhibit = cell.results / "exhibits/x.safetensors"
@@ -191,3 +193,40 @@ def test_an_absent_cell_leaves_the_others(cell: Cell) -> None:
     assert set(out["victim"]) == {"victim"}
     assert facts["absent_cells"] == {other: "no archive"}
     assert list(facts["knows"]) == [STEM]
+
+
+def test_success_rates_have_a_line_for_each_threshold(cell: Cell) -> None:
+    cell.score("pearson", "mse")
+    out, _ = run(cell, [STEM], [cell.scores], success=["mse"])
+    found = out[(out["metric"] == "success_mse") & (out["client"] == 1) & (out["baseline"] == "")]
+    scored = pd.read_parquet(cell.scores)
+    own = scored[(scored["client"] == 1) & (scored["baseline"] == "")]
+    assert found["threshold"].astype(float).tolist() == [step / 20 for step in range(21)]
+    for threshold, mean in zip(found["threshold"].astype(float), found["mean"].astype(float), strict=True):
+        # Three of nine images got nothing, which is no success though mid-grey is not far off.
+        good = sum(s == "ok" and e <= threshold for s, e in zip(own["status"], own["mse"], strict=True))
+        assert mean == pytest.approx(good / 9, abs=1e-5)
+    assert (found["n"] == 9).all()
+    assert (found["convention"] == "published").all()
+    assert float(found["mean"].iloc[-1]) == pytest.approx(2 / 3, abs=1e-5)
+    assert set(out[out["metric"] == "success_mse"]["baseline"]) == {
+        "", "random-gradient", "random-noise", "dataset-mean"
+    }  # fmt: skip
+    assert (out[out["metric"] == "mse"]["threshold"].astype(str) == "").all()
+
+
+def test_success_rates_share_their_updates_fate() -> None:
+    scored = rows([[0.9] * 20, [0.0] * 20] * 10)
+    out = aggregate(scored, ["mse"], "quick", ["mse"])
+    point = out[(out["metric"] == "success_mse") & (out["threshold"] == 0.5)].squeeze()
+    assert point["mean"] == 0.5
+    # Twenty updates, each all or nothing.
+    assert point["ci_high"] - point["ci_low"] > 0.3
+    snapshots = aggregate(scored.assign(baseline="snapshot"), ["mse"], "quick", ["mse"])
+    assert set(snapshots["metric"]) == {"mse"}
+
+
+def test_a_table_without_success_rates_has_no_thresholds() -> None:
+    out = aggregate(rows([[0.5, 0.2], [0.1, 0.4]]), ["mse"], "quick")
+    assert "threshold" not in out
+    assert line(out, "mse")["std"] == pytest.approx(np.std([0.5, 0.8, 0.9, 0.6]))
