@@ -88,6 +88,8 @@ CASES = [
     Case("checkpoint-not-kept", "federations/tiny", {"checkpoints": [0, 3]}, ["checkpoints", "epoch 0", "[3]"], CELLS),
     Case("checkpoint-beyond", "victims/tiny", {"training.checkpoints": [4]}, ["checkpoints", "4 is beyond the 3 epochs"]),
     Case("moving-from-list", "federations/tiny", {"server": "fedavg", "checkpoints": [3]}, ["checkpoints", "'last' alone"]),
+    Case("evaluated-but-frozen", "federations/tiny", {"evaluate": 9}, ["evaluate", "frozen", "set server: fedavg"]),
+    Case("evaluated-beyond", "federations/tiny", {"evaluate": 201, "server": "fedavg"}, ["evaluate: 201", "200 test images"]),
     Case("variants-a-list", "victims/tiny", {"variants": ["relu"]}, ["variants", "map each name"]),
     Case("variant-a-number", "victims/tiny", {"variants": {"relu": 3}}, ["variants", "map each name"]),
     Case("variant-clash", "victims/fcnn", {"variants.x": {}}, ["fcnn-x", "exists already"]),
