@@ -13,7 +13,7 @@ from leakbench.drawing.result import Result
 from leakbench.drawing.sheet import COLOURS, INK, WIDTH, nothing, sheet
 
 SHOWN = {
-    "accuracy": "accuracy of the model after the last round",
+    "accuracy": "accuracy after the last round",
     "update_bytes": "bytes of an update (logarithmic)",
     "label_accuracy": "labels inferred rightly",
 }
@@ -27,7 +27,7 @@ FAMILIES = {
 NONE = "none"
 CONDITION = ["dataset", "victim", "federation", "attack", "client"]
 ROW, LEFT, FOOT = 0.21, 1.75, 0.68
-PLOT, BELOW = 1.75, 1.75
+PLOT, UNDER, ENTRY = 1.75, 0.75, 0.165
 GREY = "#8c959f"
 
 
@@ -37,13 +37,17 @@ def table(result: Result) -> Figure:
     own = rows[rows["baseline"] == ""]
     if own.empty:
         return nothing(result)
-    rows = rows.assign(label=_labels(rows))
+    rows = rows.assign(label=_labels(rows)).sort_values(
+        "defence", key=lambda names: names != NONE, kind="stable"
+    )
     own, null = rows[rows["baseline"] == ""], rows[rows["baseline"] == "random-gradient"]
     places = {label: place for place, label in enumerate(dict.fromkeys(own["label"]))}
     metrics = [metric for metric in SHOWN if metric in set(own["metric"])]
     curves = rows[(rows["metric"] == "accuracy") & rows["baseline"].isin(["", "snapshot"])]
     top = ROW * len(places) + FOOT
-    height = top + (PLOT + BELOW if len(curves) else 0)
+    shared = _families(curves) if len(curves) else {}
+    below = UNDER + ENTRY * max(part["label"].nunique() for part in shared.values()) if shared else 0
+    height = top + (PLOT + below if shared else 0)
 
     def paint(body: SubFigure) -> None:
         room = (WIDTH - LEFT - 0.15) / len(metrics)
@@ -61,8 +65,8 @@ def table(result: Result) -> Figure:
         )
         where = (0.5, 1 - top / height)
         body.legend(handles, entries, loc="lower center", bbox_to_anchor=where, ncols=3, frameon=False)
-        if len(curves):
-            _over_rounds(body, curves, height)
+        if shared:
+            _over_rounds(body, shared, below, height)
 
     return sheet(result, height, f"n = {_counts(own)}", paint)
 
@@ -89,21 +93,30 @@ def _points(axes: Axes, own: pd.DataFrame, null: pd.DataFrame, places: dict[str,
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _over_rounds(body: SubFigure, curves: pd.DataFrame, height: float) -> None:
-    """Draw the accuracy over rounds at the bottom of the body, one axes for each kind; undefended in all of them."""
+def _families(curves: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return the curves of each axes, by its title: defences of a kind, and the undefended last."""
     kinds = curves["defence"].str.partition("-")[0]
-    named = {kind for family in FAMILIES.values() for kind in family}
-    room = (WIDTH - 0.2) / len(FAMILIES)
-    plain = curves[kinds == NONE]
-    highest = min(1.0, curves["ci_high"].fillna(curves["mean"]).max() * 1.05)
-    for column, (title, family) in enumerate(FAMILIES.items()):
-        left = (column * room + 0.5) / WIDTH
-        axes = body.add_axes((left, (BELOW - 0.3) / height, (room - 0.6) / WIDTH, PLOT / height))
-        mine = curves[kinds.isin(family)] if family else curves[~kinds.isin([*named, NONE])]
-        for (label, part), colour in zip(mine.groupby("label", sort=False), itertools.cycle(COLOURS)):
-            line(axes, part, "round", str(label), _style(colour))
-        for label, part in plain.groupby("label", sort=False):
-            line(axes, part, "round", str(label), _style(INK))
+    named = {NONE, *itertools.chain.from_iterable(FAMILIES.values())}
+    return {
+        title: pd.concat(
+            [curves[kinds.isin(family) if family else ~kinds.isin(named)], curves[kinds == NONE]]
+        )
+        for title, family in FAMILIES.items()
+    }
+
+
+def _over_rounds(body: SubFigure, shared: dict[str, pd.DataFrame], below: float, height: float) -> None:
+    """Draw the accuracy over rounds at the bottom of the body, `below` inches above its edge: one axes for each kind."""
+    room = (WIDTH - 0.2) / len(shared)
+    every = pd.concat(shared.values())
+    highest = min(1.0, every["ci_high"].fillna(every["mean"]).max() * 1.05)
+    for column, (title, curves) in enumerate(shared.items()):
+        place = ((column * room + 0.5) / WIDTH, (below - 0.15) / height)
+        axes = body.add_axes((*place, (room - 0.6) / WIDTH, (PLOT - 0.1) / height))
+        colours = itertools.cycle(COLOURS)
+        for label, part in curves.groupby("label", sort=False):
+            plain = part["defence"].iloc[0] == NONE
+            line(axes, part, "round", str(label), _style(INK if plain else next(colours)))
         axes.set_title(title)
         axes.set_xlabel("round")
         axes.set_ylim(0, highest)
@@ -120,4 +133,8 @@ def _style(colour: str) -> dict[str, Any]:
 def _counts(own: pd.DataFrame) -> str:
     """Return how many models and images are behind the points."""
     units = own.groupby("unit", sort=False)["n"].unique()
-    return ", ".join(f"{words.listed(sorted(counts))} {unit}s" for unit, counts in units.items())
+    told = [
+        f"{words.listed(sorted(counts))} {unit}{'' if max(counts) == 1 else 's'}"
+        for unit, counts in units.items()
+    ]
+    return f"{' and '.join(told)} behind each point"
