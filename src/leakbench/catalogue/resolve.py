@@ -159,6 +159,14 @@ def _check_cell(
             f"{federation_file}: clients: {samples} samples do not fit the "
             f"{private['stop'] - private['start']} private images (widen private)"
         )
+    if federation["evaluate"] and counts:
+        taken = private["stop"] - private["start"] if private["split"] == "test" else 0
+        free = counts.get("test", 0) - taken
+        if federation["evaluate"] > free:
+            raise UserError(
+                f"{federation_file}: evaluate: {federation['evaluate']} images are not there: {cell.dataset} has {free} "
+                f"test images that are not private (lower it, or narrow private)"
+            )
     if attack["generator"] and cell.dataset not in attack["generator"]:
         raise UserError(
             f"{where}: attack '{cell.attack}' has no generator for data set '{cell.dataset}' "

@@ -119,7 +119,8 @@ class Federation(Strict):
     in every round, as in deployed federated learning. With several `passes` a client goes over one private set that
     often, in a new order each time, its rounds evenly split among them; all rounds of a pass start from one model. A `fixed`
     set then has the same batches in the same order in every pass. `distinct_labels`: no two samples of an update share a
-    label; newly shuffled passes cannot promise it.
+    label; newly shuffled passes cannot promise it. `evaluate`: the model's accuracy on so many test images is measured
+    whenever the server has moved it; none: it is not.
     """
 
     summary: str
@@ -134,6 +135,7 @@ class Federation(Strict):
     passes: Positive = 1
     checkpoints: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["last"] = "last"
     keep: bool = True
+    evaluate: Positive | None = None
 
     @model_validator(mode="after")
     def _passes_fit(self) -> "Federation":
@@ -141,6 +143,8 @@ class Federation(Strict):
             raise ValueError(f"rounds {self.rounds} must be a multiple of passes {self.passes}")
         if self.passes > 1 and self.distinct_labels and self.local_set == "fresh":
             raise ValueError("distinct_labels does not hold for shuffled passes (set local_set: fixed)")
+        if self.evaluate and self.server == "frozen":
+            raise ValueError("evaluate: a frozen server's model never changes (set server: fedavg)")
         return self
 
 

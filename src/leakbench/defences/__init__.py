@@ -11,20 +11,51 @@ from leakbench.parts import part
 Update = dict[str, Tensor]
 
 
+# What a plain update takes for each coordinate, and what the place of a coordinate takes where few are sent.
+FLOAT, PLACE = 32, 32
+Bits = Callable[[Tensor], Tensor]
+
+
 def unchanged(value: Any, *_: Any) -> Any:
     """Return `value` itself: what no defence does."""
     return value
+
+
+def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
+    """Return the bits that a tensor [rounds, *shape] takes, int64 [rounds]: `bits` a coordinate, and so many `beside`."""
+    rounds = len(value)
+    return torch.full((rounds,), value.numel() // max(rounds, 1) * bits + beside)
+
+
+def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
+    """Return the bits of a tensor [rounds, *shape] whose zeros are not sent, int64 [rounds].
+
+    Which coordinates are sent is told by one bit for each, or by the places of those sent, whichever is shorter; nothing
+    tells it where none is zero.
+    """
+    flat = value.flatten(1)
+    every = flat.shape[1]
+    sent = (flat != 0).sum(1)
+    told = torch.minimum(torch.full_like(sent, every), PLACE * sent)
+    return bits * sent + torch.where(sent == every, 0, told) + beside
 
 
 class Defence(NamedTuple):
     """The places where a defence may act on the client; each defaults to doing nothing.
 
     `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes what it
-    sends: tensors [rounds, *shape] of one client.
+    sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its way, int64 [rounds]: the
+    defence's price in bandwidth, without what a general compressor would still save.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
     protect_update: Callable[[Update, torch.Generator], Update] = unchanged
+    bits: Bits = dense
+
+
+def sent_bytes(defence: Defence, update: Update) -> Tensor:
+    """Return the bytes that a protected update takes on its way to the server, int64 [rounds], rounded up."""
+    return -(-torch.stack([defence.bits(value) for value in update.values()]).sum(0) // 8)
 
 
 def beside(each: Tensor, values: Tensor) -> Tensor:
@@ -32,10 +63,11 @@ def beside(each: Tensor, values: Tensor) -> Tensor:
     return each.view(-1, *[1] * (values.dim() - 1))
 
 
-def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor]) -> Defence:
-    """Return the defence that changes each tensor [rounds, *shape] of an update by itself."""
+def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits = dense) -> Defence:
+    """Return the defence that changes each tensor [rounds, *shape] of an update by itself, and what one then takes."""
     return Defence(
-        protect_update=lambda update, rng: {name: change(value, rng) for name, value in update.items()}
+        protect_update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
+        bits=bits,
     )
 
 

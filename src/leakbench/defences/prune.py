@@ -6,7 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.defences import Defence, per_tensor
+from leakbench.defences import Defence, per_tensor, sparse
 
 
 def prune(*, share: Annotated[float, Field(gt=0, le=1)]) -> Defence:
@@ -17,4 +17,4 @@ def prune(*, share: Annotated[float, Field(gt=0, le=1)]) -> Defence:
         kept = flat.abs().topk(max(1, round(share * flat.shape[1])), 1).indices
         return torch.zeros_like(flat).scatter(1, kept, flat.gather(1, kept)).view_as(value)
 
-    return per_tensor(largest)
+    return per_tensor(largest, sparse)

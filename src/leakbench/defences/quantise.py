@@ -1,12 +1,13 @@
 """Share the update in few bits per coordinate."""
 
+from functools import partial
 from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.defences import Defence, beside, per_tensor
+from leakbench.defences import FLOAT, Defence, beside, dense, per_tensor
 
 
 def quantise(*, bits: Annotated[int, Field(ge=1, le=16)] = 8) -> Defence:
@@ -17,4 +18,5 @@ def quantise(*, bits: Annotated[int, Field(ge=1, le=16)] = 8) -> Defence:
         step = ((high - low) / (2**bits - 1)).clamp_min(1e-30)
         return low + ((value - low) / step).round() * step
 
-    return per_tensor(rounded)
+    # Two numbers tell a tensor's levels.
+    return per_tensor(rounded, partial(dense, bits=bits, beside=2 * FLOAT))

@@ -1,6 +1,7 @@
 """The federation: clients, local training, rounds; what the server sees and what it must not know."""
 
+from leakbench.federation.evaluation import accuracy, held_out
 from leakbench.federation.local import local_update
-from leakbench.federation.play import Truth, play, private_samples
+from leakbench.federation.play import Moved, Truth, play, private_samples
 
-__all__ = ["Truth", "local_update", "play", "private_samples"]
+__all__ = ["Moved", "Truth", "accuracy", "held_out", "local_update", "play", "private_samples"]

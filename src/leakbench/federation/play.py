@@ -17,6 +17,7 @@ from leakbench.victims.layers import draw_masks
 WORKING_BYTES = 300_000_000
 Tensors = dict[str, Tensor]
 Sink = Callable[[slice, int, Tensors], None]
+Moved = Callable[[nn.Module, Tensors], None]
 
 
 @dataclass
@@ -107,13 +108,15 @@ def play(
     defence: Defence,
     seed: int,
     sink: Sink,
+    moved: Moved = lambda model, weights: None,
 ) -> list[Tensors]:
     """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter → [n, *shape])`.
 
     `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers. With server
     `frozen` each round starts from the same weights (the demonstration code restores them); with `fedavg` the server
     adds the mean update, weighted by the number of samples, and the next round starts there; over several `passes` it
-    moves after each pass, by all its rounds. Returns the models that were sent out, in order of origin.
+    moves after each pass, by all its rounds. `moved` is told the network that clients train and its weights after every
+    move, the last included. Returns the models that were sent out, in order of origin.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng = torch.Generator().manual_seed(stream("local", seed))
@@ -158,6 +161,7 @@ def play(
                     for name, value in update.items():
                         total[name] += shares[client] * scale * value.sum(0)
             sent.append({n: v + total[n] if n in trained else v for n, v in sent[-1].items()})
+            moved(model, sent[-1])
         return sent[:-1]
     for number, weights in enumerate(origins):
         for client, k in enumerate(federation["clients"]):

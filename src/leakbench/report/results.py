@@ -1,5 +1,6 @@
 """A result table as the page shows it: what varies in columns, what does not in one line, nulls beside the attack."""
 
+import math
 from dataclasses import dataclass
 
 import pandas as pd
@@ -116,4 +117,7 @@ def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
 
 
 def _value(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    # A line about the whole federation has no client.
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:g}"
+    return str(value)

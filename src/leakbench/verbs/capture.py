@@ -1,14 +1,17 @@
 """capture: play the federation; write what the server saw and, apart from it, what it must not know."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from leakbench import defences
 from leakbench.artefacts import creating, open_tensors, write_tensors
 from leakbench.errors import UserError
-from leakbench.federation import play, private_samples
+from leakbench.federation import Moved, accuracy, held_out, play, private_samples
 from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -16,10 +19,62 @@ from leakbench.verbs.absence import absent, pass_on
 from leakbench.victims.file import load_victim
 
 
+def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
+    """Return the facts of an observation (docs/observation.md); `buffers`: the network has some beside its parameters."""
+    federation, image, local = value["federation"], value["dataset"], value["federation"]["local"]
+    return {
+        "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
+        "clients": federation["clients"],
+        "kind": federation["update"],
+        "local": local,
+        "knows": {
+            "threat model": "honest-but-curious server",
+            "shared": f"{federation['update']} update of each client, each round",
+            "labels": "unknown",
+            "batch size": "known",
+            "local training": f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}; known",
+            "buffers": "sent with the model" if buffers else "none",
+            "defence": value["defence"]["module"],
+        },
+    }
+
+
+def _layout(
+    model: nn.Module, origin: Mapping[str, Tensor], rounds: int, clients: int, sent: int
+) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent` models."""
+    layout = {
+        f"updates/{name}": ((rounds, clients, *value.shape), "float32")
+        for name, value in model.named_parameters()
+    }
+    layout |= {
+        f"global/{name}": ((sent, *value.shape), str(value.dtype).removeprefix("torch."))
+        for name, value in origin.items()
+    }
+    layout["origin"] = ((rounds,), "int64")
+    return layout
+
+
+def _evaluation(
+    federation: dict[str, Any], arrays: Mapping[str, np.ndarray], data: Path
+) -> tuple[list[float], Moved]:
+    """Return a list, and a function that adds to it the accuracy of each model that it is given, if it is asked for."""
+    found: list[float] = []
+    if not federation["evaluate"]:
+        return found, lambda model, weights: None
+    if "test/images" not in arrays:
+        raise UserError(f"{data}: no 'test' split to evaluate on (drop evaluate from the federation)")
+    labels = np.array(arrays["test/labels"], np.int64)
+    index = held_out(federation, len(labels))
+    images, y = torch.from_numpy(arrays["test/images"][index]), torch.from_numpy(labels[index])
+    return found, lambda model, weights: found.append(accuracy(model, weights, images, y))
+
+
 def capture(
     spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
 ) -> None:
-    """Write the observation to `out` (docs/observation.md) and image indices and labels to `truth`.
+    """Write the observation to `out` (docs/observation.md) and to `truth` image indices and labels, the bytes of each
+    update and, if the federation has `evaluate`, the model's accuracy after each round.
 
     `oracle` holds the labels alone, for attacks that are assumed to know them.
     """
@@ -47,55 +102,34 @@ def capture(
         moving = federation["server"] == "fedavg"
         passes = federation["passes"]
         sent = (passes if passes > 1 else rounds) if moving else len(epochs)
-        layout = {
-            f"updates/{name}": ((len(epochs) * rounds, len(clients), *value.shape), "float32")
-            for name, value in model.named_parameters()
-        }
-        layout |= {
-            f"global/{name}": ((sent, *value.shape), str(value.dtype).removeprefix("torch."))
-            for name, value in origins[0].items()
-        }
-        layout["origin"] = ((len(epochs) * rounds,), "int64")
-        local = federation["local"]
+        total = len(epochs) * rounds
+        layout = _layout(model, origins[0], total, len(clients), sent)
         made = provenance(
             value,
             "leakbench.verbs.capture",
             dotted("victims", value["victim"]["module"]),
             dotted("defences", value["defence"]["module"]),
         )
-        observed = {
-            "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
-            "clients": clients,
-            "kind": federation["update"],
-            "local": local,
-            "knows": {
-                "threat model": "honest-but-curious server",
-                "shared": f"{federation['update']} update of each client, each round",
-                "labels": "unknown",
-                "batch size": "known",
-                "local training": f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}; known",
-                "buffers": "sent with the model"
-                if len(origins[0]) > len(dict(model.named_parameters()))
-                else "none",
-                "defence": value["defence"]["module"],
-            },
-        }
+        observed = _observed(value, len(origins[0]) > len(dict(model.named_parameters())))
         epochs_by_round = np.repeat(np.array(epochs), rounds)
+        defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
+        sizes = np.zeros((total, len(clients)), np.int64)
+        accuracies, moved = _evaluation(federation, arrays, data)
         with creating(out, layout, observed | made) as tensors:
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
                 for name, tensor in update.items():
                     tensors[f"updates/{name}"][part, client] = tensor.numpy()
+                sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
-            defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
             images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
             out_models = play(
-                model, origins, images, hidden, federation, defence, stream("capture", *names), sink
+                model, origins, images, hidden, federation, defence, stream("capture", *names), sink, moved
             )
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():
                     tensors[f"global/{name}"][index] = tensor.numpy()
-            starts = np.repeat(np.arange(sent), len(epochs) * rounds // sent)
+            starts = np.repeat(np.arange(sent), total // sent)
             tensors["origin"][:] = starts
         repeats = (len(epochs), 1)
         secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(hidden.images)}
@@ -103,4 +137,7 @@ def capture(
         write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
+        secret |= {f"bytes/{c}": sizes[:, c] for c in range(len(clients))}
+        if accuracies:
+            secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
         write_tensors(truth, secret, {"split": split, "clients": clients} | made)

@@ -1,5 +1,6 @@
 """score: match guesses with the truth and measure them, one row per private image."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.seconds import seconds
 from leakbench.metrics.update_matching import matching_success
 from leakbench.provenance import provenance, read_spec, recording
@@ -128,6 +130,48 @@ def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
     return dense_input(model, torch.from_numpy(pixels)).numpy()
 
 
+def _add_labels(
+    frame: pd.DataFrame,
+    tensors: Mapping[str, np.ndarray],
+    secret: Mapping[str, np.ndarray],
+    client: int,
+    baseline: str,
+) -> None:
+    """Add the columns about labels, and mark what diverged, if the attack tells of them."""
+    part = {"": "", "random-gradient": "null/"}.get(baseline)
+    if part is None or f"{part}labels" not in tensors:
+        return
+    given = np.array(tensors[f"{part}labels"][:, client])
+    known = secret[f"labels/{client}"][: len(given)]
+    k = known.shape[1]
+    chosen = frame["match"].to_numpy().reshape(known.shape)
+    right = [labels_matched(g, t, i) for g, t, i in zip(given, known, chosen, strict=True)]
+    frame["label_ok"] = np.concatenate(right).astype(float)
+    overlap = [label_accuracy(g[g >= 0], t) for g, t in zip(given, known, strict=True)]
+    frame["label_accuracy"] = np.repeat(overlap, k)
+    lost = np.repeat(np.array(tensors[f"{part}diverged"][:, client]), k)
+    frame.loc[lost, "status"] = "diverged"
+
+
+def _add_partners(
+    frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int
+) -> None:
+    """Add a column for each way in which the attack matched updates of two passes."""
+    index = secret[f"images/{client}"]
+    found = frame["match"].to_numpy().reshape(index.shape)
+    for name in [name for name in tensors if name.startswith("partner")]:
+        success = matching_success(tensors[name][:, client], found, index, secret["pass"])
+        frame[name.replace("partner", "matching_success", 1)] = success.reshape(-1)
+
+
+def _add_prices(frame: pd.DataFrame, secret: Mapping[str, np.ndarray], client: int) -> None:
+    """Add what the defence cost in each round."""
+    k = secret[f"images/{client}"].shape[1]
+    for column, name in {"accuracy": "accuracy", "update_bytes": f"bytes/{client}"}.items():
+        if name in secret:
+            frame[column] = of_rounds(secret[name], k)
+
+
 def score(
     guesses: Path, truth: Path, data: Path, victim: Path, spec: Path, out: Path,
     attack_record: Path | None, backbones: Path | None, record: Path | None,
@@ -204,24 +248,10 @@ def score(
                         resources,
                     )
                 )
-                part = {"": "", "random-gradient": "null/"}.get(baseline)
-                if part is not None and f"{part}labels" in tensors:
-                    chosen = frame["match"].to_numpy().reshape(rounds, k)
-                    given = np.array(tensors[f"{part}labels"][:, client])
-                    known_labels = secret[f"labels/{client}"][:rounds]
-                    right = [
-                        labels_matched(g, t, i) for g, t, i in zip(given, known_labels, chosen, strict=True)
-                    ]
-                    frame["label_ok"] = np.concatenate(right).astype(float)
-                    overlap = [label_accuracy(g[g >= 0], t) for g, t in zip(given, known_labels, strict=True)]
-                    frame["label_accuracy"] = np.repeat(overlap, k)
-                    lost = np.repeat(np.array(tensors[f"{part}diverged"][:, client]), k)
-                    frame.loc[lost, "status"] = "diverged"
+                _add_labels(frame, tensors, secret, client, baseline)
                 if not baseline:
-                    found = frame["match"].to_numpy().reshape(rounds, k)
-                    for name in [name for name in tensors if name.startswith("partner")]:
-                        success = matching_success(tensors[name][:, client], found, index, secret["pass"])
-                        frame[name.replace("partner", "matching_success", 1)] = success.reshape(-1)
+                    _add_partners(frame, tensors, secret, client)
+                    _add_prices(frame, secret, client)
                 frame.insert(0, "baseline", baseline)
                 frame["iterations"] = candidates.iterations
                 frame.insert(0, "image", index[:rounds].reshape(-1))

@@ -55,7 +55,8 @@ def aggregate(
     Intervals are 95 % bootstrap intervals over updates, since the samples of one update share its fate. A client that
     went over its set in several passes has a line, and a column `pass`, for each. Where attacks optimise, a column
     `iterations` tells the length, of images kept on the way too. For each metric of `success` there are lines
-    `success_<metric>`, one for each value of a column `threshold`: the share of images that are at least so good.
+    `success_<metric>`, one for each value of a column `threshold`: the share of images that are at least so good. What is measured on the federation's model has a line,
+    of no client, for each round, with the round in a column `round`; those before the last are "snapshot".
     """
     out: list[dict[str, Any]] = []
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
@@ -80,7 +81,7 @@ def aggregate(
             )
 
         for metric in metrics:
-            if metric in group and not group[metric].isna().all():
+            if METRICS[metric].of != "models" and metric in group and not group[metric].isna().all():
                 rng = np.random.default_rng(stream("bootstrap", metric))
                 stats = summary(group[metric].to_numpy(), failed, rng, clusters)
                 line(metric, "image", METRICS[metric].convention, stats)
@@ -108,7 +109,30 @@ def aggregate(
                     continue
                 rng = np.random.default_rng(stream("bootstrap", metric))
                 line(metric, "update", "standard", summary(each, np.zeros(len(each), bool), rng))
-    return pd.DataFrame(out)
+    return pd.concat([pd.DataFrame(out), *_of_models(rows, metrics, columns, scale)], ignore_index=True)
+
+
+def _of_models(rows: pd.DataFrame, metrics: list[str], columns: list[str], scale: str) -> list[pd.DataFrame]:
+    """Return the lines of metrics of the federation's model, over seeds, if there are any."""
+    out: list[dict[str, Any]] = []
+    keys = [name for name in columns if name not in ("client", "local_samples", "baseline")]
+    for metric in metrics:
+        if metric not in rows or METRICS[metric].of != "models":
+            continue
+        # All images of a round tell the same model.
+        own = rows[(rows["baseline"] == "") & rows[metric].notna()]
+        models = own.drop_duplicates([*keys, "seed", "round"])
+        last = models.groupby(keys, dropna=False)["round"].transform("max")
+        models = models.assign(baseline=np.where(models["round"] < last, SNAPSHOT, ""))
+        models["round"] += 1
+        for values, group in models.groupby([*keys, "round", "baseline"], sort=True, dropna=False):
+            rng = np.random.default_rng(stream("bootstrap", metric))
+            stats = summary(group[metric].to_numpy(), np.zeros(len(group), bool), rng)
+            line = dict(zip([*keys, "round", "baseline"], values, strict=True))
+            told = {"metric": metric, "convention": METRICS[metric].convention, **stats, "unit": "model"}
+            seeds = " ".join(str(s) for s in sorted(group["seed"].unique()))
+            out.append({**line, **told, "seeds": seeds, "scale": scale})
+    return [pd.DataFrame(out)] if out else []
 
 
 def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:

@@ -148,6 +148,23 @@ def test_a_checkpoint_beyond_the_whole_training_is_refused(root: Callable[..., P
         planned(root(asked | capping({"victims": {"v*": {"training.epochs": 7}}})))
 
 
+@pytest.mark.parametrize(("split", "free"), [("train", 40), ("test", 20)])
+def test_a_model_is_evaluated_on_test_images_that_are_not_private(
+    split: str, free: int, root: Callable[..., Path]
+) -> None:
+    asked = {"private": {"split": split, "start": 20, "stop": 40}, "server": "fedavg", "evaluate": free}
+    found = planned(root({"federations/f": asked}))
+    assert found.specs["capture/d/v/f/none/0"]["federation"]["evaluate"] == free
+
+
+@pytest.mark.parametrize(("split", "free"), [("train", 40), ("test", 20)])
+def test_more_test_images_than_there_are_is_refused(split: str, free: int, root: Callable[..., Path]) -> None:
+    asked = {"private": {"split": split, "start": 20, "stop": 40}, "server": "fedavg", "evaluate": free + 1}
+    message = rf"federations/f.yaml: evaluate: {free + 1} images are not there: d has {free} test images .*\(lower it"
+    with pytest.raises(UserError, match=message):
+        planned(root({"federations/f": asked}))
+
+
 def test_what_a_scale_leaves_out_has_no_cells_but_is_checked(root: Callable[..., Path]) -> None:
     found = planned(root({"scales/quick": {"left_out": {"e*": "too short"}}}))
     assert found.experiments == {"e": []}

@@ -27,13 +27,15 @@ CONVENTIONS = {
     "identified": ("standard", True),
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),
+    "accuracy": ("standard", True),
+    "update_bytes": ("standard", False),
     "matching_success": ("standard", True),
     "matching_success_no_labels": ("standard", True),
     "matching_success_no_pooling": ("standard", True),
     "matching_success_plain": ("standard", True),
 }
 # What the scorer measures on its own match, and not on pairs of images.
-OF_UPDATES = {name for name, metric in METRICS.items() if metric.of == "updates"}
+OF_UPDATES = {name for name, metric in METRICS.items() if metric.of in ("updates", "models")}
 WITHOUT_WEIGHTS = sorted(
     name for name in set(CONVENTIONS) - OF_UPDATES if not name.startswith("lpips") and name != "identified"
 )
@@ -83,7 +85,9 @@ def test_published_numbers_differ_from_the_standard_ones_of_like_name(photograph
 
 def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
-    with pytest.raises(UserError, match=r"'pnsr' is not a metric \(there are channel_pearson, identified, "):
+    with pytest.raises(
+        UserError, match=r"'pnsr' is not a metric \(there are accuracy, channel_pearson, identified, "
+    ):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):
         measure(["lpips_vgg"], images, images)

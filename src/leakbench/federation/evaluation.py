@@ -1,0 +1,36 @@
+"""The price of a defence in accuracy: how well the model of a federation does on images that no client holds."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+BATCH = 500
+
+
+def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
+    """Return which of `count` test images the model is measured on: the first `evaluate` that are not private, int64.
+
+    They are fewer only where there are no more.
+    """
+    private = federation["private"]
+    index = np.arange(count)
+    if private["split"] == "test":
+        index = np.delete(index, np.s_[private["start"] : private["stop"]])
+    return index[: federation["evaluate"]]
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor) -> float:
+    """Return the share of images whose largest logit is their label's, in [0, 1], of `model` at `weights`.
+
+    `images` uint8 [n, rows, columns, channels], `labels` int64 [n]; weights hold parameters and buffers.
+    """
+    right = 0
+    for start in range(0, len(images), BATCH):
+        x = images[start : start + BATCH].permute(0, 3, 1, 2).float() / 255
+        found = functional_call(model, weights, (x,)).argmax(1)
+        right += int((found == labels[start : start + BATCH]).sum())
+    return right / len(images)
