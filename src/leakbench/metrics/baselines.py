@@ -4,6 +4,8 @@ import numpy as np
 
 # Not a baseline but kept under one's column: what an attack had on the way.
 SNAPSHOT = "snapshot"
+# The private images in place of reconstructions: what a judge could tell at best.
+ORIGINAL = "original"
 
 
 def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
-from leakbench.metrics.baselines import SNAPSHOT, blank, dataset_mean, random_noise
+from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT, blank, dataset_mean, random_noise
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.matching import best, match
@@ -20,6 +19,7 @@ from leakbench.metrics.update_matching import matching_success
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
+from leakbench.verbs.resources import Resources, gather, judged
 
 # Few enough to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
@@ -82,11 +82,13 @@ def _rows(
     names: list[str],
     matching: str,
     target: str,
-    resources: dict[str, Any],
+    resources: Resources,
+    labels: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
     """Return one value per private image, flattened over rounds × samples, for matching and metrics.
 
-    `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it.
+    `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it, `labels` [rounds, k] who is on
+    them, for judges.
     """
     found = _matched(candidates, truth, matching, target)
     index = found["match"]
@@ -102,7 +104,8 @@ def _rows(
         )
         images = np.where(nothing[(..., *[None] * (truth.ndim - 2))], blank(truth.shape[2:]), images)
         flat = images.reshape(-1, *truth.shape[2:]).astype(np.float32)
-        out |= measure(others, flat, pixels.reshape(-1, *pixels.shape[2:]), resources)
+        needs = resources.of(flat, None if labels is None else labels.reshape(-1))
+        out |= measure(others, flat, pixels.reshape(-1, *pixels.shape[2:]), needs)
     return out
 
 
@@ -122,31 +125,28 @@ def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
 
 def score(
     guesses: Path, truth: Path, data: Path, victim: Path, spec: Path, out: Path,
-    attack_record: Path | None, backbones: Path | None, record: Path | None,
+    attack_record: Path | None, backbones: Path | None, record: Path | None, judges: list[Path] | None = None,
 ) -> None:  # fmt: skip
-    """Write the rows of one cell: each private image, then the null baselines on the first rounds."""
+    """Write the rows of one cell: each private image, then the null baselines on the first rounds.
+
+    Where a judge is asked, its answers to the private images themselves follow, as the baseline `original`.
+    """
     with recording(record, "score"):
         inputs = [guesses, truth, data, victim]
         reason = absent(inputs)
         if reason:
             return pass_on(reason, [out])
         value = read_spec(spec)
-        resources: dict[str, Any] = {}
-        names = list(value["metrics"])
-        left_out = ""
-        if backbones is not None:
-            left_out = absent([backbones]) or ""
-            if left_out:
-                names = [name for name in names if "lpips_backbones" not in METRICS[name].needs]
-            else:
-                resources["lpips_backbones"] = open_tensors(backbones)[0]
         tensors, facts = open_tensors(guesses)
         secret, hidden = open_tensors(truth)
         arrays, _ = open_tensors(data)
         pictures = arrays[f"{hidden['split']}/images"]
-        if any("pool" in METRICS[name].needs for name in names):
-            resources["pool"] = aim_at("images", np.array(pictures[:POOL]), victim)
-        names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
+        names, resources = gather(
+            [name for name in value["metrics"] if name == "pearson" or METRICS[name].of == facts["target"]],
+            backbones,
+            dict(zip(value.get("judges", []), judges or [], strict=True)),
+            lambda: aim_at("images", np.array(pictures[:POOL]), victim),
+        )
         cost = read_spec(attack_record) if attack_record else {}
         known = arrays.get("train/images", pictures)
         if facts["target"] == "images":
@@ -178,6 +178,9 @@ def score(
                 Candidates(random_noise(shape, rng), everything, "random-noise", length),
                 Candidates(means, np.ones((nulls, copies), bool), "dataset-mean", length),
             ]
+            people = np.array(secret[f"labels/{client}"]) if resources.judges else None
+            if people is not None:
+                groups.append(Candidates(pixels, np.ones(pixels.shape[:2], bool), ORIGINAL))
             for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
                 groups.append(Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after))
             for candidates in groups:
@@ -187,10 +190,11 @@ def score(
                         candidates,
                         aim[:rounds],
                         pixels[:rounds],
-                        names,
+                        judged(names) if baseline == ORIGINAL else names,
                         value["matching"],
                         facts["target"],
                         resources,
+                        None if people is None else people[:rounds],
                     )
                 )
                 part = {"": "", "random-gradient": "null/"}.get(baseline)
@@ -228,6 +232,5 @@ def score(
         if cost:
             rows.loc[rows["baseline"] == "", "seconds"] = seconds(cost["seconds"], cost["updates"])
         made = provenance(value, "leakbench.verbs.score")
-        write_table(
-            out, rows, {"knows": facts["knows"], "target": facts["target"], "left_out": left_out} | made
-        )
+        told = {"left_out": resources.left_out, "classes": resources.classes}
+        write_table(out, rows, {"knows": facts["knows"], "target": facts["target"]} | told | made)

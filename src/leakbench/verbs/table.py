@@ -104,7 +104,7 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     from leakbench.verbs.exhibit import pictures
 
     value = read_spec(spec)
-    frames, reasons, knows = [], {}, {}
+    frames, reasons, knows, classes = [], {}, {}, {}
     asked, client, shown = (value["experiment"][key] for key in ("metrics", "client", "exhibit"))
     if value.get("left_out"):
         reasons["every cell"] = value["left_out"]
@@ -116,6 +116,8 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
         frame, _ = read_table(path)
         frames.append(frame if client is None else frame[frame["client"] == client])
         knows[stem] = facts["knows"]
+        if facts["classes"]:
+            classes[stem.partition("/")[0]] = facts["classes"]
     if frames:
         text = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"]).to_csv(
             index=False, float_format="%.6g"
@@ -152,6 +154,8 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     facts = {
         "panels": panels,
         "knows": knows,
+        # How many people the judges of a data set tell apart.
+        "classes": classes,
         "absent_cells": reasons,
         "scale": value["scale"],
         "seeds": value["experiment"]["seeds"],
