@@ -44,15 +44,17 @@ def rates(result: Result) -> Figure:
         paper = canvas(body)
         room = (WIDTH - LEFT - 0.2) / len(COUNTS)
         for name, labels in sets.items():
-            write(paper, MARGIN, tops[name] + 0.06, words.dataset(str(name)), size=8.2, bold=True, align="left")
+            write(
+                paper, MARGIN, tops[name] + 0.06, words.dataset(str(name)), size=8.2, bold=True, align="left"
+            )
             for column, count in enumerate(COUNTS):
                 up = ROW * len(labels)
                 low = 1 - (tops[name] + HEAD + up) / total
-                axes = body.add_axes(
-                    ((LEFT + column * room) / WIDTH, low, (room - 0.25) / WIDTH, up / total)
-                )
+                axes = body.add_axes(((LEFT + column * room) / WIDTH, low, (room - 0.25) / WIDTH, up / total))
                 of = rows["dataset"] == name
-                _panel(axes, own[own["dataset"] == name], rows[of], count, labels, _classes(result, str(name)))
+                _panel(
+                    axes, own[own["dataset"] == name], rows[of], count, labels, _classes(result, str(name))
+                )
                 axes.set_yticks(range(len(labels)), labels if column == 0 else [""] * len(labels))
         known = {
             text: handle
@@ -92,6 +94,7 @@ def _panel(
 ) -> None:
     """Draw one data set's top-`count`: `own` are the reconstructions, `rows` hold the private images too."""
     for number, (judge, name) in enumerate(JUDGES.items()):
+        # The second judge's lines are thinner, so that both show where they agree.
         metric, colour, shift = f"top{count}_{judge}", COLOURS[number], (number - 0.5) * 0.36
         mine = own[own["metric"] == metric].drop_duplicates("label")
         at = mine["label"].map(labels.index) + shift
@@ -104,7 +107,11 @@ def _panel(
                 # Every federation draws its own images, so their means are weighted by how many they are.
                 share = (part["mean"] * part["n"]).sum() / part["n"].sum()
                 axes.axvline(
-                    share, color=colour, linestyle=style, linewidth=1.1, label=f"{name}, the images {kind}"
+                    share,
+                    color=colour,
+                    linestyle=style,
+                    linewidth=2.2 - number,
+                    label=f"{name}, the images {kind}",
                 )
     if classes:
         axes.axvline(count / classes, color=GREY, linestyle=":", linewidth=1.4, label="chance")
@@ -120,7 +127,9 @@ def _panel(
 
 def _faces(result: Result) -> list:
     """Return the panels of single images of the first data set that the classifiers were trained on."""
-    single = [p for p in result.panels if p.about["local_samples"] == 1 and HELD_OUT not in p.about["federation"]]
+    single = [
+        p for p in result.panels if p.about["local_samples"] == 1 and HELD_OUT not in p.about["federation"]
+    ]
     return [p for p in single if p.about["dataset"] == single[0].about["dataset"]]
 
 

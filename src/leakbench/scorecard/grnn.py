@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from leakbench.scorecard import grnn_faces
 from leakbench.scorecard.evidence import Evidence, collect
 from leakbench.scorecard.grnn_claims import CLAIMS
 from leakbench.scorecard.grnn_numbers import NUMBERS
@@ -18,4 +19,6 @@ def findings(
     tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Mapping[str, str] | None = None
 ) -> dict[str, Finding]:
     """A finding for every id of chapter 3 that an experiment measures; the arguments are those of `agic.findings`."""
-    return collect(NUMBERS | CLAIMS, Evidence(tables, facts, absent or {}))
+    return collect(
+        NUMBERS | CLAIMS | grnn_faces.NUMBERS | grnn_faces.CLAIMS, Evidence(tables, facts, absent or {})
+    )
