@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from synthetic import curves, panel, quality
+from synthetic import curves, identified_faces, panel, quality
 
 from leakbench.drawing.result import Result, read_result
 from leakbench.errors import UserError
@@ -22,6 +22,7 @@ CURVES = {
     "agic-table": quality(["invg", "agic"]),
     "agic-figure-8": quality(["invg", "agic"], federation="agic-fedavg-steps-4"),
     "agic-figure-9": quality(["agic-beta-1-oracle", "agic-oracle"]),
+    "reidentification": identified_faces(),
     "agic-iterations": quality(["invg-single", "agic-single"], ("", "snapshot")),
 }
 PANELS = {
