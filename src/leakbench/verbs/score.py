@@ -144,7 +144,7 @@ def score(
         names, resources = gather(
             [name for name in value["metrics"] if name == "pearson" or METRICS[name].of == facts["target"]],
             backbones,
-            dict(zip(value.get("judges", []), judges or [], strict=True)),
+            dict(zip(value.get("judges", []), judges or [], strict=False)),
             lambda: aim_at("images", np.array(pictures[:POOL]), victim),
         )
         cost = read_spec(attack_record) if attack_record else {}

@@ -81,4 +81,4 @@ def test_an_absent_judge_leaves_out_only_what_asks_it(cell: Cell, judges: list[P
 
 def test_a_missing_judge_is_named(cell: Cell, judges: list[Path]) -> None:
     with pytest.raises(UserError, match="--judges: no file of densenet121-faces"):
-        cell.score(*METRICS, judges=JUDGES[1:], files=judges[1:])
+        cell.score(*METRICS, judges=JUDGES[::-1], files=judges[1:])
