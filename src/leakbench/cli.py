@@ -74,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
         optional=["attack-record", "backbones", "record"],
-    )  # fmt: skip
+    ).add_argument("--judges", type=Path, nargs="*", help="classifiers, in the order of the spec")  # fmt: skip
     command("table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", lists=["scores"])
     command(
         "figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed"

@@ -7,6 +7,7 @@ rule score:
         spec=f"{R}/specs/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         attack_record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         backbones=lambda w: flow.backbones("/".join(w)),
+        judges=lambda w: flow.judges("/".join(w)),
         code=lambda w: flow.score_code("/".join(w)),
     output:
         f"{R}/scores/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.parquet",
@@ -23,4 +24,4 @@ rule score:
     shell:
         "python -m leakbench score --guesses {input.guesses:q} --truth {input.truth:q} --data {input.data:q}"
         " --victim {input.victim:q} --spec {input.spec:q} --attack-record {input.attack_record:q}"
-        " {params.backbones} --out {output:q} 2> {log:q}"
+        " {params.backbones} --judges {input.judges:q} --out {output:q} 2> {log:q}"

@@ -2,6 +2,7 @@
 
 import fnmatch
 import itertools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -209,10 +210,12 @@ def _check_cell(
         )
 
 
-def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[str] = frozenset()) -> Plan:
+def plan(
+    root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset()
+) -> Plan:
     """Validate the whole catalogue and resolve every experiment at one scale.
 
-    `metrics` are the names that experiments may ask for; `local` the data sets that LEAKBENCH_DATA offers.
+    `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local` the data sets that LEAKBENCH_DATA offers.
     Raises UserError at the first mistake, naming file and key.
     """
     config = root / "config"
@@ -250,6 +253,7 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 known = [p.stem for p in (root / "published").glob("*.csv")]
                 raise UserError(f"{where}: printed: no published/{table}.csv ({suggest(table, known)})")
         cells = []
+        judges = sorted({judge for metric in experiment.metrics for judge in metrics[metric]})
         reason = next((why for glob, why in scale.left_out.items() if fnmatch.fnmatchcase(name, glob)), "")
         for product in experiment.cells:
             for names in itertools.product(
@@ -264,9 +268,10 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
                 if cell in cells:
                     continue
                 # What a scale leaves out is checked all the same.
-                _resolve_cell(
-                    Plan(scale_name, {}, {}) if reason else out, cell, config, where, scale, scale_file
-                )
+                into = Plan(scale_name, {}, {}) if reason else out
+                _resolve_cell(into, cell, config, where, scale, scale_file)
+                for judge in judges:
+                    _resolve_judge(into, cell, judge, config, f"{where}: metrics", scale, scale_file)
                 cells.append(cell)
                 if not reason:
                     wanted.setdefault(cell, set()).update(experiment.metrics)
@@ -299,12 +304,24 @@ def plan(root: Path, scale_name: str, metrics: frozenset[str], local: frozenset[
         out.specs[f"score/{cell.stem}"] = {
             "cell": cell.__dict__,
             "metrics": sorted(metrics_wanted),
+            "judges": sorted({judge for metric in metrics_wanted for judge in metrics[metric]}),
             "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
         }
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     return out
+
+
+def _resolve_judge(
+    out: Plan, cell: Cell, name: str, config: Path, where: str, scale: Scale, scale_file: str
+) -> None:
+    """Plan the training of a classifier on the cell's data set, whether or not a cell attacks it."""
+    entry = _entry(config, "victims", cell.dataset, name, where, scale, scale_file)
+    if entry["training"] is None:
+        raise UserError(f"{where}: judge '{name}' is not trained (give config/victims a training for it)")
+    beside = out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]
+    out.specs[f"train/{cell.dataset}/{name}/{cell.seed}"] = {**beside, "victim": entry}
 
 
 def described(config: Path) -> Spec:

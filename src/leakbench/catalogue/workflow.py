@@ -1,15 +1,14 @@
 """What the Snakefile asks of the catalogue; every answer is a path or a list of paths."""
 
-import ast
 import json
 import os
-from functools import cache
 from pathlib import Path
 
 from leakbench import reference
 from leakbench.artefacts import read_facts
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.needs import BACKBONES, declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.errors import UserError
@@ -19,23 +18,9 @@ LPIPS = "lpips-backbones"
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "experiment")
 
 
-@cache
-def declared_metrics() -> dict[str, tuple[str, bool]]:
-    """Return the names that the metric files declare: (module, whether it needs LPIPS), read from the source."""
-    found: dict[str, tuple[str, bool]] = {}
-    for path in sorted((PACKAGE / "metrics").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Name)
-                and node.func.id == "Metric"
-                and node.args
-            ):
-                needs = any(
-                    k.arg == "needs" and "lpips_backbones" in ast.literal_eval(k.value) for k in node.keywords
-                )
-                found[ast.literal_eval(node.args[0])] = (f"leakbench.metrics.{path.stem}", needs)
-    return found
+def judges() -> dict[str, tuple[str, ...]]:
+    """Return the metrics that experiments may ask for, and the victims that each asks in turn."""
+    return {name: metric.judges for name, metric in declared_metrics().items()}
 
 
 def local_datasets(root: Path) -> frozenset[str]:
@@ -70,7 +55,7 @@ class Workflow:
 
     def __init__(self, root: Path, scale: str) -> None:
         self.root, self.scale = root, scale
-        self.plan: Plan = plan(root, scale, frozenset(declared_metrics()), local_datasets(root))
+        self.plan: Plan = plan(root, scale, judges(), local_datasets(root))
         self.plan.write(root)
         self.results = f"results/{scale}"
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
@@ -107,10 +92,18 @@ class Workflow:
         return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network))
 
     def score_code(self, stem: str) -> list[str]:
-        """Return the source files that a cell's scores depend on: its metrics, and the victim that reads features."""
+        """Return the source files that a cell's scores depend on: its metrics, their judges, and the victim that reads
+        features.
+        """
         dataset, victim, *_, seed = stem.split("/")
-        metrics = [declared_metrics()[name][0] for name in self.plan.spec(f"score/{stem}")["metrics"]]
-        return self.code("score", *self.parts(f"train/{dataset}/{victim}/{seed}"), *metrics)
+        spec = self.plan.spec(f"score/{stem}")
+        metrics = [declared_metrics()[name].module for name in spec["metrics"]]
+        networks = [
+            part
+            for name in (victim, *spec["judges"])
+            for part in self.parts(f"train/{dataset}/{name}/{seed}")
+        ]
+        return self.code("score", *networks, *metrics)
 
     def table_code(self, experiment: str) -> list[str]:
         """Return the source files that a table and its pictures depend on."""
@@ -152,8 +145,15 @@ class Workflow:
 
     def backbones(self, stem: str) -> list[str]:
         """Return the LPIPS weights if the cell's metrics need them."""
-        needed = any(declared_metrics()[name][1] for name in self.plan.spec(f"score/{stem}")["metrics"])
+        metrics = self.plan.spec(f"score/{stem}")["metrics"]
+        needed = any(BACKBONES in declared_metrics()[name].needs for name in metrics)
         return [f"data/{LPIPS}.safetensors"] if needed else []
+
+    def judges(self, stem: str) -> list[str]:
+        """Return the classifiers that the cell's metrics ask, trained on its data set, in the order of its spec."""
+        dataset, *_, seed = stem.split("/")
+        names = self.plan.spec(f"score/{stem}")["judges"]
+        return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
 
     def scores(self, experiment: str) -> list[str]:
         """Return the score files of an experiment."""

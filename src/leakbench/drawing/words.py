@@ -11,6 +11,7 @@ DATASETS = {
     "fashion-mnist": "Fashion-MNIST",
     "orl": "ORL faces",
     "lfw": "LFW",
+    "vgg-face": "VGG-Face",
     "imagenet": "ImageNet",
 }
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
@@ -33,6 +34,7 @@ NETWORKS = {
     "resnet20-4": "ResNet20-4",
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
+    "densenet121": "DenseNet-121",
 }
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")

@@ -7,6 +7,8 @@ SNAPSHOT = "snapshot"
 # Two private images of the same data set: what a published convention says of images that have nothing to do with each
 # other. So many pairs place their mean wrap-around PSNR to 0.02 dB on CIFAR-10 (standard error).
 UNRELATED, PAIRS = "unrelated-image", 64
+# The private images in place of reconstructions: what a judge could tell at best.
+ORIGINAL = "original"
 
 
 def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

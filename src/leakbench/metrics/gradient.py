@@ -1,13 +1,6 @@
-"""How far the gradients of reconstructions are from those observed, as the attack tells it."""
-
-import numpy as np
+"""How far the gradients of reconstructions are from those observed, as the attack tells it of each update."""
 
 from leakbench.metrics.metric import Metric
+from leakbench.metrics.prices import of_rounds
 
-
-def gradient_mse(gaps: np.ndarray, samples: int) -> np.ndarray:
-    """Return one value for each of the `samples` of every update: `Reconstruction.gap` of its update, [rounds · samples]."""
-    return np.repeat(np.asarray(gaps, np.float64), samples)
-
-
-METRICS = (Metric("gradient_mse", gradient_mse, "standard", higher_is_better=False, of="updates"),)
+METRICS = (Metric("gradient_mse", of_rounds, "standard", higher_is_better=False, of="updates"),)

@@ -6,7 +6,7 @@ from leakbench.metrics.metric import Metric
 
 
 def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
-    """Return a price of each round [rounds] for each of its private images, float64 [rounds · samples].
+    """Return a value of each round [rounds] for each of its private images, float64 [rounds · samples].
 
     Accuracy, in [0, 1], is that of the model after the round; bytes are those of the client's update.
     """

@@ -9,12 +9,24 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.scorecard import grnn_claims, grnn_doubts, grnn_numbers, grnn_success
+from leakbench.scorecard import (
+    grnn_claims,
+    grnn_doubts,
+    grnn_faces,
+    grnn_numbers,
+    grnn_resolution,
+    grnn_success,
+)
 from leakbench.scorecard.evidence import Evidence, collect
 from leakbench.scorecard.verdict import Finding
 
-NUMBERS = grnn_numbers.NUMBERS | grnn_success.NUMBERS
-CLAIMS = grnn_claims.CLAIMS | grnn_doubts.CLAIMS | grnn_success.CLAIMS
+ROOMS = (grnn_numbers, grnn_resolution, grnn_success, grnn_faces)
+NUMBERS = {key: build for room in ROOMS for key, build in room.NUMBERS.items()}
+CLAIMS = {
+    key: build
+    for room in (grnn_claims, grnn_doubts, *ROOMS)
+    for key, build in getattr(room, "CLAIMS", {}).items()
+}
 
 
 def findings(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,6 +10,7 @@ import pandas as pd
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics import METRICS, measure
 from leakbench.metrics.baselines import (
+    ORIGINAL,
     PAIRS,
     SNAPSHOT,
     UNRELATED,
@@ -30,22 +30,26 @@ from leakbench.metrics.update_matching import matching_success
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
+from leakbench.verbs.resources import Resources, gather, judged
 
 # Few enough to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
+GAPS = ("gap", "snapshot_gaps")
 
 
 @dataclass
 class Candidates:
     """Reconstructions of one client's updates: images [rounds, n, …] and which of them are usable [rounds, n].
 
-    baseline: what they are if not the attack's result; iterations: after how many steps.
+    baseline: what they are if not the attack's result; iterations: after how many steps; gap: how far the gradients of
+    each round's are from those observed [rounds].
     """
 
     images: np.ndarray
     usable: np.ndarray
     baseline: str = ""
     iterations: int = 0
+    gap: np.ndarray | None = None
 
 
 def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: str) -> dict[str, np.ndarray]:
@@ -92,11 +96,13 @@ def _rows(
     names: list[str],
     matching: str,
     target: str,
-    resources: dict[str, Any],
+    resources: Resources,
+    labels: np.ndarray | None,
 ) -> dict[str, np.ndarray]:
     """Return one value per private image, flattened over rounds × samples, for matching and metrics.
 
-    `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it.
+    `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it, `labels` [rounds, k] who is on
+    them, for judges.
     """
     found = _matched(candidates, truth, matching, target)
     index = found["match"]
@@ -112,7 +118,8 @@ def _rows(
         )
         images = np.where(nothing[(..., *[None] * (truth.ndim - 2))], blank(truth.shape[2:]), images)
         flat = images.reshape(-1, *truth.shape[2:]).astype(np.float32)
-        out |= measure(others, flat, pixels.reshape(-1, *pixels.shape[2:]), resources)
+        needs = resources.of(flat, None if labels is None else labels.reshape(-1))
+        out |= measure(others, flat, pixels.reshape(-1, *pixels.shape[2:]), needs)
     return out
 
 
@@ -172,13 +179,31 @@ def _add_prices(frame: pd.DataFrame, secret: Mapping[str, np.ndarray], client: i
             frame[column] = of_rounds(secret[name], k)
 
 
+def _unrelated(
+    pictures: np.ndarray,
+    victim: Path,
+    names: list[str],
+    matching: str,
+    resources: Resources,
+    rng: np.random.Generator,
+) -> pd.DataFrame:
+    """Return the rows of pairs of different images, which stand for nobody's reconstruction."""
+    pairs = unrelated_pairs(len(pictures), PAIRS, rng)
+    shown = np.stack([aim_at("images", pictures[each], victim) for each in pairs.T])[:, :, None]
+    made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
+    kept = [name for name in names if name not in judged(names)]
+    frame = pd.DataFrame(_rows(made_up, shown[1], shown[1], kept, matching, "images", resources, None))
+    return frame.assign(baseline=UNRELATED, image=pairs[:, 1], sample=0, round=range(PAIRS))
+
+
 def score(
     guesses: Path, truth: Path, data: Path, victim: Path, spec: Path, out: Path,
-    attack_record: Path | None, backbones: Path | None, record: Path | None,
+    attack_record: Path | None, backbones: Path | None, record: Path | None, judges: list[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write the rows of one cell: each private image, then the null baselines on the first rounds.
 
     Where a metric repeats a published convention, pairs of different images of the split are scored too.
+    Where a judge is asked, its answers to the private images themselves follow, as the baseline `original`.
     """
     with recording(record, "score"):
         inputs = [guesses, truth, data, victim]
@@ -186,22 +211,16 @@ def score(
         if reason:
             return pass_on(reason, [out])
         value = read_spec(spec)
-        resources: dict[str, Any] = {}
-        names = list(value["metrics"])
-        left_out = ""
-        if backbones is not None:
-            left_out = absent([backbones]) or ""
-            if left_out:
-                names = [name for name in names if "lpips_backbones" not in METRICS[name].needs]
-            else:
-                resources["lpips_backbones"] = open_tensors(backbones)[0]
         tensors, facts = open_tensors(guesses)
         secret, hidden = open_tensors(truth)
         arrays, _ = open_tensors(data)
         pictures = arrays[f"{hidden['split']}/images"]
-        if any("pool" in METRICS[name].needs for name in names):
-            resources["pool"] = aim_at("images", np.array(pictures[:POOL]), victim)
-        names = [name for name in names if name == "pearson" or METRICS[name].of == facts["target"]]
+        names, resources = gather(
+            [name for name in value["metrics"] if name == "pearson" or METRICS[name].of == facts["target"]],
+            backbones,
+            dict(zip(value.get("judges", []), judges or [], strict=False)),
+            lambda: aim_at("images", np.array(pictures[:POOL]), victim),
+        )
         cost = read_spec(attack_record) if attack_record else {}
         known = arrays.get("train/images", pictures)
         if facts["target"] == "images":
@@ -227,14 +246,29 @@ def score(
             means = np.broadcast_to(average, (nulls, copies, *shape[2:]))
             length = facts["iterations"]
             usable, null_usable = (tensors[f"{part}usable"][:, client] for part in ("", "null/"))
+            gaps = {
+                name: np.array(value[..., client]) for name, value in tensors.items() if name.endswith(GAPS)
+            }
             groups = [
-                Candidates(tensors["images"][:, client], usable, "", length),
-                Candidates(tensors["null/images"][:, client], null_usable, "random-gradient", length),
+                Candidates(tensors["images"][:, client], usable, "", length, gaps.get("gap")),
+                Candidates(
+                    tensors["null/images"][:, client],
+                    null_usable,
+                    "random-gradient",
+                    length,
+                    gaps.get("null/gap"),
+                ),
                 Candidates(random_noise(shape, rng), everything, "random-noise", length),
                 Candidates(means, np.ones((nulls, copies), bool), "dataset-mean", length),
             ]
+            people = np.array(secret[f"labels/{client}"]) if resources.judges else None
+            if people is not None:
+                groups.append(Candidates(pixels, np.ones(pixels.shape[:2], bool), ORIGINAL))
             for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
-                groups.append(Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after))
+                early = gaps["snapshot_gaps"][place] if "snapshot_gaps" in gaps else None
+                groups.append(
+                    Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after, early)
+                )
             for candidates in groups:
                 baseline, rounds = candidates.baseline, len(candidates.images)
                 frame = pd.DataFrame(
@@ -242,12 +276,15 @@ def score(
                         candidates,
                         aim[:rounds],
                         pixels[:rounds],
-                        names,
+                        judged(names) if baseline == ORIGINAL else names,
                         value["matching"],
                         facts["target"],
                         resources,
+                        None if people is None else people[:rounds],
                     )
                 )
+                if candidates.gap is not None:
+                    frame["gradient_mse"] = of_rounds(candidates.gap, k)
                 _add_labels(frame, tensors, secret, client, baseline)
                 if not baseline:
                     _add_partners(frame, tensors, secret, client)
@@ -263,16 +300,12 @@ def score(
                 frame.insert(0, "checkpoint", np.repeat(secret["checkpoint"][:rounds], k))
                 frames.append(frame)
         if facts["target"] == "images" and any(METRICS[name].convention == "published" for name in names):
-            pairs = unrelated_pairs(len(pictures), PAIRS, rng)
-            shown = np.stack([aim_at("images", pictures[each], victim) for each in pairs.T])[:, :, None]
-            made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
-            frame = pd.DataFrame(
-                _rows(made_up, shown[1], shown[1], names, value["matching"], facts["target"], resources)
-            )
+            frame = _unrelated(pictures, victim, names, value["matching"], resources, rng)
             frame = frame.assign(
-                baseline=UNRELATED, iterations=facts["iterations"], image=pairs[:, 1], sample=0, round=range(PAIRS),
-                checkpoint=secret["checkpoint"][0], **{"pass": secret["pass"][0]},
-            )  # fmt: skip
+                iterations=facts["iterations"],
+                checkpoint=secret["checkpoint"][0],
+                **{"pass": secret["pass"][0]},
+            )
             # No private image is in them, so that one set of pairs serves every client's lines.
             frames += [
                 frame.assign(client=client, local_samples=k) for client, k in enumerate(hidden["clients"])
@@ -284,6 +317,5 @@ def score(
         if cost:
             rows.loc[rows["baseline"] == "", "seconds"] = seconds(cost["seconds"], cost["updates"])
         made = provenance(value, "leakbench.verbs.score")
-        write_table(
-            out, rows, {"knows": facts["knows"], "target": facts["target"], "left_out": left_out} | made
-        )
+        told = {"left_out": resources.left_out, "classes": resources.classes}
+        write_table(out, rows, {"knows": facts["knows"], "target": facts["target"]} | told | made)

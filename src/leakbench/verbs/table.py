@@ -143,7 +143,7 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     from leakbench.verbs.exhibit import pictures
 
     value = read_spec(spec)
-    frames, reasons, knows = [], {}, {}
+    frames, reasons, knows, classes = [], {}, {}, {}
     asked, success, client, shown = (
         value["experiment"][key] for key in ("metrics", "success", "client", "exhibit")
     )
@@ -157,6 +157,8 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
         frame, _ = read_table(path)
         frames.append(frame if client is None else frame[frame["client"] == client])
         knows[stem] = facts["knows"]
+        if facts["classes"]:
+            classes[stem.partition("/")[0]] = facts["classes"]
     if frames:
         rows = aggregate(pd.concat(frames, ignore_index=True), asked, value["scale"], success)
         text = rows.to_csv(index=False, float_format="%.6g")
@@ -193,6 +195,8 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     facts = {
         "panels": panels,
         "knows": knows,
+        # How many people the judges of a data set tell apart.
+        "classes": classes,
         "absent_cells": reasons,
         "scale": value["scale"],
         "seeds": value["experiment"]["seeds"],

@@ -17,12 +17,14 @@ def resnet(
     stem: Literal["large", "small"] = "large",
     statistics: Literal["running", "batch"] = "running",
     bound: float | None = None,
+    momentum: float = 0.1,
 ) -> nn.Module:
     """Return torchvision's network, untrained, for images of any size with three channels.
 
     `stem`: 7×7 with stride 2 and a max-pool, or 3×3 with neither. `statistics`: batch norm's own, as in evaluation mode,
     or each batch's, as in training mode. `bound`: all parameters are uniform in [-bound, bound], batch norm's too; none:
-    torchvision's own initialisation. Raises ValueError for other channels. Source: He et al.; AGIC attacks ResNet-50 on
+    torchvision's own initialisation. `momentum`: share of the newest batch in batch norm's own statistics; a larger one
+    follows a short training. Raises ValueError for other channels. Source: He et al.; AGIC attacks ResNet-50 on
     ImageNet; GRNN's code has sigmoids, the small stem, batch statistics and a bound of 0.5.
     """
     from torchvision.models import resnet18, resnet50
@@ -37,9 +39,11 @@ def resnet(
         if hasattr(layer, "relu"):
             # What a layer returned is read again when gradients are taken, so nothing may be overwritten.
             layer.relu = ACTIVATIONS[activation]()
-        if isinstance(layer, nn.BatchNorm2d) and statistics == "batch":
-            layer.track_running_stats = False
-            layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = momentum
+            if statistics == "batch":
+                layer.track_running_stats = False
+                layer.running_mean = layer.running_var = layer.num_batches_tracked = None
     if bound is not None:
         for parameter in network.parameters():
             nn.init.uniform_(parameter, -bound, bound)

@@ -13,7 +13,7 @@ from leakbench.catalogue.resolve import Plan, capped, plan
 from leakbench.catalogue.schema import Scale
 from leakbench.errors import UserError
 
-METRICS = frozenset({"mse", "pearson"})
+METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
 ROOT = Path(__file__).parents[3]
 
 
@@ -51,6 +51,30 @@ def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., 
     assert found.specs["score/d/v/f/none/a/0"]["metrics"] == ["mse", "pearson"]
     assert found.specs["score/d/v/f/none/b/0"]["metrics"] == ["mse"]
     assert len(found.cells) == 8
+
+
+def test_a_judge_is_trained_on_the_cells_data_though_no_cell_attacks_it(root: Callable[..., Path]) -> None:
+    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"]}]
+    more = {"cells": cells, "metrics": ["mse", "told"]}
+    found = planned(
+        root({"experiments/e": more, "scales/quick": {"caps": {"victims": {"v-*": {"training.epochs": 3}}}}})
+    )
+    assert {cell.victim for cell in found.cells} == {"v"}
+    assert found.specs["score/d/v/f/none/a/1"]["judges"] == ["v-tanh"]
+    own, judge = found.specs["train/d/v/1"], found.specs["train/d/v-tanh/1"]
+    assert judge["victim"]["training"]["epochs"] == 3
+    assert judge["victim"]["parameters"]["activation"] == "tanh"
+    assert judge["dataset"] == own["dataset"]
+
+
+def test_without_a_metric_that_asks_there_is_no_judge(root: Callable[..., Path]) -> None:
+    found = planned(root())
+    assert all(spec["judges"] == [] for name, spec in found.specs.items() if name.startswith("score/"))
+
+
+def test_a_judge_must_be_trained(root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match=r"e\.yaml: metrics: judge 'v-raw' is not trained"):
+        planned(root({"experiments/e": {"metrics": ["asked"]}}))
 
 
 def test_what_does_not_change_a_result_is_not_in_a_spec(root: Callable[..., Path]) -> None:
@@ -208,9 +232,9 @@ def test_capping_never_raises_a_value_nor_changes_its_kind(
 
 
 def test_the_real_catalogue_is_planned_at_both_scales() -> None:
-    from leakbench.catalogue.workflow import declared_metrics
+    from leakbench.catalogue.workflow import judges
 
-    quick, paper = (plan(ROOT, scale, frozenset(declared_metrics())) for scale in ("quick", "paper"))
+    quick, paper = (plan(ROOT, scale, judges()) for scale in ("quick", "paper"))
     assert quick.specs.keys() < paper.specs.keys()
     assert quick.experiments.keys() == paper.experiments.keys()
     for name, cells in quick.experiments.items():

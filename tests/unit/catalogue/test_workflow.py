@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from leakbench.artefacts import write_tensors
-from leakbench.catalogue.workflow import Workflow, declared_metrics, local_datasets
+from leakbench.catalogue.needs import declared_metrics, judge
+from leakbench.catalogue.workflow import Workflow, local_datasets
 from leakbench.metrics import METRICS
 
 ROOT = Path(__file__).parents[3]
@@ -21,9 +22,29 @@ def flow() -> Workflow:
 def test_metrics_read_from_the_source_are_those_that_are_declared() -> None:
     declared = declared_metrics()
     assert declared.keys() == METRICS.keys()
-    for name, (module, lpips) in declared.items():
-        assert module == METRICS[name].function.__module__ or module.startswith("leakbench.metrics.")
-        assert lpips == ("lpips_backbones" in METRICS[name].needs)
+    for name, metric in declared.items():
+        own = METRICS[name].function.__module__
+        assert metric.module == own or metric.module.startswith("leakbench.metrics.")
+        assert metric.needs == METRICS[name].needs
+
+
+def test_a_need_names_its_judge() -> None:
+    assert judge("judge_resnet18_faces") == "resnet18-faces"
+    assert judge("lpips_backbones") == judge("labels") == ""
+    assert declared_metrics()["top3_densenet121"].judges == ("densenet121-faces",)
+    assert declared_metrics()["ssim"].judges == ()
+
+
+def test_a_cell_with_judges_needs_their_files_and_code(flow: Workflow) -> None:
+    stem = "orl-32/lenet-dlg/grnn-faces-held-out/none/grnn/0"
+    names = ["densenet121-faces", "resnet18-faces"]
+    assert flow.plan.spec(f"score/{stem}")["judges"] == names
+    assert flow.judges(stem) == [f"results/quick/victims/orl-32/{name}/0.safetensors" for name in names]
+    code = set(flow.score_code(stem))
+    assert {f"src/leakbench/victims/{name}.py" for name in ("densenet", "resnet", "lenet_dlg")} <= code
+    assert set(flow.judges(stem)) <= set(flow.networks())
+    assert flow.judges(STEM) == []
+    assert "src/leakbench/victims/densenet.py" not in flow.score_code(STEM)
 
 
 def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:

@@ -249,7 +249,17 @@ def test_available_tells_what_a_directory_holds(place: Path) -> None:
 
 
 def test_the_room_loads_without_torch(place: Path) -> None:
-    names = ["mnist", "cifar10", "cifar100", "fashion-mnist", "orl", "lfw", "imagenet", "lpips-backbones"]
+    names = [
+        "mnist",
+        "cifar10",
+        "cifar100",
+        "fashion-mnist",
+        "orl",
+        "lfw",
+        "vgg-face",
+        "imagenet",
+        "lpips-backbones",
+    ]
     code = (
         "import sys; from pathlib import Path; from leakbench.datasets import available\n"
         f"for name in {names!r}: available(name, [Path({str(place)!r})])\n"

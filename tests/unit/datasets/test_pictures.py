@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from leakbench.datasets import imagenet, lfw
+from leakbench.datasets import imagenet, lfw, vgg_face
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.pictures import read_picture, scaled
 
@@ -101,6 +101,30 @@ def test_lfw_keeps_people_with_enough_pictures_and_splits_each(tmp_path: Path) -
     assert found.tensors["test/labels"].tolist() == [0, 1]
     with pytest.raises(Damaged, match="no person with 9 pictures"):
         lfw.lfw(place, size=16, minimum=9)
+
+
+def test_vgg_face_keeps_the_people_with_most_pictures(tmp_path: Path) -> None:
+    assert vgg_face.place(tmp_path) is None
+    # The official archive holds lists of addresses alone.
+    (tmp_path / "vgg_face_dataset" / "files").mkdir(parents=True)
+    (tmp_path / "vgg_face_dataset" / "files" / "A_One.txt").write_text("")
+    assert vgg_face.place(tmp_path) is None
+    for value, (person, count) in enumerate({"D": 3, "B": 5, "A": 4, "C": 4}.items()):
+        for number in range(count):
+            save(tmp_path / "vgg_face_dataset" / person / f"{number}.jpg", flat(10 * number + 60 * value))
+    place = vgg_face.place(tmp_path)
+    assert place is not None
+    found = vgg_face.vgg_face(place, size=16, people=2, per_person=3, test=1)
+    # A and C have as many; the first by name is kept, and labels follow the names.
+    assert found.classes == ["A", "B"]
+    assert found.tensors["train/labels"].tolist() == [0, 0, 1, 1]
+    assert found.tensors["train/images"][:, 0, 0, 0].tolist() == [120, 130, 60, 70]
+    assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [140, 80]
+    assert "2 people with most pictures of 5" in found.note
+    with pytest.raises(Damaged, match="3 people with at least 4 pictures, not 4"):
+        vgg_face.vgg_face(place, size=16, people=4, per_person=4, test=1)
+    with pytest.raises(Damaged, match="3 of 3 for the test split"):
+        vgg_face.vgg_face(place, size=16, people=2, per_person=3, test=3)
 
 
 def test_grey_images_are_scaled_whole_and_get_equal_channels() -> None:

@@ -33,18 +33,21 @@ CONVENTIONS = {
     "matching_success_no_labels": ("standard", True),
     "matching_success_no_pooling": ("standard", True),
     "matching_success_plain": ("standard", True),
+    **{f"top{k}_{judge}": ("standard", True) for k in (1, 3, 5) for judge in ("resnet18", "densenet121")},
 }
 # What the scorer measures on its own match, and not on pairs of images.
 OF_UPDATES = {name for name, metric in METRICS.items() if metric.of in ("updates", "models")}
 WITHOUT_WEIGHTS = sorted(
-    name for name in set(CONVENTIONS) - OF_UPDATES if not name.startswith("lpips") and name != "identified"
+    name
+    for name in set(CONVENTIONS) - OF_UPDATES
+    if not name.startswith(("lpips", "top")) and name != "identified"
 )
 
 
 def test_every_name_has_its_convention_and_direction() -> None:
     assert {name: (m.convention, m.higher_is_better) for name, m in METRICS.items()} == CONVENTIONS
     assert all(metric.name == name for name, metric in METRICS.items())
-    assert all(METRICS[name].function.__name__ == name for name in set(METRICS) - OF_UPDATES)
+    assert all(METRICS[name].function.__name__ == name for name in WITHOUT_WEIGHTS)
     weighty = set(CONVENTIONS) - set(WITHOUT_WEIGHTS) - OF_UPDATES
     assert {name for name, metric in METRICS.items() if metric.needs} == weighty
 

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -154,8 +155,35 @@ def tables() -> dict[str, pd.DataFrame]:
     for condition, text, value in printed("table-3.16"):
         name = "thesis-table-3-16" if condition["batch_size"] == "1" else "thesis-table-3-16-batches"
         rows[name] += quality(where(condition), text, value)
+    rows |= _faces()
     rows["thesis-table-3-16"].append(row(_mnist("grnn"), "psnr", 56.89))
     return {name: pd.DataFrame(content) for name, content in rows.items()}
+
+
+def _faces() -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of Table 3.15: on VGG-Face the printed ones, on ORL GRNN above DLG."""
+    short: list[dict[str, Any]] = []
+    long: list[dict[str, Any]] = []
+    # Each condition is printed as top-1, top-3 and top-5.
+    for place, (condition, _, value) in enumerate(printed("table-3.15")):
+        judge = {"ResNet-18": "resnet18", "DenseNet-121": "densenet121"}[condition["classifier"]]
+        at = {"dataset": "vgg-face-32", "victim": LENET, "attack": "grnn", "federation": "grnn-faces"}
+        if "attack" not in condition:
+            short += [
+                row(at, f"top1_{judge}", value / 100, baseline="original", iterations=0),
+                row(at, f"top1_{judge}", 0.01, baseline="random-noise"),
+            ]
+            continue
+        size = condition["batch_size"]
+        at |= {"attack": condition["attack"].lower(), "local_samples": int(size)}
+        at["federation"] += f"-batch{size}" if size != "1" else ""
+        (short if size in ("1", "4") else long).append(
+            row(at, f"top{(1, 3, 5)[place % 3]}_{judge}", value / 100)
+        )
+    orl = {"dataset": "orl-32", "victim": LENET, "federation": "grnn-faces"}
+    for judge, (attack, value) in product(("resnet18", "densenet121"), (("dlg", 0.5), ("grnn", 0.7))):
+        short.append(row(orl | {"attack": attack}, f"top1_{judge}", value))
+    return {"thesis-table-3-15": short, "thesis-table-3-15-batches": long}
 
 
 def _mnist(attack: str) -> dict[str, Any]:

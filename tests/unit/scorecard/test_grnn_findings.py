@@ -25,7 +25,13 @@ def test_in_a_world_in_which_the_thesis_holds_numbers_are_reproduced(held: pd.Da
     lost = held[~held["verdict"].isin(["reproduced", "not-run"])]
     # Contradictions within the thesis: swapped batches in the text, averages that do not follow from their cells, images
     # called recognisable at a printed quality below that of batches called failures.
-    expected = {"thesis.text-3-3-2-1.2", "thesis.text-3-3-2-1.3", "thesis.doubt-12.resnet-batches"}
+    # And GRNN is below DLG in one of the four cells that should say that it is above.
+    expected = {
+        "thesis.text-3-3-2-1.2",
+        "thesis.text-3-3-2-1.3",
+        "thesis.doubt-12.resnet-batches",
+        "thesis.table-3-15.identifiable",
+    }
     averages = {name for name in lost.index if ".table-3-13." in name}
     assert set(lost.index) - averages == expected
     assert len(averages) <= 2
@@ -33,7 +39,7 @@ def test_in_a_world_in_which_the_thesis_holds_numbers_are_reproduced(held: pd.Da
 
 def test_what_the_source_did_not_run_is_not_asked_of_us(held: pd.DataFrame) -> None:
     left = held[held["verdict"] == "not-run"]
-    assert left["reason"].str.contains("not run by the source").all()
+    assert left["reason"].str.contains("not run by the source|does not name").all()
 
 
 def test_an_absent_data_set_is_the_reason(held: pd.DataFrame) -> None:

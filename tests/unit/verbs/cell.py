@@ -37,15 +37,28 @@ class Cell:
         """Return the private images [rounds, k, C, H, W] of one client."""
         return self.pixels[self.index[client]]
 
-    def score(self, *metrics: str, matching: str = "best", **changes: Any) -> tuple[pd.DataFrame, Facts]:
+    def score(
+        self,
+        *metrics: str,
+        matching: str = "best",
+        judges: tuple[str, ...] = (),
+        files: list[Path] | None = None,
+        **changes: Any,
+    ) -> tuple[pd.DataFrame, Facts]:
         """Score the cell and return its rows and facts."""
         cell = dict(
             zip(("dataset", "victim", "federation", "defence", "attack"), STEM.split("/"), strict=False)
         )
         spec = self.root / "spec.json"
         write_text(
-            spec, to_json({"cell": cell | {"seed": 0}, "metrics": list(metrics), "matching": matching})
-        )
+            spec,
+            to_json(
+                {
+                    "cell": cell | {"seed": 0}, "metrics": list(metrics), "matching": matching,
+                    "judges": list(judges),
+                }
+            ),
+        )  # fmt: skip
         paths: dict[str, Any] = {
             "guesses": self.results / f"guesses/{STEM}.safetensors",
             "truth": self.results / f"truth/{ORIGIN}.safetensors",
@@ -56,6 +69,7 @@ class Cell:
             "attack_record": None,
             "backbones": None,
             "record": None,
+            "judges": files,
         }
         score(**paths | changes)
         return read_table(self.scores)
@@ -79,10 +93,14 @@ def make_cell(
     write_tensors(
         cell.results / "victims/made/victim/0.safetensors", state, {"network": network, "checkpoints": [0]}
     )
-    secret = {f"images/{c}": i for c, i in enumerate(index)} | {
-        "checkpoint": np.full(rounds, 30),
-        "pass": np.zeros(rounds, np.int64),
-    }
+    secret = (
+        {f"images/{c}": i for c, i in enumerate(index)}
+        | {f"labels/{c}": i % 10 for c, i in enumerate(index)}
+        | {
+            "checkpoint": np.full(rounds, 30),
+            "pass": np.zeros(rounds, np.int64),
+        }
+    )
     write_tensors(
         cell.results / f"truth/{ORIGIN}.safetensors", secret, {"split": "test", "clients": list(ks)}
     )

@@ -215,6 +215,34 @@ def test_the_lenet_of_grnns_code_layer_by_layer() -> None:
     assert float(every.std()) == pytest.approx(0.5 / sqrt(3), rel=0.02)
 
 
+def test_densenet_answers_as_torchvisions_does_and_overwrites_nothing() -> None:
+    from torchvision.models import densenet121
+
+    torch.manual_seed(0)
+    model, plain = (
+        victims.build("densenet", CIFAR10, 40, {"momentum": 0.3}).eval(),
+        densenet121(num_classes=40).eval(),
+    )
+    plain.load_state_dict(model.state_dict())
+    images = torch.rand(2, 3, 32, 32)
+    with torch.no_grad():
+        assert torch.equal(model(images), plain(images))
+    assert not any(getattr(layer, "inplace", False) for layer in model.modules())
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert len(norms) == 121
+    assert {layer.momentum for layer in norms} == {0.3}
+    small = victims.build("densenet", CIFAR10, 40, {"stem": "small", "growth": 4})
+    seen = shapes(small.features, CIFAR10)  # type: ignore[arg-type]
+    assert seen["denseblock1"] == (2, 8 + 6 * 4, 32, 32)
+    with pytest.raises(ValueError, match="three channels, not 1"):
+        victims.build("densenet", MNIST, 10, {})
+
+
+def test_a_resnets_batch_norm_follows_its_momentum() -> None:
+    model = victims.build("resnet", CIFAR10, 10, {"momentum": 0.3})
+    assert {layer.momentum for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)} == {0.3}
+
+
 def test_the_resnet18_of_grnns_code_is_torchvisions_but_for_what_is_named() -> None:
     own = {"activation": "sigmoid", "stem": "small", "statistics": "batch", "bound": 0.5}
     torch.manual_seed(0)

@@ -1,0 +1,45 @@
+"""What the metrics need beyond images, read from their files without importing them."""
+
+import ast
+from dataclasses import dataclass
+from functools import cache
+
+from leakbench.catalogue.code import PACKAGE
+
+BACKBONES = "lpips_backbones"
+_JUDGE = "judge_"
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A metric as its file declares it: the module, and what it needs beyond the images."""
+
+    module: str
+    needs: tuple[str, ...]
+
+    @property
+    def judges(self) -> tuple[str, ...]:
+        """Return the victims that it asks who is on a reconstruction."""
+        return tuple(filter(None, map(judge, self.needs)))
+
+
+def judge(need: str) -> str:
+    """Return the victim that a need names, resnet18-faces for `judge_resnet18_faces`; empty for any other need."""
+    return need.removeprefix(_JUDGE).replace("_", "-") if need.startswith(_JUDGE) else ""
+
+
+@cache
+def declared_metrics() -> dict[str, Declared]:
+    """Return the metrics that the files declare, by name; names and needs must be literals."""
+    found: dict[str, Declared] = {}
+    for path in sorted((PACKAGE / "metrics").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "Metric"
+                and node.args
+            ):
+                needs = next((ast.literal_eval(k.value) for k in node.keywords if k.arg == "needs"), ())
+                found[ast.literal_eval(node.args[0])] = Declared(f"leakbench.metrics.{path.stem}", needs)
+    return found
