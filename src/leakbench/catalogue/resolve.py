@@ -134,6 +134,11 @@ def _entry(
     return value
 
 
+def _left_out(scale: Scale, name: str) -> str:
+    """Return why a scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does not."""
+    return next((why for glob, why in scale.left_out.items() if fnmatch.fnmatchcase(name, glob)), "")
+
+
 def _check_cell(
     cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
 ) -> None:
@@ -233,7 +238,7 @@ def plan(
                     f"{scale_file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)"
                 )
     for pattern in scale.left_out:
-        if not fnmatch.filter(load_kind(config, "experiments"), pattern):
+        if not fnmatch.filter(load_kind(config, "experiments"), pattern.partition("/")[0]):
             raise UserError(f"{scale_file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
     out = Plan(scale_name, {}, {})
     wanted: dict[Cell, set[str]] = {}
@@ -252,9 +257,10 @@ def plan(
             if not (root / "published" / f"{table}.csv").is_file():
                 known = [p.stem for p in (root / "published").glob("*.csv")]
                 raise UserError(f"{where}: printed: no published/{table}.csv ({suggest(table, known)})")
-        cells = []
+        cells: list[Cell] = []
+        apart: dict[str, str] = {}
         judges = sorted({judge for metric in experiment.metrics for judge in metrics[metric]})
-        reason = next((why for glob, why in scale.left_out.items() if fnmatch.fnmatchcase(name, glob)), "")
+        reason = _left_out(scale, name)
         for product in experiment.cells:
             for names in itertools.product(
                 product.dataset,
@@ -265,17 +271,19 @@ def plan(
                 experiment.seeds,
             ):
                 cell = Cell(*names)
-                if cell in cells:
+                if cell in cells or cell.stem in apart:
                     continue
+                told = reason or _left_out(scale, f"{name}/{cell.stem}")
                 # What a scale leaves out is checked all the same.
-                into = Plan(scale_name, {}, {}) if reason else out
+                into = Plan(scale_name, {}, {}) if told else out
                 _resolve_cell(into, cell, config, where, scale, scale_file)
                 for judge in judges:
                     _resolve_judge(into, cell, judge, config, f"{where}: metrics", scale, scale_file)
+                if told:
+                    apart[cell.stem] = told
+                    continue
                 cells.append(cell)
-                if not reason:
-                    wanted.setdefault(cell, set()).update(experiment.metrics)
-        cells = [] if reason else cells
+                wanted.setdefault(cell, set()).update(experiment.metrics)
         if experiment.client is not None:
             for cell in cells:
                 federation = out.specs[f"capture/{cell.capture}"]["federation"]
@@ -295,6 +303,7 @@ def plan(
             "cells": [cell.stem for cell in cells],
             "scale": scale_name,
             "left_out": reason,
+            "cells_left_out": {} if reason else apart,
         }
         out.specs[f"figure/{name}"] = {
             **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,

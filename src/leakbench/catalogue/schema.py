@@ -217,7 +217,8 @@ class Scale(Strict):
     """Caps that make a run shorter: kind → glob over names → key path → largest value.
 
     `left_out`: experiments (name or glob) that the scale would shorten until they say nothing, with the reason that
-    their numbers are then not-run for.
+    their numbers are then not-run for; or some cells of one, by
+    <experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>.
     """
 
     summary: str

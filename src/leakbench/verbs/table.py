@@ -149,6 +149,7 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     )
     if value.get("left_out"):
         reasons["every cell"] = value["left_out"]
+    reasons |= value.get("cells_left_out", {})
     for stem, path in zip(value["cells"], scores, strict=True):
         facts = read_facts(path)
         if "absent" in facts:

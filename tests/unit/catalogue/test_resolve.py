@@ -196,6 +196,17 @@ def test_what_a_scale_leaves_out_has_no_cells_but_is_checked(root: Callable[...,
     assert not any(name.startswith(("train/", "attack/", "score/")) for name in found.specs)
 
 
+def test_cells_can_be_left_out_and_say_why(root: Callable[..., Path]) -> None:
+    whole = planned(root({})).experiments["e"]
+    some = whole[0]
+    found = planned(root({"scales/quick": {"left_out": {f"e/*/{some.victim}/*": "too slow"}}}))
+    assert found.experiments["e"] == [cell for cell in whole if cell.victim != some.victim]
+    spec = found.specs["table/e"]
+    assert spec["left_out"] == ""
+    assert spec["cells_left_out"] == {c.stem: "too slow" for c in whole if c.victim == some.victim}
+    assert f"score/{some.stem}" not in found.specs
+
+
 def test_an_unknown_experiment_cannot_be_left_out(root: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match="left_out: 'x' matches no experiment"):
         planned(root({"scales/quick": {"left_out": {"x": "y"}}}))
