@@ -1,4 +1,4 @@
-"""What each defence costs and what it saves: the model's accuracy, bytes of an update, labels read out of it."""
+"""What each defence costs and what it saves: the model's accuracy, bytes of an update, images read out of it."""
 
 import itertools
 from typing import Any
@@ -15,7 +15,7 @@ from leakbench.drawing.sheet import COLOURS, INK, WIDTH, nothing, sheet
 SHOWN = {
     "accuracy": "accuracy after the last round",
     "update_bytes": "bytes of an update (logarithmic)",
-    "label_accuracy": "labels inferred rightly",
+    "revealed_fraction": "images fully revealed by Fidel",
 }
 # Curves that share axes, by the first word of a defence's name; what has no axes of its own joins the last.
 FAMILIES = {

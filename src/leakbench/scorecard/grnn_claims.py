@@ -3,11 +3,13 @@
 from functools import partial
 
 from leakbench.scorecard import grnn_evidence as grnn
+from leakbench.scorecard import look as looking
 from leakbench.scorecard.grnn_evidence import batch, noise, single
-from leakbench.scorecard.look import Build, Look, Quantity, at, best, claim, minus, smallest
+from leakbench.scorecard.look import Build, Look, Quantity, at, best, minus, smallest
 from leakbench.scorecard.measure import Measured, average, difference, exactly
 
 NAMES = tuple(grnn.DATASETS)
+claim = partial(looking.claim, stand_ins=grnn.STAND_INS)
 lenet = partial(single, victim=grnn.LENET)
 sized = partial(batch, victim=grnn.LENET)
 
@@ -47,6 +49,41 @@ def _gradually(dataset: str) -> Quantity:
     return minus(early, at("thesis-table-3-4", "mse", 1000, **condition))
 
 
+def _coarse(attack: str, dataset: str) -> Quantity:
+    """The coarse share of the error of the first image on the way with half of the final SSIM."""
+    condition = {
+        "dataset": grnn.DATASETS[dataset], "victim": grnn.LENET, "attack": attack, "federation": grnn.federation(grnn.DATASETS[dataset], 1)
+    }  # fmt: skip
+
+    def quantity(look: Look) -> Measured:
+        def on_the_way(metric: str, **more: object) -> Measured:
+            return look.mean("thesis-table-3-4", metric, grnn.LENGTH[attack], **condition, **more)
+
+        half = on_the_way("ssim").value / 2
+        own = look.where("thesis-table-3-4", "ssim", **condition)
+        kept = look.evidence.values(
+            "thesis-table-3-4", "iterations", metric="ssim", baseline="snapshot", **own
+        )
+        for steps in kept:
+            if on_the_way("ssim", baseline="snapshot", iterations=steps).value >= half:
+                return on_the_way("coarse_error", baseline="snapshot", iterations=steps)
+        return on_the_way("coarse_error")
+
+    return quantity
+
+
+def _colours(dataset: str, size: int) -> Quantity:
+    """How much nearer the mean colours of failed images are than those of the data set's mean image."""
+    own, null = (
+        at(
+            "thesis-table-3-6", "colour_error", 1000, dataset=grnn.DATASETS[dataset], victim=grnn.LENET, attack="grnn",
+            federation=grnn.federation(grnn.DATASETS[dataset], size), baseline=baseline,
+        )
+        for baseline in ("", "dataset-mean")
+    )  # fmt: skip
+    return minus(null, own)
+
+
 OTHER_LOSSES = ("squares", "norm", "cosine", "squares-norm", "squares-cosine", "squares-cosine-tv")
 BOTH_NOISES = ("gaussian", "laplacian")
 
@@ -82,6 +119,22 @@ CLAIMS: dict[str, Build] = {
     "thesis.fig-3-3.dlg-fails-16": claim(best(*(sized("dlg", dataset=d, size=16) for d in NAMES)), "<", 0.5),
     "thesis.fig-3-3.grnn-converges": claim(
         smallest(*(sized("grnn", dataset=d, size=n) for d in NAMES for n in (1, 4, 8, 16))), ">=", 0.5
+    ),
+    "thesis.fig-3-4.lower-loss": claim(
+        minus(*(sized(a, dataset="CIFAR-100", size=32, metric="gradient_mse") for a in ("dlg", "grnn"))),
+        "<",
+        0,
+    ),
+    "thesis.fig-3-4.no-image": claim(
+        minus(*(sized(a, dataset="CIFAR-100", size=32) for a in ("dlg", "grnn"))), "<", 0
+    ),
+    "thesis.table-3-5.coarse-to-fine": claim(
+        minus(*(_coarse(a, "CIFAR-100") for a in ("grnn", "dlg"))), "<", 0
+    ),
+    "thesis.table-3-7.colours-kept": claim(
+        smallest(_colours("CIFAR-100", 256), _below(sized("grnn", dataset="CIFAR-100", size=256), 0.5)),
+        ">",
+        0,
     ),
     "thesis.table-3-8.dlg-batch-1-only": claim(sized("dlg", dataset="CIFAR-100", size=4), "<", 0.5),
     "thesis.table-3-8.grnn-recognisable": claim(sized("grnn", dataset="CIFAR-100", size=64), ">=", 0.5),

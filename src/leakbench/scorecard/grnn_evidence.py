@@ -7,6 +7,8 @@ from leakbench.scorecard.look import Build, Look, Quantity, at
 from leakbench.scorecard.verdict import Finding
 
 DATASETS = {"MNIST": "mnist-32", "CIFAR-100": "cifar100", "LFW": "lfw-32"}
+# Sets that anybody can fetch, on which a claim is judged where the thesis' own are absent. Numbers are not.
+STAND_INS = {"cifar100": "cifar10", "lfw-32": "orl-32"}
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256)
 # Where both attacks are compared, both have the LeNet of DLG's code, which the author's later code uses too.
 LENET, RESNET = "lenet-dlg", "resnet18-sigmoid"
