@@ -17,6 +17,8 @@ from leakbench.matching.unknowns import Dummies, Unknowns
 WORKING_BYTES = 200_000_000
 # More trials together than this are hardly faster on a processor, and chunks are what its workers share out.
 AT_ONCE = 32
+# Each generator has weights of its own, so that fewer of them fill a cache.
+GENERATORS_AT_ONCE = 8
 # The share of a GPU's free memory that trials may take together: what is measured leaves out a backward pass's own.
 WORKING_SHARE = 1 / 4
 Tensors = dict[str, Tensor]
@@ -126,7 +128,10 @@ class Objective:
         kept = sum(value.nbytes for value in self.group.observed(trial).values())
         kept += optimiser.copies * sum(value.nbytes for value in one.values())
         if self.group.device == "cpu":
-            most, working = AT_ONCE, WORKING_BYTES
+            most, working = (
+                (AT_ONCE if isinstance(unknowns, Dummies) else GENERATORS_AT_ONCE),
+                WORKING_BYTES,
+            )
         else:
             most = self.group.trials
             working = int(torch.cuda.mem_get_info(self.group.device)[0] * WORKING_SHARE)
