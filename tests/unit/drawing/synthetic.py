@@ -136,6 +136,22 @@ def successes(datasets: list[str]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
+def errors(defences: list[str], sizes: tuple[int, ...] = (1,)) -> pd.DataFrame:
+    """Rows of errors on the way: they fall by half with each of three looks, more slowly under noise."""
+    out = []
+    for number, (defence, size, attack) in enumerate(itertools.product(defences, sizes, ("dlg", "grnn"))):
+        for look, metric in itertools.product((1, 2, 3), ("mse", "gradient_mse")):
+            more = {
+                "defence": defence,
+                "local_samples": size,
+                "attack": attack,
+                "federation": f"grnn-batch{size}",
+            }
+            more |= {"iterations": 100 * look, "baseline": "" if look == 3 else "snapshot"}
+            out.append(single("mnist-32", metric, 0.3 + (number + 1) * 0.5**look, **more))
+    return pd.DataFrame(out)
+
+
 def prices(defences: list[str]) -> pd.DataFrame:
     """Rows of a table about what defences cost: accuracy after each of three rounds, bytes and inferred labels."""
     rows = []

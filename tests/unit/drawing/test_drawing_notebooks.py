@@ -5,7 +5,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from synthetic import curves, decibels, identified_faces, panel, prices, quality, successes
+from synthetic import curves, decibels, errors, identified_faces, panel, prices, quality, successes
 
 from leakbench.drawing.result import Result, read_result
 from leakbench.errors import UserError
@@ -24,10 +24,10 @@ CURVES = {
     "agic-figure-9": quality(["agic-beta-1-oracle", "agic-oracle"]),
     "iterations": quality(["invg-single", "agic-single"], ("", "snapshot")),
     "conventions": decibels(["mnist-32", "cifar10"]),
+    "during": errors(["none", "gaussian", "gaussian-1e-2", "laplacian"]),
     "success": successes(["cifar10"]),
     "defence-price": prices(["none", "gaussian", "prune"]),
     "reidentification": identified_faces(),
-    "agic-iterations": quality(["invg-single", "agic-single"], ("", "snapshot")),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],
