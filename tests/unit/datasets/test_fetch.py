@@ -97,13 +97,20 @@ def test_local_wins_over_every_other_source(
 
 def test_images_are_scaled_after_their_digests_were_checked(place: Path) -> None:
     write_set(place / "store" / "MNIST" / "raw")
-    spec = SPEC | {"name": "mnist-16", "module": "mnist", "scaled": True, "shape": [16, 16, 3]}
+    spec = SPEC | {
+        "name": "mnist-16",
+        "module": "mnist",
+        "scaled": True,
+        "shape": [16, 16, 3],
+        "counts": {"train": 2},
+    }
     tensors, facts = read_tensors(run(place, spec, [place / "store"]))
     assert {name: tensors[name].shape for name in tensors if name.endswith("images")} == {
-        "train/images": (3, 16, 16, 3),
+        "train/images": (2, 16, 16, 3),
         "test/images": (2, 16, 16, 3),
     }
-    assert np.array_equal(tensors["train/labels"], ARRAYS["train/labels"])
+    # Of each split as many as are counted.
+    assert np.array_equal(tensors["train/labels"], ARRAYS["train/labels"][:2])
     assert (tensors["test/images"] == 9).all()
     assert facts["dataset"] == "mnist-16"
     # What was pinned is the whole set as it came.

@@ -159,7 +159,7 @@ def prices(defences: list[str]) -> pd.DataFrame:
         final = 0.9 - 0.1 * number
         lines = [("accuracy", "", final, 3), ("accuracy", "snapshot", final / 3, 1)]
         lines += [("accuracy", "snapshot", final * 2 / 3, 2), ("update_bytes", "", 1000 * (number + 1), None)]
-        lines += [("label_accuracy", "", 0.6, None), ("label_accuracy", "random-gradient", 0.2, None)]
+        lines += [("revealed_fraction", "", 0.6, None), ("revealed_fraction", "random-gradient", 0.2, None)]
         for metric, baseline, mean, after in lines:
             rows.append({
                 "dataset": "mnist", "victim": "v", "federation": "f", "defence": defence, "attack": "labels",

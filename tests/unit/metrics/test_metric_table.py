@@ -16,6 +16,9 @@ CONVENTIONS = {
     "pearson": ("standard", True),
     "tv_ratio": ("standard", False),
     "channel_pearson": ("standard", True),
+    "coarse_error": ("standard", False),
+    "colour_error": ("standard", False),
+    "gradient_mse": ("standard", False),
     "lpips_alex": ("standard", False),
     "lpips_vgg": ("standard", False),
     "rmse_255": ("published", False),
@@ -89,7 +92,8 @@ def test_published_numbers_differ_from_the_standard_ones_of_like_name(photograph
 def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
     with pytest.raises(
-        UserError, match=r"'pnsr' is not a metric \(there are accuracy, channel_pearson, identified, "
+        UserError,
+        match=r"'pnsr' is not a metric \(there are accuracy, channel_pearson, coarse_error, colour_error, ",
     ):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):
