@@ -25,6 +25,8 @@ GROUP = ["dataset", "victim", "federation", "defence", "pass"]
 KEY = ["dataset", "attack", "local_samples", "pass"]
 NULL = "random-gradient"
 ROW, LEFT, FOOT = 0.21, 2.75, 0.62
+# Inches of a bold letter of a heading, on average.
+LETTER = 0.063
 STAR, GREY = COLOURS[3], "#8c959f"
 
 
@@ -42,12 +44,13 @@ def table(result: Result, item: str, folder: Path) -> Figure:
     places, texts = _lines(own)
     bottom = len(texts)
     height = ROW * bottom + FOOT
-    room = (WIDTH - LEFT - 0.15) / len(metrics)
+    left = max(LEFT, LETTER * max(map(len, texts.values())))
+    room = (WIDTH - left - 0.15) / len(metrics)
 
     def paint(body: SubFigure) -> None:
         for column, metric in enumerate(metrics):
             axes = body.add_axes(
-                ((LEFT + column * room) / WIDTH, FOOT / height, (room - 0.2) / WIDTH, ROW * bottom / height)
+                ((left + column * room) / WIDTH, FOOT / height, (room - 0.2) / WIDTH, ROW * bottom / height)
             )
             null, mine = (each[each["metric"] == metric] for each in (rows[rows["baseline"] == NULL], own))
             null = null[null["place"].isin(list(places))]

@@ -99,8 +99,9 @@ def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
     for path in sorted([*tables("agic-*.json"), *tables("thesis-*.json")]):
         specs = [results / "specs" / "attack" / f"{stem}.json" for stem in read_spec(path)["cells"]]
         lengths = [_steps(read_spec(spec)["attack"]["parameters"]) for spec in specs if spec.is_file()]
-        if lengths:
-            out["iterations"][path.stem] = min(lengths)
+        # An analytic attack takes no steps.
+        if known := [length for length in lengths if length is not None]:
+            out["iterations"][path.stem] = min(known)
     for attack in ("invg", "agic"):
         for steps in (1, 2, 4, 8):
             record = results / f"records/attack/{RESNET20}/agic-fedavg-steps-{steps}/none/{attack}/0.json"
@@ -115,9 +116,9 @@ def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _steps(parameters: dict[str, Any]) -> int:
+def _steps(parameters: dict[str, Any]) -> int | None:
     """Return how many steps the images had that an attack's rows are about; matching alone ends with the first look."""
-    return int(parameters["pre_iterations" if parameters.get("steps") == "matching" else "iterations"])
+    return parameters.get("pre_iterations" if parameters.get("steps") == "matching" else "iterations")
 
 
 def _ranges(auxiliary: dict[str, Any], private: dict[str, Any]) -> dict[str, int]:
