@@ -16,7 +16,7 @@ SHOWN = {"mse": "MSE of images", "gradient_mse": "MSE of gradients"}
 STYLES: dict[str, Any] = {"grnn": "-", "dlg": (0, (3, 1.5))}
 NONE = "none"
 CELL = ["dataset", "victim", "federation", "defence", "attack", "metric"]
-PLOT, HEAD, FOOT = 1.55, 0.3, 0.95
+PLOT, HEAD, FOOT = 1.55, 0.62, 0.85
 
 
 def curves(result: Result) -> Figure:
@@ -48,18 +48,20 @@ def curves(result: Result) -> Figure:
     height = (PLOT + HEAD) * len(lines) + FOOT
 
     def paint(body: SubFigure) -> None:
-        room = (WIDTH - 0.65) / len(panels)
+        room = (WIDTH - 0.2) / len(panels)
         entries: dict[str, Any] = {}
         for (down, (dataset, metric)), (across, (title, chosen)) in itertools.product(
             enumerate(lines), enumerate(panels.items())
         ):
-            place = ((0.6 + across * room) / WIDTH, 1 - (PLOT + HEAD) * (down + 1) / height)
-            axes = body.add_axes((*place, (room - 0.3) / WIDTH, PLOT / height))
             part = rows[chosen & (rows["dataset"] == dataset) & (rows["metric"] == metric)]
+            if part.empty:
+                continue
+            place = ((0.65 + across * room) / WIDTH, 1 - (PLOT + HEAD) * (down + 1) / height)
+            axes = body.add_axes((*place, (room - 0.8) / WIDTH, PLOT / height))
             for (defence, attack), own in part.groupby(["defence", "attack"], sort=False):
                 style = {"color": colours[defence], "marker": "", "linestyle": STYLES.get(attack, ":")}
                 line(axes, own, "share", _name(attack, defence, bool(levels)), style)
-            _frame(axes, f"{words.dataset(dataset)}, {title}", metric, across == 0, down == len(lines) - 1)
+            _frame(axes, f"{words.dataset(dataset)}, {title}", metric)
             entries |= dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
         body.legend(
             list(entries.values()),
@@ -92,12 +94,10 @@ def _name(attack: str, defence: str, several: bool) -> str:
     return f"{words.attack(attack)}, {'no noise' if defence == NONE else f'noise of {_level(defence)}'}"
 
 
-def _frame(axes: Axes, title: str, metric: str, first: bool, last: bool) -> None:
+def _frame(axes: Axes, title: str, metric: str) -> None:
     axes.set_yscale("log")
     axes.set_title(title)
     axes.set_xlim(0, 1)
     axes.spines[["top", "right"]].set_visible(False)
-    if first:
-        axes.set_ylabel(SHOWN[metric])
-    if last:
-        axes.set_xlabel("share of the steps taken")
+    axes.set_ylabel(SHOWN[metric])
+    axes.set_xlabel("share of the steps taken")
