@@ -45,12 +45,14 @@ class Defence(NamedTuple):
 
     `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes what it
     sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its way, int64 [rounds]: the
-    defence's price in bandwidth, without what a general compressor would still save.
+    defence's price in bandwidth, without what a general compressor would still save. `secret(model)`: the tensors of the
+    changed network that the client never sends.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
     protect_update: Callable[[Update, torch.Generator], Update] = unchanged
     bits: Bits = dense
+    secret: Callable[[nn.Module], frozenset[str]] = lambda model: frozenset()
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:

@@ -1,0 +1,137 @@
+"""Key-lock: scale and shift behind a normalisation come from a key and lock layers that never leave the client (FedKL)."""
+
+import copy
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.defences import Defence
+from leakbench.errors import UserError
+
+KEY_LENGTH = 1024
+ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch.sigmoid}
+
+
+class KeyLock(nn.BatchNorm2d):
+    """Batch norm whose scale γ and shift β are act(W·key + b) of two lock layers, `scale` and `shift`.
+
+    Its own tensors keep the names that they have in the batch norm it takes the place of. `key` [key length] is a buffer;
+    a chained lock has none, and reads γ and β of the lock before it. Source: thesis, section 5.2.3; the text has no
+    activation, the authors' code ReLU, or a sigmoid in the tests of leakage.
+    """
+
+    key: Tensor
+
+    def __init__(
+        self, norm: nn.BatchNorm2d, key: Tensor | None, activation: str, before: "KeyLock | None" = None
+    ) -> None:
+        channels = norm.num_features
+        super().__init__(
+            channels, norm.eps, norm.momentum, affine=False, track_running_stats=norm.track_running_stats
+        )
+        self.load_state_dict(
+            {name: value for name, value in norm.state_dict().items() if name not in ("weight", "bias")}
+        )
+        self.activation = activation
+        # In a tuple, so that the lock before is no part of this one.
+        self.before = () if before is None else (before,)
+        reads = 2 * before.num_features if before is not None else len(key) if key is not None else 0
+        if key is not None:
+            self.register_buffer("key", key)
+        self.scale, self.shift = nn.Linear(reads, channels), nn.Linear(reads, channels)
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        """Return γ and β, each [channels]."""
+        key = torch.cat(self.before[0].factors()) if self.before else self.key
+        act = ACTIVATIONS[self.activation]
+        return act(self.scale(key)), act(self.shift(key))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale, shift = self.factors()
+        return super().forward(x) * scale[:, None, None] + shift[:, None, None]
+
+
+def draw_key(length: int, rng: torch.Generator) -> Tensor:
+    """Return a private key, uniform in [0, 1): [length]. Source: the authors' code."""
+    return torch.rand(length, generator=rng)
+
+
+def first_norms(model: nn.Module) -> list[str]:
+    """Return the names of the batch norms that follow a convolution, in order.
+
+    Raises UserError if the first convolution has none behind it.
+    """
+    found: list[str] = []
+    previous: nn.Module | None = None
+    for name, layer in model.named_modules():
+        if not isinstance(layer, nn.Conv2d | nn.BatchNorm2d):
+            continue
+        after = isinstance(previous, nn.Conv2d)
+        if after and isinstance(layer, nn.BatchNorm2d):
+            found.append(name)
+        elif after and not found:
+            break
+        previous = layer
+    if not found:
+        raise UserError(
+            "defence key-lock: the victim has no batch norm behind its first convolution (choose its twin with one)"
+        )
+    return found
+
+
+def lock(
+    model: nn.Module,
+    rng: torch.Generator,
+    *,
+    key_length: int = KEY_LENGTH,
+    activation: str = "relu",
+    blocks: str = "first",
+) -> nn.Module:
+    """Return a copy of `model` behind a lock: key and lock layers drawn from `rng`, all else as it was."""
+    locked = copy.deepcopy(model)
+    names = first_norms(locked)
+    before = None
+    for name in names[:1] if blocks == "first" else names:
+        key = draw_key(key_length, rng) if before is None else None
+        norm = locked.get_submodule(name)
+        assert isinstance(norm, nn.BatchNorm2d)
+        before = KeyLock(norm, key, activation, before if blocks == "all" else None)
+        initialise(before, rng)
+        locked.set_submodule(name, before.train(norm.training))
+    return locked
+
+
+@torch.no_grad()
+def initialise(layer: KeyLock, rng: torch.Generator) -> None:
+    """Draw the lock layers as torch draws a dense layer: uniform within one over the root of what it reads."""
+    bound = layer.scale.in_features**-0.5
+    for parameter in layer.parameters():
+        parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
+
+
+def secret_names(model: nn.Module) -> frozenset[str]:
+    """Return the names of the tensors of a locked model that stay on the client: key and lock layers."""
+    return frozenset(
+        f"{name}.{part}"
+        for name, layer in model.named_modules()
+        if isinstance(layer, KeyLock)
+        for part in ("key", "scale.weight", "scale.bias", "shift.weight", "shift.bias")
+        if part != "key" or not layer.before
+    )
+
+
+def key_lock(
+    *,
+    key_length: Annotated[int, Field(gt=0)] = KEY_LENGTH,
+    activation: Literal["none", "relu", "sigmoid"] = "relu",
+    blocks: Literal["first", "all"] = "first",
+) -> Defence:
+    """Lock the first convolution–normalisation block, or `all` of them, each with its predecessor's γ and β as its key."""
+    return Defence(
+        protect_model=lambda model, rng: lock(
+            model, rng, key_length=key_length, activation=activation, blocks=blocks
+        ),
+        secret=secret_names,
+    )
