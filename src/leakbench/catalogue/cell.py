@@ -1,0 +1,110 @@
+"""A cell of the attack × defence table, and what must fit in it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench.catalogue.load import file_of, find, suggest
+from leakbench.catalogue.schema import Dataset
+from leakbench.errors import UserError
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Cell:
+    """One job's worth of work: every image, round and client of it is a row inside."""
+
+    dataset: str
+    victim: str
+    federation: str
+    defence: str
+    attack: str
+    seed: int
+
+    @property
+    def capture(self) -> str:
+        """Path stem of what this cell attacks; cells of other attacks share it."""
+        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.seed}"
+
+    @property
+    def stem(self) -> str:
+        """Path stem of this cell's own results."""
+        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.attack}/{self.seed}"
+
+
+def check_cell(
+    cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
+) -> None:
+    """Refuse a cell whose resolved `entries` (kind → value) do not fit each other. Raises UserError naming file and key."""
+    federation, attack = entries["federation"], entries["attack"]
+    private = federation["private"]
+    counts = victim_dataset.counts
+    count = counts.get(private["split"])
+    federation_file = file_of(config, "federations", cell.federation)
+    if counts and count is None:
+        raise UserError(
+            f"{where}: federation '{cell.federation}': private.split '{private['split']}' is no split of {cell.dataset} "
+            f"({suggest(private['split'], counts)})"
+        )
+    if count is not None and private["stop"] > count:
+        raise UserError(
+            f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} images "
+            f"of {cell.dataset}/{private['split']} (lower it)"
+        )
+    # A client that goes over its set several times holds all rounds of a pass at once.
+    updates = federation["rounds"] // federation["passes"] if federation["passes"] > 1 else 1
+    samples = max(federation["clients"]) * updates
+    if samples > private["stop"] - private["start"]:
+        raise UserError(
+            f"{federation_file}: clients: {samples} samples do not fit the "
+            f"{private['stop'] - private['start']} private images (widen private)"
+        )
+    if federation["evaluate"] and counts:
+        taken = private["stop"] - private["start"] if private["split"] == "test" else 0
+        free = counts.get("test", 0) - taken
+        if federation["evaluate"] > free:
+            raise UserError(
+                f"{federation_file}: evaluate: {federation['evaluate']} images are not there: {cell.dataset} has {free} "
+                f"test images that are not private (lower it, or narrow private)"
+            )
+    if attack["generator"] and cell.dataset not in attack["generator"]:
+        raise UserError(
+            f"{where}: attack '{cell.attack}' has no generator for data set '{cell.dataset}' "
+            f"({suggest(cell.dataset, attack['generator'])})"
+        )
+    if "generator" in entries:
+        auxiliary = entries["generator"]["auxiliary"]
+        overlap = (auxiliary["dataset"], auxiliary["split"]) == (cell.dataset, private["split"]) and (
+            max(auxiliary["start"], private["start"]) < min(auxiliary["stop"], private["stop"])
+        )
+        if overlap:
+            raise UserError(
+                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary images overlap the private ones "
+                f"of federation '{cell.federation}' (make the two ranges disjoint)"
+            )
+        images = find(
+            config,
+            "datasets",
+            auxiliary["dataset"],
+            f"{config}/generators: {attack['generator'][cell.dataset]}",
+        )
+        assert isinstance(images, Dataset)
+        if auxiliary["stop"] > images.counts.get(auxiliary["split"], 0):
+            raise UserError(
+                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary.stop {auxiliary['stop']} is "
+                f"beyond the images of {auxiliary['dataset']}/{auxiliary['split']} (lower it)"
+            )
+    checkpoints = federation["checkpoints"]
+    kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
+    if checkpoints != "last":
+        beyond = [c for c in checkpoints if c not in kept]
+        if beyond:
+            raise UserError(
+                f"{where}: federation '{cell.federation}': checkpoints: victim '{cell.victim}' keeps none at epoch "
+                f"{beyond[0]} (it keeps {kept})"
+            )
+    if federation["server"] == "fedavg" and checkpoints != "last":
+        raise UserError(
+            f"{federation_file}: checkpoints: a moving server starts from 'last' alone (drop the list)"
+        )
