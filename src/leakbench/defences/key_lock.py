@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from leakbench.defences import Defence
 from leakbench.errors import UserError
 
-KEY_LENGTH = 1024
 ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch.sigmoid}
 
 
@@ -85,7 +84,7 @@ def lock(
     model: nn.Module,
     rng: torch.Generator,
     *,
-    key_length: int = KEY_LENGTH,
+    key_length: int = 1024,
     activation: str = "relu",
     blocks: str = "first",
 ) -> nn.Module:
@@ -124,7 +123,7 @@ def secret_names(model: nn.Module) -> frozenset[str]:
 
 def key_lock(
     *,
-    key_length: Annotated[int, Field(gt=0)] = KEY_LENGTH,
+    key_length: Annotated[int, Field(gt=0)] = 1024,
     activation: Literal["none", "relu", "sigmoid"] = "relu",
     blocks: Literal["first", "all"] = "first",
 ) -> Defence:
