@@ -109,14 +109,15 @@ class _Beside:
 
     def __getitem__(self, index: Any) -> np.ndarray:
         rounds, *rest = index if isinstance(index, tuple) else (index,)
-        number = np.atleast_1d(np.arange(len(self))[rounds])
+        asked = np.arange(len(self))[rounds]
+        number = np.atleast_1d(asked)
         own = number < len(self.first)
         parts = ((self.first, number[own]), (self.then, number[~own] - len(self.first)))
         found = np.empty((len(number), *self.then[(slice(0, 1), *rest)].shape[1:]), self.dtype)
         for where, (array, wanted) in zip((own, ~own), parts, strict=True):
             if len(wanted):
                 found[where] = array[(wanted, *rest)]
-        return found if np.ndim(np.arange(len(self))[rounds]) else found[0]
+        return found if asked.ndim else found[0]
 
 
 def _one_line(problem: Exception) -> str:

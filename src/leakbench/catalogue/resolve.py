@@ -55,44 +55,42 @@ class Plan:
                 write_text(path, text)
 
 
-def capped(kind: str, dataset: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
+def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
     """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, the cap where there is none.
 
-    A pattern matches the name, or <data set>/<name> if it holds a slash; an attack's <data set>/<federation>/<name>, for
-    which `dataset` names both.
+    A pattern matches the name, or <place>/<name> if it holds a slash. `place`: the data set; of an attack all that it runs
+    on, <data set>/<victim>/<federation>/<defence>.
     """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
-        if not fnmatch.fnmatchcase(f"{dataset}/{name}" if "/" in pattern else name, pattern):
+        if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
             continue
         for path, cap in caps.items():
             *parents, last = path.split(".")
-            place = out
+            inside = out
             for parent in parents:
-                if not isinstance(place.get(parent), dict):
+                if not isinstance(inside.get(parent), dict):
                     raise UserError(
                         f"{where}: caps.{kind}.{pattern}: '{path}' is no key of {kind[:-1]} '{name}' "
-                        f"({suggest(parent, place)})"
+                        f"({suggest(parent, inside)})"
                     )
-                place[parent] = dict(place[parent])
-                place = place[parent]
-            if last in place and place[last] is None:
-                place[last] = int(cap)
-            if isinstance(place.get(last), bool) or not isinstance(place.get(last), int | float):
-                numbers = [key for key, number in place.items() if type(number) in (int, float)]
+                inside[parent] = dict(inside[parent])
+                inside = inside[parent]
+            if last in inside and inside[last] is None:
+                inside[last] = int(cap)
+            if isinstance(inside.get(last), bool) or not isinstance(inside.get(last), int | float):
+                numbers = [key for key, number in inside.items() if type(number) in (int, float)]
                 raise UserError(
                     f"{where}: caps.{kind}.{pattern}: '{path}' is no number of {kind[:-1]} '{name}' "
                     f"({suggest(last, numbers)})"
                 )
-            place[last] = min(place[last], type(place[last])(cap))
+            inside[last] = min(inside[last], type(inside[last])(cap))
     return out
 
 
-def _entry(
-    config: Path, kind: str, dataset: str, name: str, where: str, scale: Scale, scale_file: str
-) -> Spec:
+def _entry(config: Path, kind: str, place: str, name: str, where: str, scale: Scale, scale_file: str) -> Spec:
     value = capped(
-        kind, dataset, name, find(config, kind, name, where).model_dump(mode="json"), scale, scale_file
+        kind, place, name, find(config, kind, name, where).model_dump(mode="json"), scale, scale_file
     )
     training = value.get("training")
     if training:
@@ -273,8 +271,8 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
             "victim": cell.dataset,
             "federation": cell.dataset,
             "defence": cell.dataset,
-            # How long an attack takes depends on the batch and the local steps, so a cap may tell federations apart.
-            "attack": f"{cell.dataset}/{cell.federation}",
+            # How long an attack takes depends on all of these.
+            "attack": cell.capture.rpartition("/")[0],
         }.items()
     }
     generator = entries["attack"]["generator"].get(cell.dataset)

@@ -3,7 +3,7 @@
 Unknowns are one flat matrix [trials, unknowns] for each named part (images, labels), so that a trial is a row.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -28,6 +28,14 @@ class Optimiser(Protocol):
         """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
 
 
+def _kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
+    """Return the parts of an unknown's state, zeros at first."""
+    for part in parts:
+        if f"{name}/{part}" not in state:
+            state[f"{name}/{part}"] = torch.zeros_like(value)
+    return [state[f"{name}/{part}"] for part in parts]
+
+
 class Adam:
     """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations."""
 
@@ -45,8 +53,7 @@ class Adam:
         going = losses.isfinite()
         for name, value in unknowns.items():
             gradient = gradients[name].sign() if self.signed else gradients[name]
-            mean = self.state.setdefault(f"{name}/mean", torch.zeros_like(value))
-            square = self.state.setdefault(f"{name}/square", torch.zeros_like(value))
+            mean, square = _kept(self.state, name, value, ("mean", "square"))
             mean.lerp_(gradient, 0.1)
             square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
             move = (mean / bias[0]) / ((square / bias[1]).sqrt() + 1e-8) * -lr
@@ -66,14 +73,15 @@ class RMSprop:
         """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
         losses, gradients = evaluate(unknowns)
         lost = ~losses.isfinite()
+        any_lost = bool(lost.any())
         for name, value in unknowns.items():
-            square = self.state.setdefault(f"{name}/square", torch.zeros_like(value))
-            momentum = self.state.setdefault(f"{name}/momentum", torch.zeros_like(value))
-            stay, gradient = value[lost], gradients[name]
+            square, momentum = _kept(self.state, name, value, ("square", "momentum"))
+            stay, gradient = value[lost] if any_lost else None, gradients[name]
             square.mul_(0.99).addcmul_(gradient, gradient, value=0.01)
             momentum.mul_(self.momentum).addcdiv_(gradient, square.sqrt().add_(1e-8))
             value.sub_(momentum, alpha=self.lr)
-            value[lost] = stay
+            if stay is not None:
+                value[lost] = stay
         return losses
 
 

@@ -3,17 +3,16 @@
 Numbers are read on VGG-Face alone, which the thesis measured. Claims are judged on ORL where VGG-Face is not to be had.
 """
 
-from collections.abc import Callable
 from functools import partial
 
 from leakbench.scorecard import grnn_evidence as grnn
 from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.look import ENOUGH, Build, Look, Quantity, at, minus, not_measured, smallest
-from leakbench.scorecard.measure import Measured, NotMeasured
-from leakbench.scorecard.verdict import Finding, Relation
+from leakbench.scorecard.look import ENOUGH, Build, Look, Quantity, at, claim, minus, not_measured, smallest
+from leakbench.scorecard.measure import Measured, NotMeasured, scaled
+from leakbench.scorecard.verdict import Finding
 
-VGG, ORL = "vgg-face-32", "orl-32"
-STAND_IN = "measured on ORL, which anybody can fetch, in the place of VGG-Face"
+VGG = "vgg-face-32"
+_claim = partial(claim, stand_ins={VGG: "orl-32"})
 EVERY_IMAGE = "of all reconstructions; the thesis selected successful ones"
 UNNAMED = "confidences of three chosen faces, from a model that the thesis does not name"
 JUDGES = ("resnet18", "densenet121")
@@ -25,12 +24,12 @@ TOLERANCE, OF_CHANCE = 0.5, 1.0
 FEWEST = 10
 
 
-def _cell(attack: str, judge: str, count: int, size: int = 1, dataset: str = VGG) -> Quantity:
+def _cell(attack: str, judge: str, count: int, size: int = 1) -> Quantity:
     """The share of images whose person is among the `count` highest answers of a judge, in percent."""
     base = "grnn-faces" if size == 1 else f"grnn-faces-batch{size}"
     share = at(
         "thesis-table-3-15" if size <= 4 else "thesis-table-3-15-batches", f"top{count}_{judge}", grnn.LENGTH[attack],
-        dataset=dataset, victim=grnn.LENET, attack=attack, federation=base,
+        dataset=VGG, victim=grnn.LENET, attack=attack, federation=base,
     )  # fmt: skip
     return lambda look: _percent(share(look))
 
@@ -38,7 +37,7 @@ def _cell(attack: str, judge: str, count: int, size: int = 1, dataset: str = VGG
 def _percent(share: Measured) -> Measured:
     if share.n < FEWEST:
         raise NotMeasured(f"needs paper scale: a share of {share.n} images tells nothing apart")
-    return Measured(100 * share.value, 100 * share.low, 100 * share.high, share.n)
+    return scaled(share, 100)
 
 
 def _number(quantity: Quantity, other: Quantity, better: bool) -> Build:
@@ -104,25 +103,9 @@ def _gains(evidence: Evidence) -> Finding:
     return Finding("/".join(f"{value:+.2f}" for value in apart), note=look.note)
 
 
-def _claim(quantity: Callable[[str], Quantity], relation: Relation) -> Build:
-    """A claim about a quantity against 0, on VGG-Face if it is there, else on ORL."""
-
-    def finding(evidence: Evidence) -> Finding:
-        note, look = "", Look(evidence, ENOUGH)
-        try:
-            measured = quantity(VGG)(look)
-        except NotMeasured:
-            note, look = STAND_IN, Look(evidence, ENOUGH)
-            measured = quantity(ORL)(look)
-        words = "; ".join(filter(None, [note, look.note]))
-        return Finding(measured, 0, relation, note=words)
-
-    return finding
-
-
-def _gain(judge: str, dataset: str) -> Quantity:
+def _gain(judge: str) -> Quantity:
     """Top-1 of GRNN minus DLG's."""
-    return minus(*(_cell(attack, judge, 1, dataset=dataset) for attack in ("grnn", "dlg")))
+    return minus(*(_cell(attack, judge, 1) for attack in ("grnn", "dlg")))
 
 
 NUMBERS: dict[str, Build] = {
@@ -133,8 +116,6 @@ NUMBERS: dict[str, Build] = {
 }
 
 CLAIMS: dict[str, Build] = {
-    "thesis.table-3-15.identifiable": _claim(
-        lambda dataset: smallest(*(_gain(judge, dataset) for judge in JUDGES)), ">"
-    ),
-    "thesis.doubt-18.densenet-top1": _claim(partial(_gain, "densenet121"), "<"),
+    "thesis.table-3-15.identifiable": _claim(smallest(*map(_gain, JUDGES)), ">", 0),
+    "thesis.doubt-18.densenet-top1": _claim(_gain("densenet121"), "<", 0),
 }

@@ -7,7 +7,7 @@ from itertools import product
 from leakbench.scorecard import grnn_evidence as grnn
 from leakbench.scorecard.evidence import Evidence
 from leakbench.scorecard.look import Build, Look, Quantity, minus, not_measured, number
-from leakbench.scorecard.measure import Measured, average, deviation, select
+from leakbench.scorecard.measure import Measured, average, deviation, scaled, select
 from leakbench.scorecard.verdict import Finding
 
 # Attack, victim, data set as printed, size of the batch.
@@ -58,9 +58,8 @@ def _table_3_6() -> dict[str, Build]:
 def _percent(quantity: Quantity) -> Build:
     def finding(evidence: Evidence) -> Finding:
         look = Look(evidence)
-        share = quantity(look)
-        found = Measured(100 * share.value, 100 * share.low, 100 * share.high, share.n)
-        return Finding(found, tolerance=0.5, note=look.note)
+        measured = scaled(quantity(look), 100)
+        return Finding(measured, tolerance=0.5, note=look.note)
 
     return finding
 

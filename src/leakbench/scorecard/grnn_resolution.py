@@ -4,8 +4,8 @@ from functools import partial
 from itertools import product
 
 from leakbench.scorecard import grnn_evidence as grnn
-from leakbench.scorecard.look import Build, Look, Quantity, at, claim, minus, number, smallest
-from leakbench.scorecard.measure import Measured
+from leakbench.scorecard.look import Build, Quantity, at, claim, minus, number, smallest
+from leakbench.scorecard.measure import scaled
 
 SIZES = (32, 64, 128, 256)
 BATCHES = (1, 4, 8, 16, 32)
@@ -38,14 +38,7 @@ def _table_3_9() -> dict[str, Build]:
 
 def _compared(attack: str, batch: int, metric: str) -> Quantity:
     quantity = _sized(256, batch, attack, metric, "11")
-    if metric != "mse":
-        return quantity
-
-    def levels(look: Look) -> Measured:
-        found = quantity(look)
-        return Measured(LEVELS * found.value, LEVELS * found.low, LEVELS * found.high, found.n)
-
-    return levels
+    return (lambda look: scaled(quantity(look), LEVELS)) if metric == "mse" else quantity
 
 
 def _table_3_11() -> dict[str, Build]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from leakbench.scorecard import measure
 from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.measure import Measured, NotMeasured, difference, greatest, least
+from leakbench.scorecard.measure import DEFAULTS, Measured, NotMeasured, difference, greatest, least
 from leakbench.scorecard.verdict import Finding, Relation
 
 # After fewer steps an image is mostly the noise that it started from, and an ordering of two attacks is chance.
@@ -48,7 +48,8 @@ class Look:
         other = self.stand_ins.get(str(where.get("dataset")))
         if other is None or experiment not in self.evidence.tables:
             return where
-        there = self.evidence.values(experiment, "dataset", metric=metric, baseline=where.get("baseline", ""))
+        kept = {key: where[key] for key in DEFAULTS if key in where}
+        there = self.evidence.values(experiment, "dataset", metric=metric, **kept)
         if where["dataset"] in there or other not in there:
             return where
         self.swapped.add(f"{other} stands in for {where['dataset']}")

@@ -98,6 +98,11 @@ def pick(table: pd.DataFrame, name: str = "table", **where: object) -> Measured:
     return Measured(mean, low, high, int(row["n"]))
 
 
+def scaled(a: Measured, times: float) -> Measured:
+    """A quantity in another unit: `times` times itself, such as a share in percent."""
+    return Measured(times * a.value, times * a.low, times * a.high, a.n)
+
+
 def difference(a: Measured, b: Measured, times: float = 1.0) -> Measured:
     """a - times * b, with the square-and-add interval for two independent estimates (Newcombe 1998).
 

@@ -132,7 +132,7 @@ def test_cifar10_stands_in_for_the_claim_and_for_no_number() -> None:
     absent = {"thesis-figure-3-5": "cifar100 is not to be had"}
     row = verdict(stand_in, "thesis.fig-3-5.grnn-above", absent)
     assert row["verdict"] == "reproduced"
-    assert "CIFAR-10 stands in" in row["reason"]
+    assert "cifar10 stands in for cifar100" in row["reason"]
     for key in grnn_success.NUMBERS:
         number = verdict(stand_in, key, absent)
         assert number["verdict"] == "not-run"

@@ -47,7 +47,7 @@ def test_without_vgg_face_numbers_are_not_run_and_claims_are_judged_on_orl() -> 
     assert "needs paper scale" in found.loc["thesis.table-3-15.13", "reason"]
     claims = found.loc[list(CLAIMS)]
     assert claims["verdict"].tolist() == ["reproduced", "differs"]
-    assert claims["reason"].str.contains("ORL").all()
+    assert claims["reason"].str.contains("orl-32 stands in for vgg-face-32").all()
     assert claims["measured"].astype(float).tolist() == pytest.approx([20, 20])
 
 
