@@ -42,9 +42,10 @@ def _parser() -> argparse.ArgumentParser:
         return sub
 
     command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["record"])
-    command(
-        "train", "fit a victim, or a generator for one", "spec", "data", "out", optional=["victim", "record"]
-    )
+    train = command(
+        "train", "fit a victim, a generator for one, or the models of a training study", "spec", "data", "out",
+        optional=["victim", "record"],
+    )  # fmt: skip
     command(
         "capture",
         "play the federation and store every update",
@@ -70,7 +71,10 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help="processes that share the trials (default: 1; the result is the same)",
     )
-    attack.add_argument("--device", type=_device, default="cpu", help="cpu or cuda[:number] (default: cpu)")
+    for verb, what in ((train, " of a study"), (attack, "")):
+        verb.add_argument(
+            "--device", type=_device, default="cpu", help=f"cpu or cuda[:number]{what} (default: cpu)"
+        )
     command(
         "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
         optional=["attack-record", "backbones", "record"],

@@ -4,7 +4,13 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
-_ROOMS = {"victim": "victims", "generator": "generators", "defence": "defences", "attack": "attacks"}
+_ROOMS = {
+    "victim": "victims",
+    "generator": "generators",
+    "defence": "defences",
+    "attack": "attacks",
+    "adaptation": "adaptive",
+}
 
 
 def stem(name: str) -> str:

@@ -53,6 +53,7 @@ rule scorecard:
 rule table:
     input:
         scores=lambda w: flow.scores(w.experiment),
+        costs=lambda w: flow.costs(w.experiment),
         spec=f"{R}/specs/table/{{experiment}}.json",
         pictured=lambda w: flow.pictured(w.experiment),
         code=lambda w: flow.table_code(w.experiment),

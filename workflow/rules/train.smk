@@ -21,7 +21,7 @@ rule train_generator:
     input:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
         data=lambda w: flow.auxiliary(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
-        victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
+        victim=lambda w: flow.served(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
         code=lambda w: flow.train_code(
             f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}"
         ),
@@ -32,8 +32,32 @@ rule train_generator:
         f"logs/{SCALE}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
     resources:
         mem_mb=3000,
+    params:
+        victim=lambda w, input: f"--victim '{input.victim}'" if input.victim else "",
     message:
-        "train generator {wildcards.generator} against victim {wildcards.victim} on {wildcards.dataset}"
+        "train generator {wildcards.generator} for victim {wildcards.victim} on {wildcards.dataset}"
     shell:
-        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --victim {input.victim:q}"
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} {params.victim}"
         " --out {output.generator:q} --record {output.record:q} 2> {log:q}"
+
+
+rule train_study:
+    input:
+        spec=f"{R}/specs/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
+        data="data/{dataset}.safetensors",
+        code=lambda w: flow.study_code("/".join(w)),
+    output:
+        study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",
+        record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
+    log:
+        f"logs/{SCALE}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
+    resources:
+        mem_mb=3000,
+        gpu=int(config.get("device", "cpu") != "cpu"),
+    params:
+        device=config.get("device", "cpu"),
+    message:
+        "train {wildcards.victim} on {wildcards.dataset} as {wildcards.training}, defence {wildcards.defence}"
+    shell:
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --device {params.device}"
+        " --out {output.study:q} --record {output.record:q} 2> {log:q}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from leakbench.adaptive import pooled
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.parts import part
@@ -22,9 +23,12 @@ def pieces(
     """Run the attack whose file is `module`; all its chance comes from `rng`. Yield what it finds, with its rounds.
 
     An attack for which every round stands alone says so by an attribute `rounds_at_once`, and is run on so many; each
-    of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields one reconstruction.
+    of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields one reconstruction. An
+    attack that `adapts` is given each round's update as all rounds tell it, if they repeat one (`adaptive.pooled`).
     """
     attack = part("attacks", module)
+    if parameters.get("adapts"):
+        observation = pooled(observation)
     size = getattr(attack, "rounds_at_once", None)
     if size is None:
         yield ..., attack(observation, rng, **parameters)
@@ -46,8 +50,11 @@ def with_null(
     An attack whose rounds do not see each other, though it works on many at once, says so by an attribute `together`:
     both are then one work, with the first's chance.
     """
-    if getattr(part("attacks", module), "together", False):
-        ((_, found),) = pieces(module, observation.beside(noise), rngs[0], parameters)
+    attack = part("attacks", module)
+    if getattr(attack, "together", False):
+        if parameters.get("adapts"):
+            observation, noise = pooled(observation), pooled(noise)
+        found: Reconstruction = attack(observation.beside(noise), rngs[0], **parameters)
         split = slice(0, observation.rounds), slice(observation.rounds, None)
         own, null = ([(..., found.part(rounds))] for rounds in split)
         return iter(own), iter(null)
@@ -58,5 +65,6 @@ def run(
     module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
 ) -> Reconstruction:
     """Run the attack whose file is `module` on the whole of `observation` at once."""
-    found: Reconstruction = part("attacks", module)(observation, rng, **parameters)
+    seen = pooled(observation) if parameters.get("adapts") else observation
+    found: Reconstruction = part("attacks", module)(seen, rng, **parameters)
     return found

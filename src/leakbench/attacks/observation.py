@@ -10,7 +10,9 @@ from torch import Tensor, nn
 
 from leakbench import generators, victims
 from leakbench.artefacts import Facts, open_tensors
+from leakbench.defences.key_lock import LAYERS
 from leakbench.errors import Unfit, UserError
+from leakbench.matching.unlocked import unlock
 from leakbench.workers import Work
 
 
@@ -28,6 +30,9 @@ class Observation:
     local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
     labelling: what the attack is to do about labels: it needs none, is given them, infers them or optimises them.
     labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
+    lock: what the server is told of the clients' lock, if they have one (docs/observation.md); `weights` and `updates` then
+    lack scale and shift of the batch norms in whose place it is.
+    shown: key or lock layers that clients share all the same → [rounds, clients, *shape].
     work: where a killed attack finds what it has done, and how many processes it may use.
     """
 
@@ -42,6 +47,8 @@ class Observation:
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
     labelling: Literal["none", "oracle", "inferred", "joint"] = "none"
     labels: list[np.ndarray] | None = None
+    lock: dict[str, Any] = field(default_factory=dict)
+    shown: dict[str, np.ndarray] = field(default_factory=dict)
     work: Work = field(default_factory=Work)
 
     @property
@@ -50,10 +57,11 @@ class Observation:
         return len(self.origin)
 
     def model(self, origin: int = 0) -> nn.Module:
-        """Return the victim with the weights that were sent out, in evaluation mode."""
+        """Return the victim with the weights that were sent out, in evaluation mode; a lock is an `Unlocked` in it."""
         model = victims.build(
             self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
         )
+        unlock(model, self.lock.get("layers", []))
         model.load_state_dict(
             {name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()}
         )
@@ -66,18 +74,24 @@ class Observation:
     def part(self, rounds: slice) -> "Observation":
         """Return what was seen in some of the rounds."""
         labels = None if self.labels is None else [each[rounds] for each in self.labels]
-        updates = {name: value[rounds] for name, value in self.updates.items()}
-        return replace(self, updates=updates, origin=self.origin[rounds], labels=labels)
+        updates, shown = (
+            {name: value[rounds] for name, value in part.items()} for part in (self.updates, self.shown)
+        )
+        return replace(self, updates=updates, shown=shown, origin=self.origin[rounds], labels=labels)
 
     def beside(self, other: "Observation") -> "Observation":
         """Return this and another observation of the same models as one, the other's rounds behind its own."""
         labels = None
-        updates: dict[str, Any] = {n: _Beside(value, other.updates[n]) for n, value in self.updates.items()}
+        updates, shown = (
+            {name: _Beside(value, more[name]) for name, value in own.items()}
+            for own, more in ((self.updates, other.updates), (self.shown, other.shown))
+        )
         if self.labels is not None and other.labels is not None:
             labels = [np.concatenate(both) for both in zip(self.labels, other.labels, strict=True)]
         return replace(
             self,
-            updates=updates,
+            updates=updates,  # type: ignore[arg-type]
+            shown=shown,  # type: ignore[arg-type]
             origin=np.concatenate([self.origin, other.origin]),
             labels=labels,
         )
@@ -132,6 +146,7 @@ def check(observation: Observation, where: str) -> None:
         model = victims.build(
             network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
         )
+        unlock(model, observation.lock.get("layers", []))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError) as problem:
         raise UserError(
             f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)"
@@ -140,6 +155,7 @@ def check(observation: Observation, where: str) -> None:
         raise UserError(
             f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round"
         )
+    _check_lock(observation, model, where)
     updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
     trained = {name for name, _ in model.named_parameters()}
     for name, value in model.state_dict().items():
@@ -166,6 +182,48 @@ def check(observation: Observation, where: str) -> None:
                 f"{where}: updates/{name} has {observation.updates[name].shape[:2]} rounds and clients, "
                 f"origin and clients say {updates}"
             )
+
+
+def _check_lock(observation: Observation, model: nn.Module, where: str) -> None:
+    """Refuse what an observation has of a lock but must not, or not in that shape. Raises UserError naming the tensor."""
+    lock, shares = observation.lock, observation.lock.get("shares", [])
+    lead = len(observation.origin), len(observation.clients)
+    wanted: dict[str, dict[str, tuple[int, ...]]] = {"shown": {}, "updates": {}}
+    channels = 0
+    for number, layer in enumerate(lock.get("layers", [])):
+        reads = lock["key_length"] if number == 0 else 2 * channels
+        channels = model.get_submodule(layer).factors[0].shape[1]  # type: ignore[index]
+        shapes = {
+            f"{layer}.{name}": (channels, reads)[: 2 if name.endswith("weight") else 1] for name in LAYERS
+        }
+        wanted["shown"] |= {f"{layer}.key": (reads,)} if "key" in shares and number == 0 else {}
+        wanted["shown"] |= shapes if "lock-weights" in shares else {}
+        wanted["updates"] |= shapes if "lock-gradients" in shares else {}
+    own = model.state_dict()
+    for kind, tensors in (
+        ("global", observation.weights),
+        ("updates", observation.updates),
+        ("shown", observation.shown),
+    ):
+        for name in tensors:
+            if name.endswith((".key", *(f".{part}" for part in LAYERS))) and name not in wanted.get(
+                kind, own
+            ):
+                raise Unfit(
+                    f"{where}: {kind}/{name} belongs to a lock and is not declared as shared (leave it on the client, or "
+                    f"name it in the fact lock.shares)"
+                )
+    for kind, tensors in (("updates", observation.updates), ("shown", observation.shown)):
+        for name, shape in wanted[kind].items():
+            if name not in tensors:
+                raise Unfit(f"{where}: {kind}/{name} is missing (the fact lock.shares declares it)")
+            if tensors[name].shape != (*lead, *shape):
+                what = f"a key of length {lock['key_length']}" if name.endswith(".key") else "the lock"
+                raise Unfit(
+                    f"{where}: {kind}/{name} is {tensors[name].shape}, {what} needs {(*lead, *shape)}"
+                )
+            if not np.isfinite(tensors[name]).all():
+                raise Unfit(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
 
 
 def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
@@ -240,6 +298,10 @@ def read_observation(
         clients=clients,
         kind=kind,
         knows=facts.get("knows", {}),
+        lock=facts.get("lock", {}),
+        shown={
+            name.removeprefix("shown/"): value for name, value in tensors.items() if name.startswith("shown/")
+        },
         local=facts.get("local", {"lr": 1.0, "batch_size": None, "epochs": 1}),
         labelling=labelling,
         work=work or Work(),

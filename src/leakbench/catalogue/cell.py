@@ -9,6 +9,8 @@ from leakbench.catalogue.schema import Dataset
 from leakbench.errors import UserError
 
 Spec = dict[str, Any]
+# In place of a victim in the path of a generator that depends on none; no name in the catalogue can be it.
+ANY_VICTIM = "_any"
 
 
 @dataclass(frozen=True, order=True)
@@ -73,7 +75,7 @@ def check_cell(
             f"{where}: attack '{cell.attack}' has no generator for data set '{cell.dataset}' "
             f"({suggest(cell.dataset, attack['generator'])})"
         )
-    if "generator" in entries:
+    if "generator" in entries and entries["generator"]["auxiliary"]:
         auxiliary = entries["generator"]["auxiliary"]
         overlap = (auxiliary["dataset"], auxiliary["split"]) == (cell.dataset, private["split"]) and (
             max(auxiliary["start"], private["start"]) < min(auxiliary["stop"], private["stop"])

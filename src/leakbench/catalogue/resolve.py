@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from leakbench.artefacts import to_json, write_text
-from leakbench.catalogue.cell import Cell, Spec, check_cell
+from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
+from leakbench.catalogue.entry import CAPPED, resolved
 from leakbench.catalogue.load import file_of, find, load_kind, suggest
-from leakbench.catalogue.schema import KINDS, Attack, Dataset, Experiment, Federation, Scale, Victim
+from leakbench.catalogue.schema import Attack, Dataset, Defence, Experiment, Federation, Scale, Victim
+from leakbench.catalogue.signature import module_file
+from leakbench.catalogue.study import Study, study_spec
 from leakbench.errors import UserError
 
 
@@ -24,6 +25,7 @@ class Plan:
     experiments: dict[str, list[Cell]]
     definitions: dict[str, Experiment]
     specs: dict[str, Spec] = field(default_factory=dict)
+    studies: dict[str, list[Study]] = field(default_factory=dict)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -32,8 +34,9 @@ class Plan:
 
     @property
     def datasets(self) -> list[str]:
-        """Return the data sets that some cell uses."""
-        return sorted({cell.dataset for cell in self.cells})
+        """Return the data sets that some cell or study uses."""
+        studied = {study.dataset for studies in self.studies.values() for study in studies}
+        return sorted({cell.dataset for cell in self.cells} | studied)
 
     def spec(self, name: str) -> Spec:
         """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
@@ -55,62 +58,22 @@ class Plan:
                 write_text(path, text)
 
 
-def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, the cap where there is none.
-
-    A pattern matches the name, or <place>/<name> if it holds a slash. `place`: the data set; of an attack all that it runs
-    on, <data set>/<victim>/<federation>/<defence>.
-    """
-    out = dict(value)
-    for pattern, caps in scale.caps.get(kind, {}).items():
-        if not fnmatch.fnmatchcase(f"{place}/{name}" if "/" in pattern else name, pattern):
-            continue
-        for path, cap in caps.items():
-            *parents, last = path.split(".")
-            inside = out
-            for parent in parents:
-                if not isinstance(inside.get(parent), dict):
-                    raise UserError(
-                        f"{where}: caps.{kind}.{pattern}: '{path}' is no key of {kind[:-1]} '{name}' "
-                        f"({suggest(parent, inside)})"
-                    )
-                inside[parent] = dict(inside[parent])
-                inside = inside[parent]
-            if last in inside and inside[last] is None:
-                inside[last] = int(cap)
-            if isinstance(inside.get(last), bool) or not isinstance(inside.get(last), int | float):
-                numbers = [key for key, number in inside.items() if type(number) in (int, float)]
-                raise UserError(
-                    f"{where}: caps.{kind}.{pattern}: '{path}' is no number of {kind[:-1]} '{name}' "
-                    f"({suggest(last, numbers)})"
-                )
-            inside[last] = min(inside[last], type(inside[last])(cap))
-    return out
-
-
-def _entry(config: Path, kind: str, place: str, name: str, where: str, scale: Scale, scale_file: str) -> Spec:
-    value = capped(
-        kind, place, name, find(config, kind, name, where).model_dump(mode="json"), scale, scale_file
-    )
-    training = value.get("training")
-    if training:
-        last = training["epochs"]
-        training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
-    try:
-        KINDS[kind].model_validate(value)
-    except ValidationError as problem:
-        error = problem.errors()[0]
-        key = ".".join(map(str, error["loc"]))
-        raise UserError(
-            f"{scale_file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise the cap)"
-        ) from problem
-    value.pop("summary", None)
-    return value
-
-
 def _left_out(scale: Scale, name: str) -> str:
     """Return why a scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does not."""
     return next((why for glob, why in scale.left_out.items() if fnmatch.fnmatchcase(name, glob)), "")
+
+
+def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], where: str) -> tuple[str, ...]:
+    """Return `names` with `all` among them replaced by every file of a kind, without those of `but`."""
+    files = sorted(path.stem for path in (config / kind).glob("*.yaml"))
+    known = [path.stem for each in ("defences", "attacks") for path in (config / each).glob("*.yaml")]
+    for name in but:
+        if name not in known:
+            raise UserError(
+                f"{where}: but: '{name}' is no file of a defence or attack ({suggest(name, known)})"
+            )
+    each = [[other for other in files if other not in but] if name == "all" else [name] for name in names]
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(each)))
 
 
 def plan(
@@ -126,10 +89,8 @@ def plan(
     scale = find(config, "scales", scale_name, "--scale")
     assert isinstance(scale, Scale)
     for kind, globs in scale.caps.items():
-        if kind not in ("victims", "generators", "federations", "attacks"):
-            raise UserError(
-                f"{scale_file}: caps.{kind}: no such kind ({suggest(kind, ['victims', 'generators', 'federations', 'attacks'])})"
-            )
+        if kind not in CAPPED:
+            raise UserError(f"{scale_file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")
         for pattern in globs:
             if not fnmatch.filter(load_kind(config, kind), pattern.rpartition("/")[2]):
                 raise UserError(
@@ -143,7 +104,8 @@ def plan(
     for name, experiment in load_kind(config, "experiments").items():
         assert isinstance(experiment, Experiment)
         where = f"{config}/experiments/{name}.yaml"
-        for metric in experiment.metrics:
+        asked = experiment.metrics or []
+        for metric in asked:
             if metric not in metrics:
                 raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
         if not (root / "notebooks" / f"{experiment.notebook}.ipynb").is_file():
@@ -157,15 +119,15 @@ def plan(
                 raise UserError(f"{where}: printed: no published/{table}.csv ({suggest(table, known)})")
         cells: list[Cell] = []
         apart: dict[str, str] = {}
-        judges = sorted({judge for metric in experiment.metrics for judge in metrics[metric]})
+        judges = sorted({judge for metric in asked for judge in metrics[metric]})
         reason = _left_out(scale, name)
-        for product in experiment.cells:
+        for product in experiment.cells or []:
             for names in itertools.product(
                 product.dataset,
                 product.victim,
                 product.federation,
-                product.defence,
-                product.attack,
+                _every(config, "defences", product.defence, product.but, where),
+                _every(config, "attacks", product.attack, product.but, where),
                 experiment.seeds,
             ):
                 cell = Cell(*names)
@@ -181,7 +143,22 @@ def plan(
                     apart[cell.stem] = told
                     continue
                 cells.append(cell)
-                wanted.setdefault(cell, set()).update(experiment.metrics)
+                wanted.setdefault(cell, set()).update(asked)
+        studies: list[Study] = []
+        for products in experiment.trainings or []:
+            for chosen in itertools.product(
+                products.dataset, products.victim, products.training, products.defence, experiment.seeds
+            ):
+                study = Study(*chosen)
+                if study in studies or study.stem in apart:
+                    continue
+                spec = study_spec(study, config, where, scale, scale_file)
+                if told := reason or _left_out(scale, f"{name}/{study.stem}"):
+                    apart[study.stem] = told
+                    continue
+                studies.append(study)
+                out.specs[f"study/{study.stem}"] = spec
+        out.studies[name] = studies
         if experiment.client is not None:
             for cell in cells:
                 federation = out.specs[f"capture/{cell.capture}"]["federation"]
@@ -202,6 +179,7 @@ def plan(
             "scale": scale_name,
             "left_out": reason,
             "cells_left_out": {} if reason else apart,
+            **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
         out.specs[f"figure/{name}"] = {
             **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,
@@ -224,7 +202,7 @@ def _resolve_judge(
     out: Plan, cell: Cell, name: str, config: Path, where: str, scale: Scale, scale_file: str
 ) -> None:
     """Plan the training of a classifier on the cell's data set, whether or not a cell attacks it."""
-    entry = _entry(config, "victims", cell.dataset, name, where, scale, scale_file)
+    entry = resolved(config, "victims", cell.dataset, name, where, scale, scale_file)
     if entry["training"] is None:
         raise UserError(f"{where}: judge '{name}' is not trained (give config/victims a training for it)")
     beside = out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]
@@ -232,24 +210,49 @@ def _resolve_judge(
 
 
 def described(config: Path) -> Spec:
-    """Return what the scorecard compares with a paper's description: attacks and federations at their full size."""
-    attacks, federations = (load_kind(config, kind) for kind in ("attacks", "federations"))
+    """Return what the scorecard compares with a paper's description: attacks, defences, federations, and how many models are
+    trained, at their full size.
+    """
+    attacks, defences, federations = (
+        load_kind(config, kind) for kind in ("attacks", "defences", "federations")
+    )
     return {
         "attacks": {
             name: {**entry.parameters, "labels": entry.labels, "generator": entry.generator}
             for name, entry in attacks.items()
             if isinstance(entry, Attack)
         },
+        "defences": {
+            name: entry.parameters for name, entry in defences.items() if isinstance(entry, Defence)
+        },
+        "studies": {
+            name: sum(
+                len(each.dataset) * len(each.victim) * len(each.training) * len(each.defence)
+                for each in entry.trainings
+                # What is trained without a defence alone has no twin.
+                if len(each.defence) > 1
+            )
+            for name, entry in load_kind(config, "experiments").items()
+            if isinstance(entry, Experiment) and entry.trainings
+        },
         "federations": {
             name: {"lr": entry.local.lr, "rounds": entry.rounds}
             for name, entry in federations.items()
             if isinstance(entry, Federation)
+        },
+        "networks": {
+            name: {"module": entry.module, "parameters": entry.parameters}
+            for name, entry in load_kind(config, "victims").items()
+            if isinstance(entry, Victim)
         },
         "images": {
             name: sum(entry.counts.values())
             for name, entry in load_kind(config, "datasets").items()
             if isinstance(entry, Dataset)
         },
+        "key_length": getattr(load_kind(config, "defences").get("key-lock"), "parameters", {}).get(
+            "key_length"
+        ),
         "settled": {
             name: entry.training.settled
             for name, entry in load_kind(config, "victims").items()
@@ -266,7 +269,7 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
             f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)"
         )
     entries = {
-        kind: _entry(config, f"{kind}s", place, getattr(cell, kind), where, scale, scale_file)
+        kind: resolved(config, f"{kind}s", place, getattr(cell, kind), where, scale, scale_file)
         for kind, place in {
             "victim": cell.dataset,
             "federation": cell.dataset,
@@ -277,7 +280,7 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
     }
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
-        entries["generator"] = _entry(
+        entries["generator"] = resolved(
             config,
             "generators",
             cell.dataset,
@@ -286,8 +289,11 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
             scale,
             scale_file,
         )
-        auxiliary = entries["generator"]["auxiliary"]
-        entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
+        auxiliary, weights = (entries["generator"][key] for key in ("auxiliary", "weights"))
+        if auxiliary:
+            entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
+        if weights:
+            find(config, "datasets", weights, f"{file_of(config, 'generators', generator)}: weights")
     trained, asked = entries["victim"]["training"], entries["federation"]["checkpoints"]
     if trained and asked != "last":
         uncapped = find(config, "victims", cell.victim, where).model_dump()["training"]["epochs"]
@@ -301,14 +307,19 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
         "victim": entries["victim"], "dataset": images, "seed": cell.seed,
     }  # fmt: skip
     if generator:
-        out.specs[f"generator/{cell.dataset}/{cell.victim}/{generator}/{cell.seed}"] = {
-            "generator": entries["generator"], "victim": network, "dataset": images, "seed": cell.seed,
-        }  # fmt: skip
+        spec = {"generator": entries["generator"], "dataset": images, "seed": cell.seed}
+        served = ANY_VICTIM
+        if entries["generator"]["reads"] == "features":
+            spec, served = spec | {"victim": network}, cell.victim
+        out.specs[f"generator/{cell.dataset}/{served}/{generator}/{cell.seed}"] = spec
     out.specs[f"capture/{cell.capture}"] = {
         "federation": entries["federation"], "federation_name": cell.federation, "defence": entries["defence"],
         "victim": network, "dataset": images, "seed": cell.seed,
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
+    known = entries["defence"]["module"]
+    adapts = attack["parameters"].get("adapts") and module_file("adaptive", known).is_file()
     out.specs[f"attack/{cell.stem}"] = {
         "attack": attack, "attack_name": cell.attack, "null_rounds": scale.null_rounds, "seed": cell.seed,
+        **({"adaptation": {"module": known}} if adapts else {}),
     }  # fmt: skip

@@ -47,7 +47,7 @@ class Training(Strict):
 
     optimiser: Literal["sgd", "adam", "adadelta"]
     lr: Annotated[float, Field(gt=0)]
-    options: dict[str, float] = {}
+    options: dict[str, bool | float] = {}
     batch_size: Positive
     epochs: Annotated[int, Field(ge=0)]
     checkpoints: list[Annotated[int, Field(ge=0)]] = []
@@ -58,6 +58,46 @@ class Training(Strict):
     def _within(self) -> "Training":
         if max(self.checkpoints, default=0) > self.epochs:
             raise ValueError(f"checkpoints: {max(self.checkpoints)} is beyond the {self.epochs} epochs")
+        return self
+
+
+class Decay(Strict):
+    """The learning rate is multiplied by `factor` after each of these rounds."""
+
+    factor: Annotated[float, Field(gt=0, lt=1)]
+    rounds: Annotated[list[Positive], Field(min_length=1), Distinct]
+
+
+class Regime(Strict):
+    """How a training study trains and measures a model; with one client that is centralised training.
+
+    In a round every client goes `local_epochs` times over its share of the train split, and the server averages. `split`:
+    shares alike, or by classes with Dirichlet proportions of concentration `alpha`. `validation`: the share held out, by which
+    the round is chosen that counts. `images`, `evaluate`: use so many of the train and of the test split (none: all). `size`:
+    rows and columns to which each batch is brought. `augmentation`: data set → how its batches are varied; others are not.
+    """
+
+    summary: str
+    optimiser: Literal["sgd", "adam", "adadelta"]
+    lr: Annotated[float, Field(gt=0)]
+    options: dict[str, bool | float] = {}
+    decay: Decay | None = None
+    batch_size: Positive
+    rounds: Positive
+    local_epochs: Positive = 1
+    clients: Positive = 1
+    split: Literal["iid", "dirichlet"] = "iid"
+    alpha: Annotated[float, Field(gt=0)] | None = None
+    validation: Annotated[float, Field(gt=0, lt=1)] = 0.1
+    images: Positive | None = None
+    evaluate: Positive | None = None
+    size: Positive | None = None
+    augmentation: dict[Name, Literal["flip-crop"]] = {}
+
+    @model_validator(mode="after")
+    def _concentrated(self) -> "Regime":
+        if (self.alpha is None) == (self.split == "dirichlet"):
+            raise ValueError("alpha is for split: dirichlet, which needs it")
         return self
 
 
@@ -97,11 +137,24 @@ class Auxiliary(Slice):
 
 
 class Generator(Part):
-    """An attacker's network, trained on auxiliary images that the federation's private ones exclude."""
+    """An attacker's network: trained on auxiliary images that the federation's private ones exclude, or published.
 
-    auxiliary: Auxiliary
+    `reads`: what it makes images of, the `features` that a victim's first dense layer reads, for one victim, or a `latent`
+    and a class, whoever the victim is. `weights`: the entry of datasets that brings a published generator's weights.
+    """
+
+    reads: Literal["features", "latent"] = "features"
+    auxiliary: Auxiliary | None = None
     validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
-    training: Training
+    training: Training | None = None
+    weights: Name | None = None
+
+    @model_validator(mode="after")
+    def _made_somehow(self) -> "Generator":
+        given = self.auxiliary is not None, self.training is not None
+        if given != ((False, False) if self.weights else (True, True)):
+            raise ValueError("give either weights, or auxiliary and training")
+        return self
 
 
 class Local(Strict):
@@ -161,13 +214,27 @@ class Attack(Part):
 
 
 class Cells(Strict):
-    """A product of names: every combination is one cell."""
+    """A product of names: every combination is one cell.
+
+    `all` among defences or attacks stands for each that has a file of its own, without those of `but`; variants are
+    named where they are wanted.
+    """
 
     dataset: Names
     victim: Names
     federation: Names
     defence: Names = ["none"]
     attack: Names
+    but: Annotated[list[Name], Distinct] = []
+
+
+class Studies(Strict):
+    """A product of names: every combination is one training study."""
+
+    dataset: Names
+    victim: Names
+    training: Names
+    defence: Names = ["none"]
 
 
 class Exhibit(Strict):
@@ -187,6 +254,7 @@ class Exhibit(Strict):
 class Experiment(Strict):
     """One published table, figure or claim: which cells, which metrics, which pictures, which notebook.
 
+    Where accuracy is studied and no attack, `trainings` take the place of cells; all that they measure is in the table.
     `client` narrows table and pictures to one client of the federation, counted from 0 (pictures default to client 0).
     `success`: the metrics of which success rates against a threshold are wanted. `printed`: tables of published/ whose
     numbers the figure shows, if not the one that has the experiment's name.
@@ -196,9 +264,10 @@ class Experiment(Strict):
     item: str
     title: str
     shows: str
-    cells: Annotated[list[Cells], Field(min_length=1)]
+    cells: Annotated[list[Cells], Field(min_length=1)] | None = None
+    trainings: Annotated[list[Studies], Field(min_length=1)] | None = None
     seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = [0]
-    metrics: Annotated[list[str], Field(min_length=1), Distinct]
+    metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
     success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = []
     printed: Annotated[list[str], Distinct] = []
     client: Annotated[int, Field(ge=0)] | None = None
@@ -207,8 +276,14 @@ class Experiment(Strict):
 
     @model_validator(mode="after")
     def _scored(self) -> "Experiment":
+        if (self.cells is None) == (self.trainings is None):
+            raise ValueError("cells or trainings: one of the two is needed")
+        if (self.cells is None) != (self.metrics is None):
+            raise ValueError("metrics: cells need some, trainings take none")
+        if self.trainings and (self.exhibit or self.client is not None):
+            raise ValueError("exhibit, client: trainings show no pictures")
         for metric in self.success:
-            if metric not in self.metrics:
+            if metric not in (self.metrics or []):
                 raise ValueError(f"success: '{metric}' is not scored (add it to metrics)")
         return self
 
@@ -218,7 +293,8 @@ class Scale(Strict):
 
     `left_out`: experiments (name or glob) that the scale would shorten until they say nothing, with the reason that
     their numbers are then not-run for; or some cells of one, by
-    <experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>.
+    <experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>, or its studies, by
+    <experiment>/<data set>/<victim>/<training>/<defence>/<seed>.
     """
 
     summary: str
@@ -231,6 +307,7 @@ KINDS: dict[str, type[BaseModel]] = {
     "datasets": Dataset,
     "victims": Victim,
     "generators": Generator,
+    "trainings": Regime,
     "federations": Federation,
     "defences": Defence,
     "attacks": Attack,

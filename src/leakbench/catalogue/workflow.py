@@ -6,6 +6,7 @@ from pathlib import Path
 
 from leakbench import reference
 from leakbench.artefacts import read_facts
+from leakbench.catalogue.cell import ANY_VICTIM
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.needs import BACKBONES, declared_metrics
@@ -15,7 +16,8 @@ from leakbench.errors import UserError
 from leakbench.parts import dotted, parts_of
 
 LPIPS = "lpips-backbones"
-_NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "experiment")
+STUDY = "leakbench.training.study"
+_NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "training", "experiment")
 
 
 def judges() -> dict[str, tuple[str, ...]]:
@@ -80,6 +82,10 @@ class Workflow:
         """Return the source files that the training of a victim or generator depends on."""
         return self.code("train", *self.parts(spec))
 
+    def study_code(self, stem: str) -> list[str]:
+        """Return the source files that a training study depends on."""
+        return self.code("train", STUDY, *self.parts(f"study/{stem}"))
+
     def capture_code(self, stem: str) -> list[str]:
         """Return the source files that a capture depends on."""
         return self.code("capture", *self.parts(f"capture/{stem}"))
@@ -88,8 +94,9 @@ class Workflow:
         """Return the source files that an attack's guesses depend on."""
         dataset, victim, *_, seed = stem.split("/")
         generator = self._generator(stem)
-        network = f"generator/{generator}" if generator else f"train/{dataset}/{victim}/{seed}"
-        return self.code("attack", *self.parts(f"attack/{stem}"), *self.parts(network))
+        networks = [f"train/{dataset}/{victim}/{seed}"] + ([f"generator/{generator}"] if generator else [])
+        parts = [part for name in networks for part in self.parts(name)]
+        return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
     def score_code(self, stem: str) -> list[str]:
         """Return the source files that a cell's scores depend on: its metrics, their judges, and the victim that reads
@@ -125,7 +132,8 @@ class Workflow:
     def _generator(self, stem: str) -> str:
         dataset, victim, *_, seed = stem.split("/")
         name = self.plan.spec(f"attack/{stem}")["attack"]["generator"]
-        return f"{dataset}/{victim}/{name}/{seed}" if name else ""
+        served = (f"{dataset}/{of}/{name}/{seed}" for of in (victim, ANY_VICTIM))
+        return next((path for path in served if f"generator/{path}" in self.plan.specs), "")
 
     def generator(self, stem: str) -> list[str]:
         """Return the generator's file that the cell `stem` needs, if any."""
@@ -140,8 +148,16 @@ class Workflow:
         return [f"{self.results}/oracle/{name}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
-        """Return the data that a generator is trained on; `name` is <data set>/<victim>/<generator>/<seed>."""
-        return f"data/{self.plan.spec(f'generator/{name}')['generator']['auxiliary']['dataset']}.safetensors"
+        """Return the data that a generator is trained on, or its weights; `name` is <data set>/<victim>/<generator>/<seed>."""
+        entry = self.plan.spec(f"generator/{name}")["generator"]
+        return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
+
+    def served(self, name: str) -> list[str]:
+        """Return the victim that a generator serves, if it depends on one."""
+        dataset, victim, _, seed = name.split("/")
+        return (
+            [] if victim == ANY_VICTIM else [f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"]
+        )
 
     def backbones(self, stem: str) -> list[str]:
         """Return the LPIPS weights if the cell's metrics need them."""
@@ -156,8 +172,14 @@ class Workflow:
         return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
 
     def scores(self, experiment: str) -> list[str]:
-        """Return the score files of an experiment."""
-        return [f"{self.results}/scores/{cell.stem}.parquet" for cell in self.plan.experiments[experiment]]
+        """Return the score files of an experiment, or the files of its training studies."""
+        scored = [f"scores/{cell.stem}" for cell in self.plan.experiments[experiment]]
+        studied = [f"studies/{study.stem}" for study in self.plan.studies[experiment]]
+        return [f"{self.results}/{name}.parquet" for name in scored + studied]
+
+    def costs(self, experiment: str) -> list[str]:
+        """Return the records of what an experiment's training studies cost."""
+        return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
     def pictured(self, experiment: str) -> list[str]:
         """Return the guesses, truths, victims and data that an experiment's pictures are taken from."""

@@ -16,6 +16,14 @@ FLOAT, PLACE = 32, 32
 Bits = Callable[[Tensor], Tensor]
 
 
+Names = Callable[[nn.Module], frozenset[str]]
+
+
+def no_names(model: nn.Module) -> frozenset[str]:
+    """Return no tensor's name."""
+    return frozenset()
+
+
 def unchanged(value: Any, *_: Any) -> Any:
     """Return `value` itself: what no defence does."""
     return value
@@ -46,13 +54,17 @@ class Defence(NamedTuple):
     `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes what it
     sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its way, int64 [rounds]: the
     defence's price in bandwidth, without what a general compressor would still save. `secret(model)`: the tensors of the
-    changed network that the client never sends.
+    changed network that are the client's own; of these `shown(model)` are told as they are and of `sent(model)` the
+    updates, if any. `facts(model)`: what the server is told of the change.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
     protect_update: Callable[[Update, torch.Generator], Update] = unchanged
     bits: Bits = dense
-    secret: Callable[[nn.Module], frozenset[str]] = lambda model: frozenset()
+    secret: Names = no_names
+    shown: Names = no_names
+    sent: Names = no_names
+    facts: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:

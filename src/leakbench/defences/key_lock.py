@@ -7,9 +7,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from leakbench.defences import Defence
-from leakbench.errors import UserError
+from leakbench.defences import Defence, no_names
+from leakbench.errors import Unfit
 
+# Parameters of the two lock layers, below the name of a lock.
+LAYERS = ("scale.weight", "scale.bias", "shift.weight", "shift.bias")
 ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch.sigmoid}
 
 
@@ -60,7 +62,7 @@ def draw_key(length: int, rng: torch.Generator) -> Tensor:
 def first_norms(model: nn.Module) -> list[str]:
     """Return the names of the batch norms that follow a convolution, in order.
 
-    Raises UserError if the first convolution has none behind it.
+    Raises Unfit if the first convolution has none behind it.
     """
     found: list[str] = []
     previous: nn.Module | None = None
@@ -74,7 +76,7 @@ def first_norms(model: nn.Module) -> list[str]:
             break
         previous = layer
     if not found:
-        raise UserError(
+        raise Unfit(
             "defence key-lock: the victim has no batch norm behind its first convolution (choose its twin with one)"
         )
     return found
@@ -110,15 +112,23 @@ def initialise(layer: KeyLock, rng: torch.Generator) -> None:
         parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
 
 
+def _locks(model: nn.Module) -> dict[str, KeyLock]:
+    return {name: layer for name, layer in model.named_modules() if isinstance(layer, KeyLock)}
+
+
+def key_names(model: nn.Module) -> frozenset[str]:
+    """Return the names of a locked model's keys."""
+    return frozenset(f"{name}.key" for name, layer in _locks(model).items() if not layer.before)
+
+
+def layer_names(model: nn.Module) -> frozenset[str]:
+    """Return the names of the parameters of a locked model's lock layers."""
+    return frozenset(f"{name}.{part}" for name in _locks(model) for part in LAYERS)
+
+
 def secret_names(model: nn.Module) -> frozenset[str]:
     """Return the names of the tensors of a locked model that stay on the client: key and lock layers."""
-    return frozenset(
-        f"{name}.{part}"
-        for name, layer in model.named_modules()
-        if isinstance(layer, KeyLock)
-        for part in ("key", "scale.weight", "scale.bias", "shift.weight", "shift.bias")
-        if part != "key" or not layer.before
-    )
+    return key_names(model) | layer_names(model)
 
 
 def key_lock(
@@ -126,11 +136,30 @@ def key_lock(
     key_length: Annotated[int, Field(gt=0)] = 1024,
     activation: Literal["none", "relu", "sigmoid"] = "relu",
     blocks: Literal["first", "all"] = "first",
+    shares: tuple[Literal["key", "lock-weights", "lock-gradients"], ...] = (),
 ) -> Defence:
-    """Lock the first convolution–normalisation block, or `all` of them, each with its predecessor's γ and β as its key."""
+    """Lock the first convolution–normalisation block, or `all` of them, each with its predecessor's γ and β as its key.
+
+    `shares`: what of its secrets a client tells the server all the same (thesis, section 5.3.4).
+    """
+
+    def shown(model: nn.Module) -> frozenset[str]:
+        keys = key_names(model) if "key" in shares else frozenset()
+        return keys | (layer_names(model) if "lock-weights" in shares else frozenset())
+
     return Defence(
         protect_model=lambda model, rng: lock(
             model, rng, key_length=key_length, activation=activation, blocks=blocks
         ),
         secret=secret_names,
+        shown=shown,
+        sent=layer_names if "lock-gradients" in shares else no_names,
+        facts=lambda model: {
+            "lock": {
+                "layers": list(_locks(model)),
+                "key_length": key_length,
+                "activation": activation,
+                "shares": list(shares),
+            }
+        },
     )

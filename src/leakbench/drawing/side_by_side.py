@@ -20,10 +20,11 @@ def attacks(result: Result, *, columns: int = 8, tile: float = 0.8) -> Figure:
     """
     if not result.panels:
         return nothing(result)
-    groups: dict[tuple[str, str, str], list[Panel]] = {}
+    groups: dict[tuple[str, ...], list[Panel]] = {}
     for panel in result.panels:
         about = panel.about
-        groups.setdefault((about["dataset"], about["victim"], about["federation"]), []).append(panel)
+        condition = (about["dataset"], about["victim"], about["federation"], about.get("defence", "none"))
+        groups.setdefault(condition, []).append(panel)
     heights = [CAPTION + tile + GAP + len(panels) * (tile + LABEL) for panels in groups.values()]
     total = sum(heights) + BETWEEN * len(groups)
 
@@ -40,8 +41,9 @@ def attacks(result: Result, *, columns: int = 8, tile: float = 0.8) -> Figure:
     def paint(body: SubFigure) -> None:
         axes = canvas(body)
         y = 0.0
-        for ((dataset, victim, _), panels), height in zip(groups.items(), heights, strict=True):
-            caption = f"{words.dataset(dataset)} · {words.victim(victim)}"
+        for ((dataset, victim, _, defence), panels), height in zip(groups.items(), heights, strict=True):
+            guard = "" if defence == "none" else f" · {words.defence(defence)}"
+            caption = f"{words.dataset(dataset)} · {words.victim(victim)}{guard}"
             write(axes, MARGIN, y, caption, size=8.2, bold=True, align="left")
             write(axes, MARGIN, y + CAPTION + tile / 2 - 0.05, "private", size=7, align="left")
             for j, image in enumerate(panels[0].truth[:columns]):

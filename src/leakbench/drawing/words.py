@@ -28,10 +28,17 @@ ATTACKS = {
 ORACLE = "-oracle"
 # Names whose hyphens are their own.
 NETWORKS = {
+    "lenet-dlg-batch-norm": "DLG's LeNet, batch norm",
+    "lenet-dlg-running-norm": "DLG's LeNet, running batch norm",
     "lenet-dlg": "DLG's LeNet",
     "lenet-grnn": "GRNN's LeNet",
     "resnet18-sigmoid": "ResNet-18 with sigmoids",
     "resnet20-4": "ResNet20-4",
+    "resnet20": "ResNet-20",
+    "resnet32": "ResNet-32",
+    "resnet34": "ResNet-34",
+    "vgg16-batch-norm": "VGG-16, batch norm",
+    "vgg16": "VGG-16",
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
     "densenet121": "DenseNet-121",

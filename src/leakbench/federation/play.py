@@ -109,6 +109,7 @@ def play(
     seed: int,
     sink: Sink,
     moved: Moved = lambda model, weights: None,
+    show: Sink = lambda rounds, client, values: None,
 ) -> list[Tensors]:
     """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter → [n, *shape])`.
 
@@ -117,16 +118,26 @@ def play(
     adds the mean update, weighted by the number of samples, and the next round starts there; over several `passes` it
     moves after each pass, by all its rounds. `moved` is told the network that clients train and its weights after every
     move, the last included. Returns the models that were sent out, in order of origin.
+
+    Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in no model and
+    no update that the server sees; what the defence shows of them goes to `show`, as it stood before the round, and
+    `moved` is told the first client's.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng = torch.Generator().manual_seed(stream("local", seed))
     # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
-    trained = {name for name, _ in model.named_parameters()}
     guard = torch.Generator().manual_seed(stream("defence", seed))
-    model = defence.protect_model(model, guard)
+    protected = [defence.protect_model(model, guard) for _ in federation["clients"]]
+    model = protected[0]
+    trained = {name for name, _ in model.named_parameters()}
+    secret, shown, sent_too = (names(model) for names in (defence.secret, defence.shown, defence.sent))
+    own = [{n: v.detach() for n, v in each.state_dict().items() if n in secret} for each in protected]
+    server = set(model.state_dict()) - secret
+    origins = [{name: value for name, value in origin.items() if name in server} for origin in origins]
 
-    def send(weights: Tensors, part: slice, client: int) -> Tensors:
+    def send(public: Tensors, part: slice, where: slice, client: int) -> Tensors:
+        weights = public | own[client]
         index = truth.images[client][part]
         x = images[torch.from_numpy(index)].permute(0, 1, 4, 2, 3).float() / 255
         y = torch.from_numpy(truth.labels[client][part])
@@ -143,7 +154,11 @@ def play(
             federation["update"],
             {name: value for name, value in weights.items() if name not in trained},
         )
-        return _protect(defence, update, guard)
+        update = _protect(defence, update, guard)
+        sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})
+        count = len(index)
+        show(where, client, {n: own[client][n].expand(count, *own[client][n].shape) for n in sorted(shown)})
+        return update
 
     if federation["server"] == "fedavg":
         sent = [origins[0]]
@@ -156,16 +171,19 @@ def play(
             for client, k in enumerate(federation["clients"]):
                 for part in _chunks(together, model, k, images[0].numel()):
                     where = slice(begin + part.start, begin + part.stop)
-                    update = send(sent[-1], where, client)
-                    sink(where, client, update)
+                    update = send(sent[-1], where, where, client)
                     for name, value in update.items():
-                        total[name] += shares[client] * scale * value.sum(0)
+                        change = scale * value.sum(0)
+                        if name in secret:
+                            own[client][name] = own[client][name] + change
+                        else:
+                            total[name] += shares[client] * change
             sent.append({n: v + total[n] if n in trained else v for n, v in sent[-1].items()})
-            moved(model, sent[-1])
+            moved(model, sent[-1] | own[0])
         return sent[:-1]
     for number, weights in enumerate(origins):
         for client, k in enumerate(federation["clients"]):
             for part in _chunks(rounds, model, k, images[0].numel()):
                 where = slice(number * rounds + part.start, number * rounds + part.stop)
-                sink(where, client, send(weights, part, client))
+                send(weights, part, where, client)
     return origins

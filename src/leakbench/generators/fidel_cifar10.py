@@ -9,7 +9,7 @@ from leakbench.victims.layers import glorot
 
 
 def fidel_cifar10(
-    features: tuple[int, int, int], shape: tuple[int, int, int], *, third: Literal["valid", "same"] = "valid"
+    features: tuple[int, ...], shape: tuple[int, int, int], *, third: Literal["valid", "same"] = "valid"
 ) -> nn.Module:
     """ConvT 5×5×128 – ConvT 5×5×64 stride 2 – batch norm – ConvT 5×5×64 – conv 3×3×32 valid tanh – conv 3×3×3 sigmoid.
 

@@ -7,7 +7,7 @@ from torch import nn
 from leakbench.victims.layers import glorot
 
 
-def fidel_mnist(features: tuple[int, int, int], shape: tuple[int, int, int]) -> nn.Module:
+def fidel_mnist(features: tuple[int, ...], shape: tuple[int, int, int]) -> nn.Module:
     """Up ×2 – conv 5×5×20 ReLU – up ×2 – conv 5×5×10 stride 2 ReLU – dense rows·columns sigmoid.
 
     Convolutions are valid: 13 → 26 → 22 → 44 → 20, so the flattened size is 4,000. Source: Fidel, Table III.

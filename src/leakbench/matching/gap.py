@@ -22,7 +22,8 @@ def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
             if group.labels is None
             else group.labels[rows]
         )
-        mine = group.caused(images, labels)
+        lock = {name: dummies[name][rows].to(group.device) for name in dummies if name.startswith("lock.")}
+        mine = group.caused(images, labels, rows, lock)
         squares = [(mine[name].detach() - o).square().flatten(1) for name, o in group.observed(rows).items()]
         found.append(torch.cat(squares, 1).mean(1).cpu())
     return torch.cat(found)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from leakbench.matching.unlocked import Unlocked, opened
 from leakbench.matching.weight_gradient import conv_weight
 
 Tensors = dict[str, Tensor]
@@ -46,7 +47,7 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
             lambda layer, inputs, output, name=name: seen.append(Pass(name, layer, inputs[0], output))
         )
         for name, layer in model.named_modules()
-        if next(layer.parameters(recurse=False), None) is not None
+        if isinstance(layer, Unlocked) or next(layer.parameters(recurse=False), None) is not None
     ]
     try:
         yield seen
@@ -75,6 +76,9 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
             normed = (x - mean[:, None, None]) * (variance + layer.eps).rsqrt()[:, None, None]
             found["weight"] = (delta * normed).unflatten(0, each).sum((1, 3, 4))
             found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
+        case Unlocked():
+            found["scale"] = (delta.unflatten(0, each) * layer.normed(x, trials)).sum((1, 3, 4))
+            found["shift"] = delta.unflatten(0, each).sum((1, 3, 4))
         case _:
             raise TypeError(f"{type(layer).__name__}: no rule for the gradient of its weights")
     return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
@@ -91,30 +95,55 @@ def gradients(
     labels: Tensor,
     loss: Loss = batch_loss,
     weights: Tensors | None = None,
+    factors: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
     """Return parameter → gradient [trials, *shape] and the losses [trials].
 
     `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels` [trials,
     batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's own. The model is in
     evaluation mode: batch norm uses its running statistics, so that images of a batch do not mix. Where it keeps none
-    it uses the batch's, and trials are taken one by one.
+    it uses the batch's, and trials are taken one by one. `factors`: a lock's scale and shift [trials, channels], whose own
+    gradients are then told too.
     """
     trials = len(images)
     if trials > 1 and mixes(model):
         each = [
-            gradients(model, x, y, loss, weights)
-            for x, y in zip(images.split(1), labels.split(1), strict=True)
+            gradients(
+                model, x, y, loss, weights, factors and {name: v[i : i + 1] for name, v in factors.items()}
+            )
+            for i, (x, y) in enumerate(zip(images.split(1), labels.split(1), strict=True))
         ]
         return (
             {name: torch.cat([found[name] for found, _ in each]) for name in each[0][0]},
             torch.cat([losses for _, losses in each]),
         )
-    with watching(model) as seen:
+    passes, losses = layer_passes(model, images, labels, loss, weights, factors)
+    found: Tensors = {}
+    for step, delta in passes:
+        found |= layer_gradients(step, delta, trials)
+    names = [name for name, _ in model.named_parameters()]
+    if factors:
+        names += [name for name in found if name not in names]
+    return {name: found[name] for name in names}, losses
+
+
+def layer_passes(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    loss: Loss = batch_loss,
+    weights: Tensors | None = None,
+    factors: Tensors | None = None,
+    differentiable: bool = True,
+) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
+    """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of `gradients`.
+
+    Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
+    """
+    with opened(model, factors), watching(model) as seen:
         flat = images.flatten(0, 1)
         logits = model(flat) if weights is None else functional_call(model, weights, (flat,))
     losses = loss(logits.unflatten(0, images.shape[:2]), labels)
-    deltas = torch.autograd.grad(losses.sum(), [step.returned for step in seen], create_graph=True)
-    found: Tensors = {}
-    for step, delta in zip(seen, deltas, strict=True):
-        found |= layer_gradients(step, delta, trials)
-    return {name: found[name] for name, _ in model.named_parameters()}, losses
+    returned = [step.returned for step in seen]
+    deltas = torch.autograd.grad(losses.sum(), returned, create_graph=differentiable)
+    return list(zip(seen, deltas, strict=True)), losses

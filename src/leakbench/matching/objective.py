@@ -6,19 +6,17 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from leakbench.errors import Unfit
 from leakbench.matching.distances import derivative, distance_of, products, whole_derivative
 from leakbench.matching.frozen import FrozenDifference
+from leakbench.matching.gradient_products import gradient_products
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.matching.trials import Group
-from leakbench.matching.unknowns import Dummies, Unknowns
+from leakbench.matching.unknowns import Dummies, Losses, Unknowns
 
 # Small enough that most of what a backward pass reads again is still in a processor's cache.
 WORKING_BYTES = 200_000_000
-# More trials together than this are hardly faster on a processor, and chunks are what its workers share out.
-AT_ONCE = 32
-# Each generator has weights of its own, so that fewer of them fill a cache.
-GENERATORS_AT_ONCE = 8
 # The share of a GPU's free memory that trials may take together: what is measured leaves out a backward pass's own.
 WORKING_SHARE = 1 / 4
 Tensors = dict[str, Tensor]
@@ -61,7 +59,8 @@ class Objective:
     """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation (`squared` or not).
 
     `weigh(model, observed)` gives parameter → weight [trials] in the distance; none: one for all. `frozen`: take second derivatives by
-    differences of first ones (`matching.frozen`).
+    differences of first ones (`matching.frozen`). `mechanism(observed)`: what is made of dummy gradients before they are
+    compared.
     """
 
     group: Group
@@ -70,6 +69,7 @@ class Objective:
     tv: float
     frozen: bool = False
     squared: bool = False
+    mechanism: Callable[[Tensors], Callable[[Tensors], Tensors]] | None = None
 
     def evaluate(self, rows: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the trials `rows`."""
@@ -90,6 +90,7 @@ class Objective:
         )
         weighed = o if weights is None else o * weights
         theirs = torch.linalg.vecdot(weighed, o)
+        made = None if self.mechanism is None else self.mechanism(observed)
         if not distance.whole:
             del observed
 
@@ -97,7 +98,8 @@ class Objective:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
             images = group.to_pixels(wanted["images"])
             classes = wanted["labels"].softmax(2) if labels is None else labels
-            found = group.caused(images, classes)
+            found = group.caused(images, classes, rows, wanted)
+            found = found if made is None else made(found)
             row = _flat(found.values())
             with torch.no_grad():
                 known = products(distance.of, row, o, weights)
@@ -114,11 +116,43 @@ class Objective:
 
         return regularised(matched, self.tv, self.squared)
 
-    def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
-        """Return how many trials run together: at most AT_ONCE, and as few as keep their working memory in bounds.
+    def losses(self, rows: Tensor) -> Losses:
+        """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
 
-        `unknowns`: what is optimised, if it is not the dummies. Frozen differences are taken one trial after another, so
-        nothing is gained by more.
+        No gradient of a dummy's is made (`matching.gradient_products`). Raises Unfit where the distance needs it, or where
+        local steps are simulated.
+        """
+        group, distance = self.group, distance_of(self.distance)
+        if distance.whole or group.steps:
+            raise Unfit(
+                "attack: cma-es takes distances of products and one batch (set distance: squares, updates: one-batch)"
+            )
+        if self.mechanism is not None or (group.lock and (group.lock.sought or group.lock.told)):
+            raise Unfit("attack: cma-es adapts to no defence (set optimiser: adam)")
+        observed = group.observed(rows)
+        weigh = None if self.weigh is None else self.weigh(group.model, observed)
+        theirs = torch.zeros(len(rows), device=group.device)
+        for name, value in observed.items():
+            theirs += value.flatten(1).square().sum(1) * (1 if weigh is None else weigh[name])
+
+        def valued(dummies: Tensors, owner: Tensor) -> Tensor:
+            images, trials = group.to_pixels(dummies["images"]), rows[owner]
+            labels = dummies["labels"].softmax(2) if group.labels is None else group.labels[trials]
+            weights = None if weigh is None else {name: value[owner] for name, value in weigh.items()}
+            factors = group.lock.factors(trials, {}) if group.lock else None
+            known = gradient_products(group.model, images, labels, observed, owner, weights, factors)
+            known["gap"] = (known["mine"] - 2 * known["dot"] + theirs[owner]).clamp_min(0)
+            losses = distance.value({kind: known[kind] for kind in distance.of}, theirs[owner])
+            extra = self.tv * total_variation(dummies["images"], self.squared) if self.tv else 0
+            return losses + extra
+
+        return valued
+
+    def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None, members: int = 1) -> int:
+        """Return how many trials run together: no more than pays, and as few as keep their working memory in bounds.
+
+        `unknowns`: what is optimised, if it is not the dummies. `members`: how many of them each trial has. Frozen differences
+        are taken one trial after another, so nothing is gained by more.
         """
         if self.frozen:
             return 1
@@ -127,15 +161,14 @@ class Objective:
         one = {name: value[:1] for name, value in unknowns.start.items()}
         kept = sum(value.nbytes for value in self.group.observed(trial).values())
         kept += optimiser.copies * sum(value.nbytes for value in one.values())
-        if self.group.device == "cpu":
-            most, working = (
-                (AT_ONCE if isinstance(unknowns, Dummies) else GENERATORS_AT_ONCE),
-                WORKING_BYTES,
-            )
+        if members == 1:
+            used = measured_bytes(unknowns.through(self.evaluate)(trial), one)
         else:
-            most = self.group.trials
+            several = {name: value[:, None] for name, value in one.items()}
+            used = measured_bytes(unknowns.members(self.losses, 1)(trial), several)
+        if self.group.device == "cpu":
+            most, working = unknowns.at_once, WORKING_BYTES
+        else:
+            most = self.group.trials * members
             working = int(torch.cuda.mem_get_info(self.group.device)[0] * WORKING_SHARE)
-        return max(
-            1,
-            min(most, working // max(1, kept + measured_bytes(unknowns.through(self.evaluate)(trial), one))),
-        )
+        return max(1, min(most, working // max(1, kept // members + used)))

@@ -14,6 +14,7 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
 from leakbench.matching.gradients import gradients
+from leakbench.matching.lock import FACTORS, Lock
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.matching.simulation import simulated_update
 from leakbench.victims.layers import last_dense, normalisation
@@ -29,7 +30,7 @@ class Group:
 
     rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials, batch]; none if
     they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into pixels. `steps`: the local steps,
-    if they are to be simulated.
+    if they are to be simulated. `lock`: what is made of a client's lock.
     """
 
     observation: Observation
@@ -45,6 +46,7 @@ class Group:
     deviation: Tensor
     pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
+    lock: Lock | None = None
 
     @property
     def trials(self) -> int:
@@ -69,9 +71,10 @@ class Group:
     def observed(self, trials: Tensor) -> Tensors:
         """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update itself."""
         rounds = self.rounds[trials // self.restarts]
+        told = [f"{self.lock.layer}.{name}" for name in self.lock.told] if self.lock else []
         found = {
             name: _read(self.observation, name, rounds, self.client).to(self.device)
-            for name, _ in self.model.named_parameters()
+            for name in [*(name for name, _ in self.model.named_parameters()), *told]
         }
         return (
             found
@@ -79,11 +82,19 @@ class Group:
             else {n: as_gradient(self.observation, v, self.batch) for n, v in found.items()}
         )
 
-    def caused(self, images: Tensor, labels: Tensor) -> Tensors:
-        """Return what `observed` would be of these dummies: pixels [n, batch, …] that require a gradient, and labels."""
+    def caused(self, images: Tensor, labels: Tensor, trials: Tensor, unknowns: Tensors) -> Tensors:
+        """Return what `observed` would be of these dummies of `trials` [n]: pixels [n, batch, …] that require a gradient, labels.
+
+        `unknowns` holds what else is unknown of a lock.
+        """
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
-        return gradients(self.model, images, labels)[0]
+        if self.lock is None:
+            return gradients(self.model, images, labels)[0]
+        factors = self.lock.factors(trials, unknowns)
+        found = gradients(self.model, images, labels, factors=factors)[0]
+        slopes = {name: found.pop(f"{self.lock.layer}.{name}") for name in FACTORS}
+        return found | self.lock.gradients(trials, factors, slopes)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.

@@ -11,6 +11,7 @@ CONDITION = {
     "dataset": "data set",
     "victim": "victim",
     "federation": "federation",
+    "training": "training",
     "defence": "defence",
     "attack": "attack",
     "checkpoint": "epoch",
@@ -19,6 +20,9 @@ CONDITION = {
     # Columns that only some tables have.
     "pass": "pass",
     "iterations": "iterations",
+    "key": "key",
+    "rounds": "rounds",
+    "images": "images",
 }
 FIRST = ["revealed", "revealed_fraction"]
 NULLS = {

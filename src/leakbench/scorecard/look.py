@@ -23,8 +23,13 @@ TOLERANCE = {
     "lpips_alex": 0.01,
     "matching_success": 0.02,
     "mse": 50.0,
+    # As the thesis prints them: roots of squared 8-bit levels, half a decibel of those, LPIPS of raw levels.
+    "rmse_255": 5.0,
+    "psnr_of_rmse": 0.5,
+    "lpips_vgg_raw255_bgr": 0.05,
+    "lpips_alex_raw255_bgr": 0.05,
 }
-HIGHER = {"psnr", "psnr_uint8_wrap", "ssim", "matching_success", "label_accuracy"}
+HIGHER = {"psnr", "psnr_of_rmse", "psnr_uint8_wrap", "ssim", "matching_success", "label_accuracy"}
 Build = Callable[[Evidence], Finding]
 
 

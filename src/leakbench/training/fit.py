@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.progress import track
 from leakbench.seeds import stream
-from leakbench.victims.layers import Dropout
+from leakbench.training.resume import packed, unpack
+from leakbench.victims.layers import Drawn
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "sgd": partial(torch.optim.SGD, fused=True),
@@ -38,8 +39,7 @@ def _save(
         f"kept/{e}/{name}": value.numpy() for e, state in kept.items() for name, value in state.items()
     }
     tensors |= {f"model/{name}": value.numpy() for name, value in _snapshot(model).items()}
-    for index, values in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser/{index}/{k}": v.numpy() for k, v in values.items() if isinstance(v, Tensor)}
+    tensors |= {f"optimiser/{name}": value for name, value in packed(optimiser).items()}
     write_tensors(path, tensors, {"epoch": epoch, "mean": mean})
 
 
@@ -48,24 +48,18 @@ def _resume(
 ) -> tuple[int, dict[int, State], float]:
     tensors, facts = read_tensors(path)
     kept: dict[int, State] = {}
-    state: dict[int, dict[str, Any]] = {}
+    state = {}
     weights: State = {}
-    parameters = list(model.parameters())
     for name, array in tensors.items():
         kind, _, rest = name.partition("/")
-        value = torch.from_numpy(array)
         if kind == "model":
-            weights[rest] = value
+            weights[rest] = torch.from_numpy(array)
         elif kind == "kept":
-            kept.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = value
+            kept.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = torch.from_numpy(array)
         else:
-            index, _, name = rest.partition("/")
-            # A fused step walks through memory, so a parameter and its momentum need one layout.
-            if value.dim():
-                value = torch.empty_like(parameters[int(index)]).copy_(value)
-            state.setdefault(int(index), {})[name] = value
+            state[rest] = array
     model.load_state_dict(weights)
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    unpack(optimiser, model, state)
     return int(facts["epoch"]), kept, float(facts["mean"])
 
 
@@ -73,7 +67,7 @@ def fit(
     model: nn.Module,
     inputs: Tensor,
     targets: Tensor,
-    loss: Callable[[Tensor, Tensor], Tensor],
+    loss: Callable[[Any, Tensor], Tensor],
     training: dict[str, Any],
     seed: int,
     scratch: Path,
@@ -94,19 +88,19 @@ def fit(
     begin, kept, before = _resume(scratch, model, optimiser) if scratch.is_file() else (0, {}, math.inf)
     if begin == 0 and 0 in checkpoints:
         kept[0] = _snapshot(model)
-    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
+    drawn = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
     inputs, targets = inputs[: training["images"]], targets[: training["images"]]
     progress = track(range(begin, epochs), label, every=save_every)
     model.train()
     for epoch, due in progress:
         rng = torch.Generator().manual_seed(stream("epoch", seed, epoch))
         order = torch.randperm(len(inputs), generator=rng)
-        masks = [layer.draw((len(inputs),), rng) for layer in dropouts]
+        masks = [layer.draw((len(inputs),), rng) for layer in drawn]
         total = torch.zeros(())
         for start in range(0, len(inputs), size):
             batch = order[start : start + size]
             x, y = (each.index_select(0, batch) for each in (inputs, targets))
-            for layer, mask in zip(dropouts, masks, strict=True):
+            for layer, mask in zip(drawn, masks, strict=True):
                 layer.keep = mask[start : start + size]
             optimiser.zero_grad()
             found = loss(model(x.contiguous(memory_format=layout)), y)
@@ -122,7 +116,7 @@ def fit(
             break
         if due and epoch + 1 < epochs:
             _save(scratch, epoch + 1, kept, model, optimiser, mean)
-    for layer in dropouts:
+    for layer in drawn:
         layer.keep = torch.ones(())
     model.eval()
     scratch.unlink(missing_ok=True)

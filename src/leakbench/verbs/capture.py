@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from leakbench import defences
 from leakbench.artefacts import creating, open_tensors, write_tensors
-from leakbench.errors import UserError
+from leakbench.defences import Defence
+from leakbench.errors import Unfit, UserError
 from leakbench.federation import Moved, accuracy, held_out, play, private_samples
 from leakbench.parts import dotted
+from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
@@ -35,21 +37,39 @@ def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
             "local training": f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}; known",
             "buffers": "sent with the model" if buffers else "none",
             "defence": value["defence"]["module"],
+            **({"local set": "the same every round"} if federation["local_set"] == "fixed" else {}),
         },
     }
 
 
+def _shared(lock: dict[str, Any]) -> dict[str, str]:
+    """Return what the threat model says of a lock: which of its secrets the server is told."""
+    if not lock:
+        return {}
+    told = [share.replace("-", " ") for share in lock["shares"]]
+    return {"lock": f"{', '.join(told) or 'key and lock layers secret'}{' shared' if told else ''}"}
+
+
 def _layout(
-    model: nn.Module, origin: Mapping[str, Tensor], rounds: int, clients: int, sent: int
+    model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent` models."""
+    """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent` models.
+
+    `model` is the one that clients train; what it has of its own is not there, but for what the defence shows of it.
+    """
+    state, secret = model.state_dict(), defence.secret(model)
     layout = {
         f"updates/{name}": ((rounds, clients, *value.shape), "float32")
         for name, value in model.named_parameters()
+        if name not in secret or name in defence.sent(model)
     }
     layout |= {
         f"global/{name}": ((sent, *value.shape), str(value.dtype).removeprefix("torch."))
-        for name, value in origin.items()
+        for name, value in state.items()
+        if name not in secret
+    }
+    layout |= {
+        f"shown/{name}": ((rounds, clients, *state[name].shape), "float32") for name in defence.shown(model)
     }
     layout["origin"] = ((rounds,), "int64")
     return layout
@@ -103,7 +123,14 @@ def capture(
         passes = federation["passes"]
         sent = (passes if passes > 1 else rounds) if moving else len(epochs)
         total = len(epochs) * rounds
-        layout = _layout(model, origins[0], total, len(clients), sent)
+        defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
+        # For its names and shapes alone: whoever plays draws the secrets.
+        try:
+            protected = defence.protect_model(model, torch.Generator())
+        except Unfit as unfit:
+            log(f"leakbench capture: {unfit}")
+            return pass_on(str(unfit), [out, oracle, truth])
+        layout = _layout(protected, defence, total, len(clients), sent)
         made = provenance(
             value,
             "leakbench.verbs.capture",
@@ -112,9 +139,10 @@ def capture(
         )
         observed = _observed(value, len(origins[0]) > len(dict(model.named_parameters())))
         epochs_by_round = np.repeat(np.array(epochs), rounds)
-        defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
         sizes = np.zeros((total, len(clients)), np.int64)
         accuracies, moved = _evaluation(federation, arrays, data)
+        observed |= defence.facts(protected)
+        observed["knows"] |= _shared(observed.get("lock", {}))
         with creating(out, layout, observed | made) as tensors:
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
@@ -122,9 +150,22 @@ def capture(
                     tensors[f"updates/{name}"][part, client] = tensor.numpy()
                 sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
+            def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:
+                for name, tensor in values.items():
+                    tensors[f"shown/{name}"][part, client] = tensor.numpy()
+
             images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
             out_models = play(
-                model, origins, images, hidden, federation, defence, stream("capture", *names), sink, moved
+                model,
+                origins,
+                images,
+                hidden,
+                federation,
+                defence,
+                stream("capture", *names),
+                sink,
+                moved,
+                show,
             )
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.artefacts import open_tensors, read_csv, read_facts, write_text
+from leakbench.drawing import printed_trainings
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.provenance import read_spec
 from leakbench.reference import recorded
-from leakbench.scorecard import agic, fidel, grnn
+from leakbench.scorecard import agic, fedkl_accuracy, fedkl_leakage, fidel, grnn
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard as judge
 
@@ -116,6 +117,32 @@ def gather_agic(results: Path, catalogue: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def lock_shares(catalogue: dict[str, Any]) -> dict[str, float]:
+    """Return the share of the lock in each network of Table 5.3 with 100 classes, among all its tensors but the key.
+
+    Networks without memory are enough to count.
+    """
+    import torch
+
+    from leakbench import victims
+    from leakbench.defences.key_lock import first_norms
+
+    length = catalogue["defences"]["key-lock"]["key_length"]
+    found = {}
+    for model, (name, _) in printed_trainings.NETWORKS.items():
+        size = 224 if model in printed_trainings.LARGE else 32
+        entry = catalogue["networks"].get(name)
+        if entry is None:
+            continue
+        with torch.device("meta"):
+            network = victims.build(entry["module"], (size, size, 3), 100, entry["parameters"])
+        channels = network.state_dict()[f"{first_norms(network)[0]}.weight"].numel()
+        locked = 2 * channels * (length + 1)
+        every = sum(value.numel() for value in network.state_dict().values())
+        found[model] = locked / (every - 2 * channels + locked)
+    return found
+
+
 def _steps(parameters: dict[str, Any]) -> int | None:
     """Return how many steps the images had that an attack's rows are about; matching alone ends with the first look."""
     return parameters.get("pre_iterations" if parameters.get("steps") == "matching" else "iterations")
@@ -153,4 +180,7 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
     facts = gather_agic(results, read_spec(spec))
     facts["printed"] = dict(zip(published["id"], published["value"], strict=True))
     found |= agic.findings(frames, facts, absent, longer) | grnn.findings(frames, facts, absent)
+    facts["lock_shares"] = lock_shares(facts)
+    found |= fedkl_leakage.findings(frames, facts, absent)
+    found |= fedkl_accuracy.findings(frames, facts, absent)
     write_text(out, judge(published, found).to_csv(index=False, float_format="%.6g"))

@@ -16,6 +16,7 @@ from leakbench.metrics.pearson import THRESHOLD
 from leakbench.metrics.success import PREFIX, THRESHOLDS, successes
 from leakbench.provenance import provenance, read_spec
 from leakbench.seeds import stream
+from leakbench.verbs.study_table import study_table
 
 CONDITION = [
     "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples", "baseline",
@@ -138,11 +139,13 @@ def _of_models(rows: pd.DataFrame, metrics: list[str], columns: list[str], scale
 def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     """Write tables/<experiment>.csv and exhibits/<experiment>.safetensors.
 
-    Cells whose scores are absent are left out and named, with their reasons, in the exhibit's facts.
+    Of training studies `scores` are their files. Cells whose scores are absent are left out and named, with their reasons, in the exhibit's facts.
     """
     from leakbench.verbs.exhibit import pictures
 
     value = read_spec(spec)
+    if "studies" in value:
+        return study_table(scores, value, out, exhibit)
     frames, reasons, knows, classes = [], {}, {}, {}
     asked, success, client, shown = (
         value["experiment"][key] for key in ("metrics", "success", "client", "exhibit")

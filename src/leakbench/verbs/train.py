@@ -1,4 +1,4 @@
-"""train: fit a victim on the train split, or an attacker's generator on auxiliary pairs."""
+"""train: fit a victim on the train split, an attacker's generator on auxiliary pairs, or the models of a training study."""
 
 from pathlib import Path
 from typing import Any
@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from leakbench import generators, victims
-from leakbench.artefacts import open_tensors, write_tensors
-from leakbench.parts import dotted
+from leakbench.artefacts import open_tensors, write_table, write_tensors
+from leakbench.errors import UserError
+from leakbench.parts import dotted, part, parts_of
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.training import fit
@@ -82,79 +83,130 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
 
 
 def train_generator(
-    spec: dict[str, Any], data: Path, victim: Path, out: Path, scratch: Path
+    spec: dict[str, Any], data: Path, victim: Path | None, out: Path, scratch: Path
 ) -> dict[str, Any]:
-    """Fit a generator from the victim's dense-layer input back to the image, on auxiliary images only.
+    """Fit a generator on auxiliary images only, or take its published weights; write them. Returns the file's facts.
 
-    Fidel trains on one-sample updates of each auxiliary image; their weight/bias ratio IS the dense layer's input, so
-    the pairs are made by one forward pass. The last `validation` share of the auxiliary images is held out; if training
-    is to see fewer images, the others are left alone.
+    One that reads features goes from the victim's dense-layer input back to the image. Fidel trains on one-sample updates
+    of each auxiliary image; their weight/bias ratio IS the dense layer's input, so the pairs are made by one forward pass.
+    One that reads a latent and a class has a `learner` (`generators.cvae`). The last `validation` share of the auxiliary
+    images is held out; if training is to see fewer images, the others are left alone.
     """
     entry, image = spec["generator"], spec["dataset"]
-    auxiliary = entry["auxiliary"]
-    arrays, _ = open_tensors(data)
-    own = arrays[f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]]
-    cap = entry["training"]["images"]
-    images = to_images(own if cap is None else own[: round(cap / (1 - entry["validation"]))])
-    model, _ = load_victim(victim)
-    features = torch.cat([dense_input(model, part) for part in images.split(500)])
-    shape = (features.shape[1], features.shape[2], features.shape[3])
     seed = stream("generator", image["name"], spec["seed"])
-    torch.manual_seed(seed)
-    network = generators.build(entry["module"], shape, tuple(image["shape"]), entry["parameters"])
-    count = len(images) - round(len(images) * entry["validation"])
-    features = features.contiguous(memory_format=torch.channels_last)
-    states = fit(
-        network,
-        features[:count],
-        images[:count],
-        mse_loss,
-        entry["training"],
-        seed,
-        scratch,
-        "train generator",
-    )
-    state = states[max(states)]
-    network.load_state_dict(state)
-    with torch.no_grad():
-        held = [
-            mse_loss(network(f), x, reduction="sum").item()
-            for f, x in zip(features[count:].split(250), images[count:].split(250), strict=True)
-        ]
+    arrays, _ = open_tensors(data)
+
+    def built(*inputs: int) -> Any:
+        torch.manual_seed(seed)
+        return generators.build(entry["module"], inputs, tuple(image["shape"]), entry["parameters"])
+
+    inputs: tuple[int, ...] = (image["classes"],)
+    measured: dict[str, float] = {}
+    if entry["weights"]:
+        network = built(*inputs)
+        load_weights(network, {name: torch.from_numpy(v.copy()) for name, v in arrays.items()}, data)
+    else:
+        images, labels, count = _auxiliary(entry, arrays)
+        if entry["reads"] == "features":
+            assert victim is not None
+            model, _ = load_victim(victim)
+            read = torch.cat([dense_input(model, part) for part in images.split(500)])
+            read, inputs = read.contiguous(memory_format=torch.channels_last), tuple(read.shape[1:])
+            network = learner = built(*inputs)
+            aim, loss = images, mse_loss
+
+            def errors(x: Tensor, y: Tensor) -> Tensor:
+                return (network(x) - y).square()
+        else:
+            network = built(*inputs)
+            learner = network.learner()
+            read, aim, loss, errors = images, labels, learner.loss, learner.errors
+        fit(learner, read[:count], aim[:count], loss, entry["training"], seed, scratch, "train generator")
+        with torch.no_grad():
+            pairs = zip(read[count:].split(250), aim[count:].split(250), strict=True)
+            held = sum(errors(x, y).sum().item() for x, y in pairs)
+        measured["validation_mse"] = held / max(1, images[count:].numel())
     facts = {
         "module": entry["module"],
         "parameters": entry["parameters"],
-        "features": list(shape),
-        "auxiliary": auxiliary,
+        "features": list(inputs),
+        "auxiliary": entry["auxiliary"],
         "training": entry["training"],
-        "validation_mse": sum(held) / max(1, images[count:].numel()),
         "layers": describe(network),
-    }
-    tensors = {name: value.numpy() for name, value in state.items()}
+    } | measured
     write_tensors(
         out,
-        tensors,
+        {name: value.numpy() for name, value in network.state_dict().items()},
         facts | provenance(spec, "leakbench.verbs.train", dotted("generators", entry["module"])),
     )
     return facts
 
 
-def train(spec: Path, data: Path, out: Path, victim: Path | None, record: Path | None, scratch: Path) -> None:
-    """Run the job that `spec` describes; with a `generator` in it, `victim` is the network the generator serves."""
+def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]:
+    """Return an attacker's own images and labels, and how many of them are not held out."""
+    auxiliary, cap = entry["auxiliary"], entry["training"]["images"]
+    wanted = auxiliary["stop"]
+    if cap is not None:
+        wanted = min(wanted, auxiliary["start"] + round(cap / (1 - entry["validation"])))
+    images, labels = (
+        arrays[f"{auxiliary['split']}/{kind}"][auxiliary["start"] : wanted] for kind in ("images", "labels")
+    )
+    count = len(images) - round(len(images) * entry["validation"])
+    return to_images(images), torch.from_numpy(labels.copy()), count
+
+
+def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    """Load published weights into `network`. Raises UserError if they are another network's."""
+    try:
+        network.load_state_dict(state)
+    except RuntimeError as problem:
+        what = " ".join(str(problem).split())
+        raise UserError(
+            f"{path}: not this generator's weights: {what[:200]} (fetch the right ones)"
+        ) from problem
+
+
+def train_study(spec: dict[str, Any], data: Path, out: Path, scratch: Path, device: str) -> float:
+    """Train and measure as a regime says; write a row per round, client and key. Returns the seconds of a round."""
+    # Found by its name, so that no victim depends on how studies train.
+    made = provenance(
+        spec, "leakbench.verbs.train", dotted("training", "study"), *parts_of(spec), device=device
+    )
+    resume = scratch / f"{made['spec'][:16]}-{made['code'][:16]}.safetensors"
+    rows, facts, seconds = part("training", "study")(spec, data, resume, device)
+    write_table(out, rows.assign(**spec["study"], seed=spec["seed"]), facts | made)
+    return float(seconds)
+
+
+def train(
+    spec: Path,
+    data: Path,
+    out: Path,
+    victim: Path | None,
+    record: Path | None,
+    scratch: Path,
+    device: str = "cpu",
+) -> None:
+    """Run the job that `spec` describes; with a `generator` in it, `victim` is the network the generator serves.
+
+    `device` is where a training study trains; victims and generators do so on the processor.
+    """
     with recording(record, "train") as cost:
         reason = absent([data] if victim is None else [data, victim])
         if reason:
             return pass_on(reason, [out])
         value = read_spec(spec)
+        if "study" in value:
+            cost["seconds_per_round"] = train_study(value, data, out, scratch, device)
+            return None
         room, part = (
             ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
         )
         stamp = provenance(value, "leakbench.verbs.train", dotted(room, part["module"]))
         resume = scratch / f"{stamp['spec'][:16]}-{stamp['code'][:16]}.safetensors"
         if "generator" in value:
-            assert victim is not None
             facts = train_generator(value, data, victim, out, resume)
-            cost["validation_mse"] = facts["validation_mse"]
+            cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
         else:
             facts = train_victim(value, data, out, resume)
             cost["test_accuracy"] = facts["test_accuracy"]

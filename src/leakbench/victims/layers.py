@@ -13,8 +13,9 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "linear": nn.Identity,
 }
 
-# Mean and standard deviation of each channel's pixels in [0, 1], as InvG's and torchvision's code have them.
+# Mean and standard deviation of each channel's pixels in [0, 1], as InvG's and torchvision's code have them, and GGL's.
 STATISTICS = {
+    "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "cifar10": ((0.4914672, 0.4822617, 0.4467701), (0.2470322, 0.2434851, 0.2615878)),
     "cifar100": ((0.5071598, 0.4866937, 0.4412019), (0.2673343, 0.2564385, 0.2761505)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
@@ -51,18 +52,31 @@ def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
     return torch.zeros(channels, 1, 1), torch.ones(channels, 1, 1)
 
 
-class Dropout(nn.Module):
-    """Dropout whose mask is handed in, so that all chance comes from one named stream and batches over clients.
+class Drawn(nn.Module):
+    """A layer whose chance is handed in, so that all of it comes from one named stream and batches over clients.
 
-    `keep` multiplies the input: the scalar 1 evaluates; in training it is a [n, width] mask of 0 and 1/(1 - rate).
+    `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 evaluates. `active`: whether it needs any.
     """
 
     keep: Tensor
+    active = True
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.register_buffer("keep", torch.ones(()), persistent=False)
+
+    def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Draw for samples of the shape `n`: [*n, width]."""
+        raise NotImplementedError
+
+
+class Dropout(Drawn):
+    """Dropout; a mask is of 0 and 1/(1 - rate)."""
 
     def __init__(self, rate: float, width: int) -> None:
-        super().__init__()
-        self.rate, self.width = rate, width
-        self.register_buffer("keep", torch.ones(()), persistent=False)
+        super().__init__(width)
+        self.rate, self.active = rate, rate > 0
 
     def forward(self, x: Tensor) -> Tensor:
         return x * self.keep

@@ -1,4 +1,4 @@
-"""ResNet-18 and ResNet-50 as torchvision builds them, and as GRNN changes them for small images."""
+"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them, and as GRNN changes them for small images."""
 
 from typing import Literal
 
@@ -11,29 +11,31 @@ def resnet(
     shape: tuple[int, int, int],
     classes: int,
     *,
-    depth: Literal[18, 50] = 18,
-    normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
+    depth: Literal[18, 34, 50] = 18,
+    normalise: Literal["none", "half", "cifar10", "cifar100", "imagenet"] = "none",
     activation: Literal["relu", "sigmoid"] = "relu",
-    stem: Literal["large", "small"] = "large",
+    stem: Literal["large", "unpooled", "small"] = "large",
     statistics: Literal["running", "batch"] = "running",
     bound: float | None = None,
     momentum: float = 0.1,
 ) -> nn.Module:
     """Return torchvision's network, untrained, for images of any size with three channels.
 
-    `stem`: 7×7 with stride 2 and a max-pool, or 3×3 with neither. `statistics`: batch norm's own, as in evaluation mode,
+    `stem`: 7×7 with stride 2 and a max-pool, the same without the pool, or 3×3 with neither. `statistics`: batch norm's own, as in evaluation mode,
     or each batch's, as in training mode. `bound`: all parameters are uniform in [-bound, bound], batch norm's too; none:
     torchvision's own initialisation. `momentum`: share of the newest batch in batch norm's own statistics; a larger one
     follows a short training. Raises ValueError for other channels. Source: He et al.; AGIC attacks ResNet-50 on
-    ImageNet; GRNN's code has sigmoids, the small stem, batch statistics and a bound of 0.5.
+    ImageNet; GRNN's code has sigmoids, the small stem, batch statistics and a bound of 0.5;
+    FedKL's networks with a lock have no max-pool, those without one have it.
     """
-    from torchvision.models import resnet18, resnet50
+    from torchvision.models import resnet18, resnet34, resnet50
 
     if shape[2] != 3:
         raise ValueError(f"resnet takes three channels, not {shape[2]}")
-    network = {18: resnet18, 50: resnet50}[depth](weights=None, num_classes=classes)
+    network = {18: resnet18, 34: resnet34, 50: resnet50}[depth](weights=None, num_classes=classes)
     if stem == "small":
         network.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
+    if stem != "large":
         network.maxpool = nn.Identity()
     for layer in list(network.modules()):
         if hasattr(layer, "relu"):

@@ -38,7 +38,7 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     def write(changes: dict[str, dict[str, Any]] | None = None) -> Path:
         (tmp_path / "notebooks").mkdir(parents=True, exist_ok=True)
         (tmp_path / "notebooks" / "n.ipynb").write_text("{}")
-        for kind in ("generators", *{name.partition("/")[0] for name in ENTRIES}):
+        for kind in ("generators", "trainings", *{name.partition("/")[0] for name in ENTRIES}):
             (tmp_path / "config" / kind).mkdir(parents=True, exist_ok=True)
         for name in ENTRIES.keys() | (changes or {}).keys():
             value = ENTRIES.get(name, {}) | (changes or {}).get(name, {})

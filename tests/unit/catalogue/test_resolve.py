@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakbench.catalogue.resolve import Plan, capped, plan
+from leakbench.catalogue.entry import capped
+from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Scale
 from leakbench.errors import UserError
 
@@ -255,10 +256,11 @@ def test_the_real_catalogue_is_planned_at_both_scales() -> None:
     quick, paper = (plan(ROOT, scale, judges()) for scale in ("quick", "paper"))
     assert quick.specs.keys() < paper.specs.keys()
     assert quick.experiments.keys() == paper.experiments.keys()
-    for name, cells in quick.experiments.items():
+    for name in quick.experiments:
+        cells, every = ([*each.experiments[name], *each.studies[name]] for each in (quick, paper))
         # What a scale leaves out, an experiment or single cells of it, has its reason.
-        spec, left = quick.specs[f"table/{name}"], set(paper.experiments[name]) - set(cells)
-        assert set(cells) <= set(paper.experiments[name])
+        spec, left = quick.specs[f"table/{name}"], set(every) - set(cells)
+        assert set(cells) <= set(every)
         assert bool(spec["left_out"]) == (not cells)
         assert spec["left_out"] or {cell.stem for cell in left} == set(spec["cells_left_out"])
     size = quick.specs["capture/mnist/fcnn-relu/fidel-reveal/none/0"]["federation"]
@@ -281,3 +283,92 @@ def test_success_is_asked_of_what_is_scored(root: Callable[..., Path]) -> None:
         planned(root({"experiments/e": {"success": ["ssim"]}}))
     found = planned(root({"experiments/e": {"success": ["mse"]}}))
     assert found.specs["table/e"]["experiment"]["success"] == ["mse"]
+
+
+def test_all_is_every_file_but_some(root: Callable[..., Path]) -> None:
+    cells = {
+        "dataset": ["d"],
+        "victim": ["v"],
+        "federation": ["f"],
+        "attack": ["all"],
+        "defence": ["all", "none"],
+    }
+    more = {"attacks/c": {"summary": "x", "module": "fidel", "variants": {"other": {}}}}
+    found = planned(root(more | {"experiments/e": {"cells": [cells | {"but": ["b"]}]}}))
+    assert {cell.attack for cell in found.cells} == {"a", "c"}
+    assert {cell.defence for cell in found.cells} == {"none"}
+
+
+def test_what_is_no_file_cannot_be_left_out_of_all(root: Callable[..., Path]) -> None:
+    cells = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["all"], "but": ["bb"]}
+    with pytest.raises(UserError, match="but: 'bb' is no file"):
+        planned(root({"experiments/e": {"cells": [cells]}}))
+
+
+def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
+    from leakbench.catalogue.workflow import judges
+
+    cells = plan(ROOT, "paper", judges()).experiments["leakbench-matrix"]
+    names = {
+        kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
+    }
+    assert {cell.defence for cell in cells} == names["defences"]
+    assert names["attacks"] - {cell.attack for cell in cells} == {"labels", "agic-joint", "fidel-generator"}
+    assert len({cell.victim for cell in cells}) == 2
+
+
+def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
+    more = {
+        "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
+        "attacks/a": {"parameters": {"adapts": True}},
+        "experiments/e": {
+            "cells": [
+                {
+                    "dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"],
+                    "defence": ["none", "clip"],
+                }
+            ]
+        },
+    }  # fmt: skip
+    specs = planned(root(more)).specs
+    told = {
+        name.split("/")[4:6][0] + name.split("/")[5]: spec
+        for name, spec in specs.items()
+        if name.startswith("attack/")
+    }
+    assert told["clipa"]["adaptation"] == {"module": "clip"}
+    assert all("adaptation" not in told[name] for name in ("nonea", "noneb", "clipb"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({}, "give either weights, or auxiliary and training"),
+        ({"weights": "d", "auxiliary": {"split": "train", "stop": 5}}, "give either weights"),
+        ({"weights": "nowhere"}, "dataset 'nowhere' is not in"),
+        (
+            {
+                "auxiliary": {"split": "test", "stop": 30},
+                "training": {"optimiser": "adam", "lr": 0.1, "batch_size": 5, "epochs": 1},
+            },
+            "auxiliary images overlap the private ones",
+        ),
+    ],
+)
+def test_a_generator_of_latents_that_cannot_be_made_is_told(
+    root: Callable[..., Path], keys: dict[str, Any], told: str
+) -> None:
+    generator = {"summary": "x", "module": "cvae", "reads": "latent", **keys}
+    attack = {"summary": "x", "module": "fidel", "generator": {"d": "g"}}
+    with pytest.raises(UserError, match=told) as refused:
+        planned(root({"generators/g": generator, "attacks/a": attack}))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_generator_of_latents_is_planned_once_for_all_victims(root: Callable[..., Path]) -> None:
+    generator = {"summary": "x", "module": "cvae", "reads": "latent", "weights": "d"}
+    attack = {"summary": "x", "module": "fidel", "generator": {"d": "g"}}
+    found = planned(root({"generators/g": generator, "attacks/a": attack}))
+    made = [name for name in found.specs if name.startswith("generator/")]
+    assert made == ["generator/d/_any/g/0", "generator/d/_any/g/1"]
+    assert "victim" not in found.specs[made[0]]

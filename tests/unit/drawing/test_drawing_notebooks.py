@@ -5,7 +5,18 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from synthetic import curves, decibels, errors, identified_faces, panel, prices, quality, successes
+from synthetic import (
+    crossed,
+    curves,
+    decibels,
+    errors,
+    identified_faces,
+    panel,
+    prices,
+    quality,
+    successes,
+    trainings,
+)
 
 from leakbench.drawing.result import Result, read_result
 from leakbench.errors import UserError
@@ -27,7 +38,10 @@ CURVES = {
     "during": errors(["none", "gaussian", "gaussian-1e-2", "laplacian"]),
     "success": successes(["cifar10"]),
     "defence-price": prices(["none", "gaussian", "prune"]),
+    "matrix": crossed(["dlg", "invg"], ["none", "sign"], ["lenet-dlg"]),
     "reidentification": identified_faces(),
+    "trainings": trainings(),
+    "training-curves": trainings(),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],

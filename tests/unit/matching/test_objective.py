@@ -13,6 +13,7 @@ from leakbench.matching.loop import measured_bytes
 from leakbench.matching.objective import Objective, total_variation
 from leakbench.matching.optimisers import LBFGS, Adam, Evaluate
 from leakbench.matching.trials import Group
+from leakbench.matching.unknowns import AT_ONCE
 
 SHAPE = (8, 8, 2)
 ADAM = Adam(0.1, 1, False, False)
@@ -142,7 +143,7 @@ def test_what_an_optimiser_remembers_makes_smaller_chunks(monkeypatch: pytest.Mo
 
 
 def test_small_trials_leave_chunks_for_workers() -> None:
-    assert Objective(trials(count=90), "squares", ones, 0.0).chunk(ADAM) == module.AT_ONCE
+    assert Objective(trials(count=90), "squares", ones, 0.0).chunk(ADAM) == AT_ONCE
 
 
 def test_frozen_differences_go_trial_by_trial() -> None:

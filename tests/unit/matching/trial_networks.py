@@ -21,6 +21,7 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     "convnet": [{"width": 4, "normalise": "cifar10"}],
     "densenet": [{"growth": 4, "layers": (2, 2, 2, 2)}],
     "fcnn": [{"width": 16}],
+    "lenet_dlg": [{}, {"norm": "batch"}, {"norm": "batch", "statistics": "batch"}],
     "resnet": [
         {"depth": 18, "normalise": "imagenet"},
         {"depth": 50},

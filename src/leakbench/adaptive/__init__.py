@@ -1,0 +1,57 @@
+"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the defence's name."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from leakbench.parts import dotted, part
+
+if TYPE_CHECKING:
+    # The attacks import this room.
+    from leakbench.attacks.observation import Observation
+
+Tensors = dict[str, Tensor]
+# Gradients [trials, *shape] that dummies would cause in, what the client would have sent of them out.
+Mechanism = Callable[[Tensors], Tensors]
+
+
+class Adaptation(NamedTuple):
+    """Where an attacker who knows the defence may act; each defaults to what one does who knows of none.
+
+    `pooled(updates)`: the best estimate [*shape] of one undefended update from several [rounds, *shape] of it, each
+    defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed gradients, as a
+    differentiable function of dummy gradients. `lock`: what to take a client's lock for (`matching.lock`).
+    """
+
+    pooled: Callable[[Tensor], Tensor] | None = None
+    mechanism: Callable[[Tensors], Mechanism] | None = None
+    lock: Literal["guessed", "sought"] = "guessed"
+
+
+def adaptation(observation: "Observation") -> Adaptation:
+    """Return how to adapt to the defence that is known; not at all where nobody has thought of a way."""
+    name = observation.knows.get("defence", "none")
+    if find_spec(dotted("adaptive", name)) is None:
+        return Adaptation()
+    found: Adaptation = part("adaptive", name)()
+    return found
+
+
+def pooled(observation: "Observation") -> "Observation":
+    """Return the observation with every round's update replaced by what all rounds together tell of it.
+
+    Only where all come from one model and, as the server knows, the same samples, so that rounds differ in chance alone.
+    """
+    join = adaptation(observation).pooled
+    again = observation.knows.get("local set") == "the same every round"
+    if join is None or not again or len(set(observation.origin.tolist())) != 1:
+        return observation
+    updates: dict[str, Any] = {}
+    for name in observation.updates:
+        seen = observation.update(name)
+        updates[name] = torch.stack([join(each) for each in seen.unbind(1)]).expand(seen.shape).numpy()
+    return replace(observation, updates=updates)

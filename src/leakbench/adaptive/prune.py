@@ -1,0 +1,25 @@
+"""Against pruning: what was not sent is smaller than all that was."""
+
+import torch
+
+from leakbench.adaptive import Adaptation, Mechanism, Tensors
+
+
+def prune() -> Adaptation:
+    """Match the coordinates that survived; of a pruned one count only what is beyond the smallest that was sent."""
+
+    def mechanism(observed: Tensors) -> Mechanism:
+        least = {}
+        for name, value in observed.items():
+            sizes = torch.where(value == 0, torch.inf, value.abs()).flatten(1).amin(1)
+            least[name] = sizes.view(-1, *[1] * (value.dim() - 1))
+
+        def pruned(found: Tensors) -> Tensors:
+            return {
+                name: torch.where(observed[name] != 0, value, value - value.clamp(-least[name], least[name]))
+                for name, value in found.items()
+            }
+
+        return pruned
+
+    return Adaptation(mechanism=mechanism)

@@ -1,0 +1,36 @@
+"""Against quantisation: any gradient that would have been rounded to the observed one is as good."""
+
+import torch
+from torch import Tensor
+
+from leakbench.adaptive import Adaptation, Mechanism, Tensors
+
+
+def step_of(observed: Tensor) -> Tensor:
+    """Return the step between levels of each trial: [trials, *shape] → [trials, 1 …], the least gap between values that occur.
+
+    Gaps of a float's rounding are none. Zero where all values are one.
+    """
+    values = observed.flatten(1).sort(1).values
+    gaps = values.diff(dim=1)
+    span = (values[:, -1:] - values[:, :1]).clamp_min(1e-30)
+    least = torch.where(gaps > 1e-6 * span, gaps, torch.inf).amin(1) if gaps.shape[1] else gaps.sum(1)
+    return torch.nan_to_num(least, posinf=0.0).view(-1, *[1] * (observed.dim() - 1))
+
+
+def quantise() -> Adaptation:
+    """Take a dummy gradient for the observed one wherever both are in one cell, and count what is beyond its edge."""
+
+    def mechanism(observed: Tensors) -> Mechanism:
+        half = {name: step_of(value) / 2 for name, value in observed.items()}
+
+        def rounded(found: Tensors) -> Tensors:
+            out = {}
+            for name, value in found.items():
+                apart = value - observed[name]
+                out[name] = observed[name] + apart - apart.clamp(-half[name], half[name])
+            return out
+
+        return rounded
+
+    return Adaptation(mechanism=mechanism)

@@ -1,0 +1,58 @@
+"""What the label alone gives: the mean image of its class, by a generator; the control beside GGL."""
+
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.matching.trials import groups
+
+AT_ONCE = 32
+
+
+@torch.no_grad()
+def class_mean(
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    samples: Annotated[int, Field(gt=0)] = 256,
+    inference: Literal["idlg", "row-minimum", "counted"] = "counted",
+) -> Reconstruction:
+    """Infer each update's labels and return the mean of so many of the generator's images of each class.
+
+    Of the gradient it looks at what tells the labels and at nothing else, so that what another attack through the same
+    generator does better, it read out of the gradient. Latents are normal with a deviation of one half, two of which are as far as
+    a tanh goes. Raises Unfit without a generator of a latent and a class, or without labels.
+    """
+    generator: Any = observation.generator
+    if generator is None or not hasattr(generator, "latent"):
+        raise Unfit("attack: class-mean needs a generator of a latent and a class (name one under generator)")
+    rows, columns, channels = observation.network["shape"]
+    classes = observation.network["classes"]
+    latents = torch.randn(samples, generator.latent, generator=rng) / 2
+    means = torch.zeros(classes, channels, rows, columns)
+    lead = (observation.rounds, len(observation.clients), max(observation.clients))
+    found = Reconstruction(
+        images=torch.zeros(*lead, channels, rows, columns),
+        usable=torch.zeros(*lead, dtype=torch.bool),
+        labels=torch.full(lead, -1),
+        diverged=torch.zeros(lead[:2], dtype=torch.bool),
+    )
+    assert found.labels is not None
+    for group in groups(observation, "one-batch", inference, 1):
+        if group.labels is None:
+            raise Unfit("attack: class-mean needs classes (set labels: inferred)")
+        labels, place = group.labels.cpu(), (group.rounds, group.client, slice(0, group.batch))
+        for label in labels.unique().tolist():
+            if not means[label].any():
+                parts = [generator(z, torch.full((len(z),), label)) for z in latents.split(AT_ONCE)]
+                means[label] = torch.cat(parts).mean(0)
+        found.images[place], found.labels[place], found.usable[place] = means[labels], labels, True
+    return found
+
+
+# A round's label is told by its own update alone.
+class_mean.together = True  # type: ignore[attr-defined]

@@ -1,0 +1,55 @@
+"""The published weights of BigGAN-deep at 256×256 (Brock et al. 2019), as converted from TF Hub to torch.
+
+Never downloaded: put there by hand. Spectral norm is divided out, and of the statistics of batch norm, which are there for
+51 truncations, the last are kept, for none: names are then those of `generators.biggan_deep`.
+"""
+
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged, Found
+
+WHERE = "biggan-deep-256-pytorch_model.bin, or pytorch_model.bin in biggan-deep-256,"
+_NAMES = ("biggan-deep-256-pytorch_model.bin", "biggan-deep-256/pytorch_model.bin")
+_STATISTICS = {"running_means": "running_mean", "running_vars": "running_var"}
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the weights lie, if they do."""
+    return next((folder / name for name in _NAMES if (folder / name).is_file()), None)
+
+
+def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the weights that a generator uses when it is not trained, by its own names.
+
+    The spectral norm of a matrix W [out, …] is u·Wv with the vectors that the training left. Raises KeyError without them.
+    """
+    out = {}
+    for name, value in state.items():
+        layer, _, kind = name.removeprefix("generator.").rpartition(".")
+        stem = name.removesuffix("_orig")
+        if kind in ("weight_u", "weight_v"):
+            continue
+        if kind == "weight_orig":
+            norm = state[f"{stem}_u"] @ value.reshape(len(value), -1) @ state[f"{stem}_v"]
+            kind, value = "weight", value / norm
+        elif kind in _STATISTICS:
+            kind, value = _STATISTICS[kind], value[-1]
+        out[f"{layer}.{kind}"] = np.ascontiguousarray(value, np.float32)
+    return out
+
+
+def biggan_deep_256(folder: Path) -> Found:
+    """Read the weights, float32 under their own names, from the file `folder`. Raises Damaged."""
+    import torch
+
+    try:
+        state = torch.load(folder, map_location="cpu", weights_only=True)
+        tensors = folded({name: value.numpy() for name, value in state.items()})
+    except (OSError, RuntimeError, AttributeError, EOFError, KeyError, ValueError,
+            pickle.UnpicklingError, zipfile.BadZipFile) as problem:  # fmt: skip
+        raise Damaged(folder, "a checkpoint that is cut short or altered") from problem
+    return Found(tensors, dict.fromkeys(tensors, folder), [])

@@ -1,0 +1,68 @@
+"""CMA-ES of many independent trials at once, one evolution each (GGL uses it so)."""
+
+import numpy as np
+import torch
+from cmaes import CMA
+from torch import Tensor
+
+from leakbench.matching.optimisers import Evaluate, Tensors
+from leakbench.seeds import stream
+
+# What the evolution is told of a member without a loss: it sorts behind every other.
+WORST = float(np.finfo(np.float64).max)
+
+
+class Evolution:
+    """One population of each trial a step, around a first mean where the trial starts and with a first deviation `sigma`.
+
+    The unknowns are the best member so far, the loss is its. An evolution's chance comes from where it starts, so that start
+    and losses make it again: they are the state, and a resumed run tells it what it was told before.
+    """
+
+    copies = 1
+
+    def __init__(self, sigma: float, population: int, rounds: int) -> None:
+        self.sigma, self.population, self.rounds = sigma, population, rounds
+        self.state: Tensors = {}
+        self._running: dict[bytes, CMA] = {}
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Ask every trial for its members, tell it their losses; return the lowest losses [trials] so far.
+
+        `evaluate` takes unknowns [trials, population, …] and gives losses [trials, population]. Where no member has a loss,
+        none is returned, and the trial stays where it is.
+        """
+        ((name, value),) = unknowns.items()
+        if not self.state:
+            self.state = {
+                "start": value.flatten(1).double().cpu().clone(),
+                "told": torch.full((len(value), self.rounds, self.population), WORST, dtype=torch.float64),
+                "best": torch.full((len(value),), torch.inf, device=value.device),
+            }
+        evolutions = [self._evolution(row, iteration) for row in range(len(value))]
+        asked = np.stack([self._asked(evolution) for evolution in evolutions])
+        members = torch.from_numpy(asked).to(value).unflatten(2, value.shape[1:])
+        losses = torch.nan_to_num(evaluate({name: members})[0], nan=torch.inf)
+        told, best = losses.double().cpu().clamp_max(WORST), self.state["best"]
+        self.state["told"][:, iteration] = told
+        for evolution, x, y in zip(evolutions, asked, told.numpy(), strict=True):
+            evolution.tell(list(zip(x, y.tolist(), strict=True)))
+        lowest, place = losses.min(1)
+        better = (lowest < best).nonzero()[:, 0]
+        value[better], best[better] = members[better, place[better]], lowest[better]
+        return torch.where(lowest.isfinite(), best, torch.nan)
+
+    def _asked(self, evolution: CMA) -> np.ndarray:
+        return np.stack([evolution.ask() for _ in range(self.population)])
+
+    def _evolution(self, row: int, iteration: int) -> CMA:
+        """Return a trial's evolution after so many rounds, making it again if it does not run here."""
+        start = self.state["start"][row].numpy()
+        key = start.tobytes()
+        if key not in self._running or self._running[key].generation != iteration:
+            seed = stream("cma-es", key.hex()) % 2**32
+            again = CMA(mean=start.copy(), sigma=self.sigma, population_size=self.population, seed=seed)
+            for told in self.state["told"][row, :iteration].tolist():
+                again.tell(list(zip(self._asked(again), told, strict=True)))
+            self._running[key] = again
+        return self._running[key]

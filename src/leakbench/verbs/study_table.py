@@ -1,0 +1,116 @@
+"""The table of an experiment that trains: one line per study, key, client and metric, over seeds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import read_facts, read_table, write_tensors, write_text
+from leakbench.metrics.baselines import SNAPSHOT
+from leakbench.metrics.interval import summary
+from leakbench.provenance import provenance, read_spec
+from leakbench.seeds import stream
+
+STUDY = ["dataset", "victim", "training", "defence"]
+WHOLE = ["lock_share", "lock_share_parameters", "upload_bytes", "seconds_per_round", "selected_round"]
+COLUMNS = [
+    *STUDY, "client", "key", "baseline", "round", "metric", "convention", "mean", "std", "median", "q25", "q75", "ci_low",
+    "ci_high", "n", "failure_rate", "rounds", "images", "unit", "seeds", "scale",
+]  # fmt: skip
+Value = tuple[dict[str, Any], str, str, float]
+
+
+def over_short_batches(images: int, batch_size: int) -> float:
+    """Return what the authors' code makes of an accuracy of 1: it divides each batch's right answers by the nominal size of a
+    batch, also the last one's.
+    """
+    return images / (-(-images // batch_size) * batch_size)
+
+
+def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
+    """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots of every round.
+
+    A client's own numbers have its number, their mean none. `gap_to_random` is an accuracy minus that with a stranger's key
+    and the locks that the server drew.
+    """
+    nominal = over_short_batches(facts["test_images"], facts["batch_size"])
+    conventions = {"standard": 1.0, "published": nominal}
+    metrics = ["validation_accuracy", "test_loss", "validation_loss", "training_loss"]
+    rows = rows.rename(columns={"test_accuracy": "accuracy"})
+    for turn, of_round in rows.groupby("round"):
+        whole = of_round.groupby("key")[["accuracy", *metrics]].mean().reset_index().assign(client=np.nan)
+        for each in whole.to_dict("records"):
+            for metric in ("accuracy", *metrics):
+                condition = {"client": np.nan, "key": each["key"], "baseline": SNAPSHOT, "round": turn}
+                yield condition, metric, "standard", each[metric]
+        if turn != facts["selected"]:
+            continue
+        random = whole.loc[whole["key"] == "random", "accuracy"].mean()
+        clients = of_round[of_round["client"] >= 0]
+        for each in pd.concat([whole, clients]).to_dict("records"):
+            condition = {"client": each["client"], "key": each["key"], "baseline": "", "round": np.nan}
+            for name, factor in conventions.items():
+                yield condition, "accuracy", name, factor * each["accuracy"]
+                if each["key"] in ("own", "other"):
+                    yield condition, "gap_to_random", name, factor * (each["accuracy"] - random)
+            for metric in metrics:
+                yield condition, metric, "standard", each[metric]
+    condition = {"client": np.nan, "key": "", "baseline": "", "round": np.nan}
+    for metric in WHOLE:
+        yield condition, metric, "standard", float(facts[metric])
+
+
+def aggregate_studies(studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale: str) -> pd.DataFrame:
+    """Return the tidy table of studies (rows, facts): one line per condition and metric, with the mean over seeds, each a run
+    of its own.
+
+    Snapshots are lines of baseline "snapshot" with their `round`. `rounds` and `images` are what a study trained for and on.
+    """
+    found = []
+    for rows, facts in studies:
+        names = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
+        told = names | {"rounds": facts["rounds"], "images": facts["images"]}
+        found += [
+            told | condition | {"metric": metric, "convention": convention, "value": value}
+            for condition, metric, convention, value in values(rows, facts)
+        ]
+    frame = pd.DataFrame(found)
+    keys = [*STUDY, "client", "key", "baseline", "round", "metric", "convention"]
+    lines = []
+    for condition, group in frame.groupby(keys, sort=False, dropna=False):
+        line = dict(zip(keys, condition, strict=True))
+        rng = np.random.default_rng(stream("bootstrap", str(line["metric"])))
+        lines.append(
+            line
+            | summary(group["value"].to_numpy(), np.zeros(len(group), bool), rng)
+            | {"rounds": group["rounds"].min(), "images": group["images"].min(), "unit": "run"}
+            | {"seeds": " ".join(map(str, sorted(group["seed"]))), "scale": scale}
+        )
+    return pd.DataFrame(lines)[COLUMNS].sort_values(STUDY, kind="stable")
+
+
+def study_table(paths: list[Path], value: dict[str, Any], out: Path, exhibit: Path) -> None:
+    """Write tables/<experiment>.csv and an exhibit without pictures, which names the studies that are absent and why."""
+    reasons = {"every study": value["left_out"]} if value["left_out"] else dict(value["cells_left_out"])
+    studies = []
+    for stem, path in zip(value["studies"], paths, strict=True):
+        facts = read_facts(path)
+        if "absent" in facts:
+            reasons[stem] = facts["absent"]
+            continue
+        rows, facts = read_table(path)
+        cost = read_spec(exhibit.parents[1] / "records" / "study" / f"{stem}.json")
+        facts |= {"seconds_per_round": cost["seconds_per_round"], "selected_round": facts["selected"]}
+        studies.append((rows, facts))
+    if studies:
+        text = aggregate_studies(studies, value["scale"]).to_csv(index=False, float_format="%.6g")
+    else:
+        text = ",".join(COLUMNS) + "\n"
+    facts = {
+        "panels": [], "knows": {}, "classes": {}, "absent_cells": reasons, "scale": value["scale"],
+        "seeds": value["experiment"]["seeds"],
+    }  # fmt: skip
+    write_tensors(exhibit, {}, facts | provenance(value, "leakbench.verbs.table"))
+    write_text(out, text)

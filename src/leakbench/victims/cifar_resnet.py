@@ -1,0 +1,64 @@
+"""ResNet-20 and ResNet-32, the narrow residual networks for small images."""
+
+from collections import OrderedDict
+from typing import Literal
+
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from leakbench.victims.layers import normalised
+from leakbench.victims.resnet20_4 import Block
+
+
+class ZeroPadding(nn.Module):
+    """A shortcut without parameters: every `stride`-th pixel, and as many more channels of zeros."""
+
+    def __init__(self, more: int, stride: int) -> None:
+        super().__init__()
+        self.more, self.stride = more, stride
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = self.more // 2
+        return pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.more - before))
+
+
+def cifar_resnet(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    depth: Literal[20, 32] = 20,
+    shortcut: Literal["projection", "zero-padding"] = "projection",
+    initialisation: Literal["default", "kaiming"] = "default",
+    normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
+) -> nn.Module:
+    """Stem 3×3×16 – three stages of (depth - 2) / 6 blocks, 16, 32, 64 channels, strides 1, 2, 2 – mean pool – dense classes.
+
+    `shortcut`: what joins stages of different shape, a 1×1 convolution or zeros. `initialisation`: torch's own, or
+    Kaiming-normal weights (fan in) of convolutions and dense layer. Source: He et al., section 4.2; in FedKL's code the network
+    with the lock has projections and torch's initialisation, the one without zeros and Kaiming's.
+    """
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv1=nn.Conv2d(shape[2], 16, 3, 1, 1, bias=False), bn1=nn.BatchNorm2d(16), relu=nn.ReLU()
+    )
+    channels = 16
+    for stage, stride in enumerate((1, 2, 2)):
+        width = 16 * 2**stage
+        blocks = [
+            Block(channels if number == 0 else width, width, stride if number == 0 else 1, nn.BatchNorm2d)
+            for number in range((depth - 2) // 6)
+        ]
+        if shortcut == "zero-padding" and stride > 1:
+            blocks[0].set_submodule("downsample", ZeroPadding(width - channels, stride))
+        layers[f"layer{stage + 1}"] = nn.Sequential(*blocks)
+        channels = width
+    layers |= {
+        "pool": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+        "dense": nn.Linear(channels, classes),
+    }
+    network = nn.Sequential(layers)
+    if initialisation == "kaiming":
+        for layer in network.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight)
+    return normalised(network, normalise)

@@ -1,0 +1,149 @@
+"""What an attacker who knows a defence does about it."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from leakbench import adaptive, attacks, defences
+from leakbench.adaptive import Adaptation, adaptation, pooled
+from leakbench.adaptive.quantise import step_of
+from leakbench.adaptive.withhold import arrived
+from leakbench.attacks.observation import Observation
+from leakbench.parts import part
+
+RNG = torch.Generator().manual_seed(0)
+TRUE = {"a": torch.randn(1, 30, 20, generator=RNG), "b": torch.randn(1, 9, generator=RNG)}
+SETTINGS: dict[str, dict[str, float]] = {
+    "clip": {"norm": 0.5}, "prune": {"share": 0.2}, "withhold": {"share": 0.5}, "quantise": {"bits": 3}, "sign": {},
+    "gaussian": {"scale": 0.3}, "laplacian": {"scale": 0.3}, "none": {}, "key-lock": {},
+}  # fmt: skip
+ROOM = Path(defences.__file__).parent
+
+
+def known(name: str) -> Adaptation:
+    found: Adaptation = part("adaptive", name)()
+    return found
+
+
+def sent(name: str, rounds: int = 1) -> dict[str, torch.Tensor]:
+    """Return the true gradient as a client under a defence sends it, `rounds` times."""
+    again = {key: value.repeat(rounds, *[1] * (value.dim() - 1)) for key, value in TRUE.items()}
+    return defences.build(name, SETTINGS[name]).protect_update(again, torch.Generator().manual_seed(1))
+
+
+def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
+    return float(torch.cat([(a[name] - b[name]).flatten() for name in a]).norm())
+
+
+def test_every_defence_is_thought_of() -> None:
+    files = {path.stem.replace("_", "-") for path in ROOM.glob("*.py")} - {"--init--"}
+    assert files == set(SETTINGS)
+    for name in files - {"none"}:
+        assert known(name) != Adaptation(), name
+    assert adaptation(replace(seen("none", 1), knows={})) == Adaptation()
+
+
+@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise"])
+def test_the_true_gradient_meets_what_was_sent(name: str) -> None:
+    observed = sent(name)
+    mechanism = known(name).mechanism
+    assert mechanism is not None
+    assert apart(TRUE, observed) > 0.1
+    assert apart(mechanism(observed)(TRUE), observed) < 1e-4
+    other = {key: torch.randn(value.shape, generator=RNG) for key, value in TRUE.items()}
+    assert apart(mechanism(observed)(other), observed) > 0.05
+
+
+def test_softened_signs_are_nearer_to_the_signs_than_the_gradient_is() -> None:
+    observed = sent("sign")
+    mechanism = known("sign").mechanism
+    assert mechanism is not None
+    assert apart(mechanism(observed)(TRUE), observed) < 0.6 * apart(TRUE, observed)
+
+
+@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "sign"])
+def test_a_mechanism_has_a_slope(name: str) -> None:
+    observed = sent(name)
+    mechanism = known(name).mechanism
+    assert mechanism is not None
+    dummy = {key: (3 * value).requires_grad_() for key, value in TRUE.items()}
+    out = mechanism(observed)(dummy)
+    slopes = torch.autograd.grad(sum(value.square().sum() for value in out.values()), list(dummy.values()))
+    assert any(slope.abs().sum() > 0 for slope in slopes)
+    assert all(slope.isfinite().all() for slope in slopes)
+
+
+def test_the_step_is_read_off_the_levels_that_occur() -> None:
+    levels = torch.tensor([[0.0, 0.5, 2.0, 2.0, -1.0]])
+    assert step_of(levels).item() == pytest.approx(0.5)
+    assert step_of(torch.zeros(1, 3)).item() == 0
+
+
+def seen(name: str, rounds: int, fixed: bool = True, **origin: int) -> Observation:
+    updates = {key: value[:, None].numpy() for key, value in sent(name, rounds).items()}
+    return Observation(
+        network={},
+        weights={},
+        updates=updates,
+        origin=np.arange(rounds) * origin.get("moves", 0),
+        clients=[1],
+        kind="gradient",
+        knows={"defence": name, **({"local set": "the same every round"} if fixed else {})},
+    )
+
+
+def test_the_defences_chance_averages_out() -> None:
+    for name in ("gaussian", "laplacian"):
+        once, often = (pooled(seen(name, rounds)) for rounds in (1, 64))
+        errors = [
+            apart({k: torch.from_numpy(v[:1, 0]) for k, v in o.updates.items()}, TRUE) for o in (once, often)
+        ]
+        assert errors[1] < errors[0] / 5, name
+        assert all((value == value[:1]).all() for value in often.updates.values())
+    gathered = pooled(seen("withhold", 20)).updates
+    for key, value in TRUE.items():
+        assert np.allclose(gathered[key][0, 0], value[0], atol=1e-5)
+
+
+def test_of_laplacian_noise_the_median_is_nearer_than_the_mean() -> None:
+    noisy = defences.build("laplacian", {"scale": 1.0}).protect_update({"a": torch.zeros(51, 4000)}, RNG)["a"]
+    join = known("laplacian").pooled
+    assert join is not None
+    assert join(noisy).square().mean() < 0.75 * noisy.mean(0).square().mean()
+
+
+def test_rounds_that_differ_are_not_pooled() -> None:
+    for observation in (seen("gaussian", 4, fixed=False), seen("gaussian", 4, moves=1), seen("clip", 4)):
+        assert pooled(observation) is observation
+
+
+def test_only_an_attack_that_adapts_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[bool] = []
+
+    def attack(observation: Observation, rng: torch.Generator, adapts: bool = False) -> None:
+        found.append(bool((observation.updates["a"][0] == observation.updates["a"][1]).all()))
+
+    monkeypatch.setattr(attacks, "part", lambda room, name: attack)
+    for adapts in (False, True):
+        attacks.run("made", seen("gaussian", 4), RNG, {"adapts": adapts})
+        list(attacks.pieces("made", seen("gaussian", 4), RNG, {"adapts": adapts}))
+    assert found == [False, False, True, True]
+    assert adaptive.pooled is attacks.pooled
+
+
+def test_a_shut_neuron_and_a_black_pixel_are_known_to_be_zero() -> None:
+    observed = torch.tensor([[[1.0, 0.0, 2.0, 0.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.0, 0.0, 4.0]]])
+    expected = [[True, True, True, False], [True] * 4, [True, True, False, True]]
+    assert arrived(observed).tolist() == [expected]
+    assert arrived(observed[:, 0]).tolist() == [[True, False, True, False]]
+
+
+def test_a_pruned_coordinate_may_be_as_large_as_the_smallest_that_was_sent() -> None:
+    observed = {"a": torch.tensor([[3.0, 0.0, 0.0, -2.0]])}
+    mechanism = known("prune").mechanism
+    assert mechanism is not None
+    out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.5, 1.0]])})
+    assert out["a"].tolist() == [[1.0, 0.0, -0.5, 1.0]]

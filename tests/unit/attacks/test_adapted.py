@@ -1,0 +1,84 @@
+"""An attacker who adapts to a defence reads more out of its updates than one who does not."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from matching_observations import observe, photographs, run
+
+from leakbench import defences
+from leakbench.attacks.observation import Observation
+from leakbench.federation import Truth, play
+
+SIZE, ROUNDS = 16, 2
+ATTACK = {"distance": "cosine", "tv": 1e-4, "lr": 0.1, "signed": True, "decay": True, "boxed": True}
+
+
+def correlation(observation: Observation, **parameters: Any) -> float:
+    """Return the mean Pearson r of the attack's images and the photographs."""
+    found = run(observation, iterations=150, **ATTACK, **parameters).images[:, 0, 0].flatten(1)
+    true = photographs(ROUNDS, SIZE).flatten(1)
+    return float(np.mean([np.corrcoef(a, b)[0, 1] for a, b in zip(found, true, strict=True)]))
+
+
+def locked(**parameters: Any) -> Observation:
+    """Return what the server sees of one client behind a lock, with an image of its own in each round."""
+    images = (photographs(ROUNDS, SIZE) * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
+    plain = observe(
+        photographs(ROUNDS, SIZE)[:, None],
+        torch.tensor([[1], [2]]),
+        parameters={"norm": "batch", "statistics": "batch"},
+    )
+    model, defence = plain.model(), defences.build("key-lock", parameters)
+    updates: dict[str, Any] = {}
+    shown: dict[str, Any] = {}
+    federation = {
+        "clients": [1], "rounds": ROUNDS, "passes": 1, "update": "gradient", "server": "frozen",
+        "local": {"lr": 1.0, "batch_size": None, "epochs": 1},
+    }  # fmt: skip
+    (sent,) = play(
+        model, [model.state_dict()], images, Truth([np.arange(ROUNDS)[:, None]], [np.array([[1], [2]])]), federation,
+        defence, 0, lambda rounds, client, values: updates.update(values),
+        show=lambda rounds, client, values: shown.update(values),
+    )  # fmt: skip
+    return replace(
+        plain,
+        weights={name: value.numpy()[None] for name, value in sent.items()},
+        updates={name: value[:, None].numpy() for name, value in updates.items()},
+        shown={name: value[:, None].numpy() for name, value in shown.items()},
+        lock=defence.facts(defence.protect_model(model, torch.Generator()))["lock"],
+        knows={"defence": "key-lock"},
+    )
+
+
+def test_a_lock_holds_against_a_guess_and_falls_to_who_seeks_its_scale_and_shift() -> None:
+    observation = locked()
+    plain, adapted = (correlation(observation, adapts=adapts) for adapts in (False, True))
+    assert plain < 0.35
+    assert adapted > plain + 0.15
+
+
+def test_with_key_and_weights_nothing_is_left_to_seek() -> None:
+    observation = locked(shares=["key", "lock-weights"])
+    plain, adapted = (run(observation, iterations=3, **ATTACK, adapts=adapts) for adapts in (False, True))
+    # But for the scales that are known to be zero, which they are in the lock too.
+    assert torch.allclose(plain.images, adapted.images, atol=1e-4)
+
+
+@pytest.mark.parametrize(("name", "parameters"), [("quantise", {"bits": 2}), ("sign", {})])
+def test_a_coarse_update_is_worth_more_to_who_knows_how_it_was_made(
+    name: str, parameters: dict[str, Any]
+) -> None:
+    plain = observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]))
+    rng = torch.Generator().manual_seed(0)
+    sent = defences.build(name, parameters).protect_update(
+        {each: torch.from_numpy(value[:, 0]) for each, value in plain.updates.items()}, rng
+    )
+    observation = replace(
+        plain,
+        updates={each: value[:, None].numpy() for each, value in sent.items()},
+        knows={"defence": name},
+    )
+    assert correlation(observation, adapts=True) > correlation(observation)

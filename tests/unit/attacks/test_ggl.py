@@ -1,0 +1,92 @@
+"""GGL and its control: what a generator can make is found, by the gradient and not by the label alone."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from matching_observations import configured, observe, psnr
+
+from leakbench import attacks, generators
+from leakbench.attacks.observation import Observation
+from leakbench.errors import Unfit
+
+LATENT = 4
+
+
+def generator() -> Any:
+    """Return a generator of four latents whose images differ from latent to latent and from class to class."""
+    torch.manual_seed(2)
+    model = generators.build("cvae", (10,), (16, 16, 3), {"latent": LATENT, "width": 4})
+    for parameter in model.parameters():
+        parameter.data *= 3
+    return model.eval()
+
+
+def seen(labelling: Any = "inferred") -> tuple[Observation, torch.Tensor]:
+    """Return an observation of three images of the generator's own, and them."""
+    mine, labels = generator(), torch.tensor([3, 1, 7])
+    with torch.no_grad():
+        images = mine(torch.rand(3, LATENT, generator=torch.Generator().manual_seed(5)) * 1.6 - 0.8, labels)
+    observation = observe(images[:, None], labels[:, None])
+    return replace(observation, labelling=labelling, labels=None, generator=mine), images
+
+
+def run(observation: Observation, module: str = "gradient-matching", **parameters: Any) -> Any:
+    return attacks.run(module, observation, torch.Generator().manual_seed(0), parameters)
+
+
+def test_an_image_of_the_generators_own_is_found_again_and_none_in_noise() -> None:
+    observation, images = seen()
+    values = configured("ggl") | {"iterations": 45, "population": 16}
+    found = run(observation, **values)
+    assert found.labels.flatten().tolist() == [3, 1, 7]
+    assert found.iterations == 45
+    assert not found.diverged.any()
+    reached = sorted(psnr(found.images[:, 0, 0], images))
+    # One of the three may end in a valley of its own.
+    assert reached[1] > 40
+    noise = run(observation.randomised(3, torch.Generator().manual_seed(1)), **values)
+    assert max(psnr(noise.images[:, 0, 0], images)) < reached[1] - 20
+
+
+def test_adam_through_the_generator_finds_it_too() -> None:
+    observation, images = seen()
+    values = configured("ggl") | {"optimiser": "adam", "lr": 0.1, "iterations": 150}
+    assert sum(value > 25 for value in psnr(run(observation, **values).images[:, 0, 0], images)) >= 2
+
+
+def test_one_round_is_worse_than_many() -> None:
+    observation, _ = seen()
+    first, last = (
+        run(observation, **configured("ggl") | {"iterations": n, "population": 16}) for n in (1, 30)
+    )
+    assert (last.gap < first.gap).all()
+    again = run(observation, **configured("ggl") | {"iterations": 1, "population": 16})
+    assert torch.equal(again.images, first.images)
+
+
+def test_the_class_mean_looks_at_the_label_alone() -> None:
+    observation, _ = seen()
+    found = run(observation, "class-mean", samples=50, inference="idlg")
+    assert found.labels.flatten().tolist() == [3, 1, 7]
+    assert found.usable.all()
+    rng = torch.Generator().manual_seed(0)
+    latents = torch.randn(50, LATENT, generator=rng) / 2
+    with torch.no_grad():
+        expected = generator()(latents, torch.full((50,), 7)).mean(0)
+    torch.testing.assert_close(found.images[2, 0, 0], expected)
+    # Another gradient of the same signs in the last layer's bias gives the same image.
+    for name, value in observation.updates.items():
+        if name != "dense.bias":
+            value[:] = value[:, :, ...] * 0.5
+    assert torch.equal(run(observation, "class-mean", samples=50, inference="idlg").images, found.images)
+
+
+def test_neither_goes_without_a_generator_of_classes() -> None:
+    observation, _ = seen()
+    for module, values in (("class-mean", {}), ("gradient-matching", {"unknowns": "latent"})):
+        with pytest.raises(Unfit, match="needs a generator"):
+            run(replace(observation, generator=None), module, **values)
+        with pytest.raises(Unfit, match="needs classes"):
+            run(replace(observation, labelling="joint"), module, **values)

@@ -1,0 +1,80 @@
+"""Training studies in the catalogue: their specs, and what is refused."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leakbench.catalogue.resolve import plan
+from leakbench.catalogue.workflow import Workflow
+from leakbench.errors import UserError
+
+TRAINING = {
+    "summary": "x", "optimiser": "sgd", "lr": 0.1, "batch_size": 10, "rounds": 200, "clients": 3,
+    "options": {"momentum": 0.9, "nesterov": True}, "augmentation": {"d": "flip-crop"},
+}  # fmt: skip
+STUDIES = {"dataset": ["d"], "victim": ["v", "v-tanh"], "training": ["t"], "defence": ["none"]}
+CHANGES: dict[str, dict[str, Any]] = {
+    "trainings/t": TRAINING,
+    "experiments/s": {
+        "source": "leakbench", "item": "i", "title": "t", "shows": "s", "notebook": "n", "trainings": [STUDIES],
+        "seeds": [0, 1],
+    },
+}  # fmt: skip
+
+
+def test_every_combination_is_a_study_with_a_spec(root: Callable[..., Path]) -> None:
+    out = plan(root(CHANGES), "quick", {"mse": ()})
+    assert [study.stem for study in out.studies["s"]] == [
+        f"d/{victim}/t/none/{seed}" for victim in ("v", "v-tanh") for seed in (0, 1)
+    ]
+    assert out.experiments["s"] == []
+    assert out.studies["e"] == []
+    spec = out.spec("study/d/v-tanh/t/none/1")
+    assert spec["victim"]["parameters"]["activation"] == "tanh"
+    assert (spec["training"]["augmentation"], spec["seed"]) == ("flip-crop", 1)
+    assert spec["training"]["options"]["nesterov"] is True
+    assert out.spec("table/s")["studies"] == [study.stem for study in out.studies["s"]]
+    assert "studies" not in out.spec("table/e")
+
+
+def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
+    scale = {
+        "caps": {"trainings": {"d/t": {"rounds": 2, "images": 40}}}, "left_out": {"s/*/v-tanh/*": "too long"},
+    }  # fmt: skip
+    out = plan(root(CHANGES | {"scales/quick": scale}), "quick", {"mse": ()})
+    assert {study.victim for study in out.studies["s"]} == {"v"}
+    training = out.spec("study/d/v/t/none/0")["training"]
+    assert (training["rounds"], training["images"]) == (2, 40)
+    assert set(out.spec("table/s")["cells_left_out"].values()) == {"too long"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"trainings/t": {"split": "dirichlet"}}, "alpha is for split: dirichlet"),
+        ({"trainings/t": {"alpha": 0.5}}, "alpha is for split: dirichlet"),
+        ({"trainings/t": {"clients": 40}}, "training 't': 60 images give 6 for validation and 54 to 40 clients"),
+        ({"experiments/s": {"metrics": ["mse"]}}, "trainings take none"),
+        ({"experiments/s": {"trainings": [STUDIES | {"training": ["tt"]}]}}, "training 'tt' is not in"),
+        ({"experiments/s": {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]}}, "one of the two"),
+        ({"datasets/d": {"counts": {"test": 40}}}, "not one to train and test on"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_one_line(
+    root: Callable[..., Path], changes: dict[str, dict[str, Any]], says: str
+) -> None:
+    every = {name: CHANGES.get(name, {}) | changes.get(name, {}) for name in CHANGES.keys() | changes.keys()}
+    with pytest.raises(UserError, match=says) as told:
+        plan(root(every), "quick", {"mse": ()})
+    assert "\n" not in str(told.value)
+
+
+def test_a_study_depends_on_its_network_its_defence_and_how_it_trains(root: Callable[..., Path]) -> None:
+    flow = Workflow(root(CHANGES), "quick")
+    code = {Path(name).name for name in flow.study_code("d/v/t/none/0")}
+    assert {"fcnn.py", "none.py", "study.py", "federated.py"} <= code
+    assert not {"federated.py", "study.py"} & {Path(n).name for n in flow.train_code("train/d/v/0")}
+    assert flow.scores("s")[0] == "results/quick/studies/d/v/t/none/0.parquet"
+    assert flow.costs("s")[0] == "results/quick/records/study/d/v/t/none/0.json"

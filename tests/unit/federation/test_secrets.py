@@ -1,0 +1,151 @@
+"""A defence with secrets: what leaves a client, what stays, and what moves."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from leakbench import defences, victims
+from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.attacks.observation import read_observation
+from leakbench.errors import Unfit
+from leakbench.federation import Truth, play
+from leakbench.verbs.capture import capture
+
+SHAPE, CLASSES, LENGTH = (8, 8, 1), 4, 5
+NETWORK: dict[str, Any] = {"module": "lenet-dlg", "parameters": {"norm": "batch"}}
+SECRET = {f"norm1.{name}" for name in ("key", "scale.weight", "scale.bias", "shift.weight", "shift.bias")}
+FEDERATION: dict[str, Any] = {
+    "clients": [1, 2], "rounds": 3, "private": {"split": "test", "start": 0, "stop": 20},
+    "local": {"lr": 0.5, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "frozen",
+    "local_set": "fixed", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True, "evaluate": None,
+}  # fmt: skip
+IMAGES = np.random.default_rng(0).integers(0, 256, (20, *SHAPE), dtype=np.uint8)
+LABELS = np.random.default_rng(1).integers(0, CLASSES, 20)
+
+
+def played(
+    server: str, shares: list[str]
+) -> tuple[dict[str, Tensor], dict[str, Tensor], list[dict[str, Tensor]]]:
+    """Return updates and what is shown by name [rounds, clients, …], and the models that were sent out."""
+    torch.manual_seed(0)
+    model = victims.build(NETWORK["module"], SHAPE, CLASSES, NETWORK["parameters"])
+    index = [np.repeat(np.arange(k)[None], 3, 0) for k in FEDERATION["clients"]]
+    told: tuple[dict[str, Any], dict[str, Any]] = {}, {}
+
+    def note(kind: int) -> Any:
+        def sink(part: slice, client: int, values: dict[str, Tensor]) -> None:
+            for name, value in values.items():
+                # Batches of clients differ in no shape of an update.
+                told[kind].setdefault(name, torch.zeros(3, 2, *value.shape[1:]))[part, client] = value
+
+        return sink
+
+    defence = defences.build("key-lock", {"key_length": LENGTH, "activation": "sigmoid", "shares": shares})
+    sent = play(
+        model, [model.state_dict()], torch.from_numpy(IMAGES), Truth(index, [LABELS[i] for i in index]),
+        FEDERATION | {"server": server}, defence, 0, note(0), show=note(1),
+    )  # fmt: skip
+    return *told, sent
+
+
+@pytest.mark.parametrize("server", ["frozen", "fedavg"])
+def test_nothing_of_a_lock_is_sent(server: str) -> None:
+    updates, shown, sent = played(server, [])
+    assert not shown
+    assert all(name not in SECRET for name in updates)
+    assert all(set(weights).isdisjoint(SECRET | {"norm1.weight", "norm1.bias"}) for weights in sent)
+    assert "conv1.weight" in updates
+    assert updates["dense.weight"].abs().sum() > 0
+
+
+def test_clients_have_locks_of_their_own_that_stand_still_before_a_frozen_server() -> None:
+    _, shown, _ = played("frozen", ["key", "lock-weights"])
+    assert set(shown) == SECRET
+    for value in shown.values():
+        assert not torch.equal(value[0, 0], value[0, 1])
+        assert torch.equal(value[0], value[2])
+
+
+def test_a_lock_layer_moves_by_its_own_clients_gradients_alone() -> None:
+    updates, shown, _ = played("fedavg", ["key", "lock-weights", "lock-gradients"])
+    for name in SECRET - {"norm1.key"}:
+        assert torch.allclose(shown[name][1], shown[name][0] - 0.5 * updates[name][0], atol=1e-6)
+        assert not torch.equal(shown[name][0], shown[name][1])
+    assert torch.equal(shown["norm1.key"][0], shown["norm1.key"][2])
+
+
+def captured(root: Path, shares: list[str], network: dict[str, Any] = NETWORK) -> Path:
+    write_tensors(root / "data.safetensors", {"test/images": IMAGES, "test/labels": LABELS}, {})
+    torch.manual_seed(0)
+    state = victims.build(network["module"], SHAPE, CLASSES, network["parameters"]).state_dict()
+    write_tensors(
+        root / "victim.safetensors",
+        {f"epoch-0/{name}": value.numpy() for name, value in state.items()},
+        {"network": network | {"shape": list(SHAPE), "classes": CLASSES}, "checkpoints": [0]},
+    )
+    lock = {"module": "key-lock", "parameters": {"key_length": LENGTH, "shares": shares}}
+    spec = {
+        "federation": FEDERATION, "federation_name": "f", "victim": network, "seed": 0, "defence": lock,
+        "dataset": {"name": "made", "shape": list(SHAPE), "classes": CLASSES},
+    }  # fmt: skip
+    write_text(root / "spec.json", to_json(spec))
+    outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]
+    capture(root / "spec.json", root / "data.safetensors", root / "victim.safetensors", *outs, None)
+    return outs[0]
+
+
+def test_a_capture_under_the_lock_holds_no_secret(tmp_path: Path) -> None:
+    file = captured(tmp_path, [])
+    tensors, facts = read_tensors(file)
+    assert not [name for name in tensors if name.split("/", 1)[-1] in SECRET]
+    assert not [name for name in tensors if name.endswith(("norm1.weight", "norm1.bias"))]
+    assert facts["lock"] == {"layers": ["norm1"], "key_length": LENGTH, "activation": "relu", "shares": []}
+    assert facts["knows"]["lock"] == "key and lock layers secret"
+    observation, _ = read_observation(file)
+    assert not observation.shown
+
+
+@pytest.mark.parametrize(
+    ("shares", "more"),
+    [
+        (["key"], {"shown/norm1.key"}),
+        (["lock-gradients"], {f"updates/{name}" for name in SECRET - {"norm1.key"}}),
+        (["lock-weights"], {f"shown/{name}" for name in SECRET - {"norm1.key"}}),
+    ],
+)
+def test_what_is_shared_stands_under_names_of_its_own(
+    tmp_path: Path, shares: list[str], more: set[str]
+) -> None:
+    tensors, facts = read_tensors(captured(tmp_path, shares))
+    assert {name for name in tensors if name.split("/", 1)[-1] in SECRET} == more
+    assert facts["knows"]["lock"].endswith("shared")
+
+
+def altered(file: Path, change: dict[str, np.ndarray], **lock: Any) -> Path:
+    tensors, facts = read_tensors(file)
+    out = file.with_name("altered.safetensors")
+    write_tensors(out, dict(tensors) | change, facts | {"lock": facts["lock"] | lock})
+    return out
+
+
+def test_an_undeclared_lock_layer_or_a_key_of_another_length_is_refused_in_one_line(tmp_path: Path) -> None:
+    file = captured(tmp_path, ["key"])
+    layer = np.zeros((3, 2, 12, LENGTH), np.float32)
+    for where in ("updates", "global", "shown"):
+        with pytest.raises(Unfit, match=f"{where}/norm1.scale.weight belongs to a lock") as found:
+            read_observation(altered(file, {f"{where}/norm1.scale.weight": layer}))
+        assert "\n" not in str(found.value)
+    short = {"shown/norm1.key": np.zeros((3, 2, LENGTH - 1), np.float32)}
+    with pytest.raises(Unfit, match=f"a key of length {LENGTH} needs"):
+        read_observation(altered(file, short))
+    with pytest.raises(Unfit, match=r"shown/norm1.scale.weight is missing .*declares"):
+        read_observation(altered(file, {}, shares=["key", "lock-weights"]))
+
+
+def test_a_victim_without_batch_norm_marks_the_cell(tmp_path: Path) -> None:
+    file = captured(tmp_path, [], {"module": "lenet-dlg", "parameters": {}})
+    assert "no batch norm behind its first convolution" in read_tensors(file)[1]["absent"]

@@ -1,0 +1,143 @@
+"""Federated averaging: one client is plain training, means are weighted, and secrets never reach the server."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench import defences
+from leakbench.defences.key_lock import lock, secret_names
+from leakbench.errors import UserError
+from leakbench.training.batches import to_size
+from leakbench.training.federated import (
+    Client,
+    averaged,
+    decayed,
+    hold,
+    optimiser_of,
+    play_round,
+    received,
+    shared,
+)
+
+TRAINING: dict[str, Any] = {
+    "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9, "nesterov": True}, "batch_size": 8, "local_epochs": 1,
+    "decay": {"factor": 0.2, "rounds": [2, 3]},
+}  # fmt: skip
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 36, 2))
+
+
+def images(n: int) -> tuple[Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(1)
+    return torch.randint(256, (n, 8, 8, 1), generator=rng, dtype=torch.uint8), torch.arange(n) % 2
+
+
+def prepare(x: Tensor, rng: torch.Generator) -> Tensor:
+    return to_size(x, None)
+
+
+def client(model: nn.Module, x: Tensor, y: Tensor) -> Client:
+    return Client(model, optimiser_of(model, TRAINING), secret_names(model), x, y)
+
+
+def rng(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_one_client_is_plain_training() -> None:
+    x, y = images(20)
+    own = client(network(), x, y)
+    server = shared(own.model, own.secret)
+    none = defences.build("none", {})
+    for turn in range(2):
+        server, _ = play_round(server, [own], none, TRAINING, turn, prepare, [rng(turn)])
+    plain = network().train()
+    optimiser = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, nesterov=True)
+    for turn in range(2):
+        for batch in torch.randperm(20, generator=rng(turn)).split(8):
+            optimiser.zero_grad()
+            cross_entropy(plain(to_size(x[batch], None)), y[batch]).backward()
+            optimiser.step()
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(server[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_means_are_weighted_by_images_and_counters_are_the_largest() -> None:
+    uploads = [
+        {"w": torch.tensor([0.0]), "steps": torch.tensor(3)},
+        {"w": torch.tensor([4.0]), "steps": torch.tensor(5)},
+    ]
+    found = averaged(uploads, [1, 3])
+    assert found["w"].item() == 3.0
+    assert found["steps"].item() == 5
+
+
+def test_the_learning_rate_falls_after_the_named_rounds() -> None:
+    assert [round(decayed(TRAINING, turn), 6) for turn in range(5)] == [0.05, 0.05, 0.01, 0.002, 0.002]
+    assert decayed(TRAINING | {"decay": None}, 9) == 0.05
+
+
+def test_keys_and_lock_layers_stay_with_their_client() -> None:
+    x, y = images(24)
+    clients = [
+        client(lock(network(), rng(7), key_length=16), x[part], y[part])
+        for part in (slice(12), slice(12, 24))
+    ]
+    hold(clients[1].model, {"1.key": torch.zeros(16)})
+    server = shared(clients[0].model, clients[0].secret)
+    assert not any(part in name for name in server for part in ("key", "scale", "shift"))
+    defence = defences.build("key-lock", {"key_length": 16})
+    server, losses = play_round(server, clients, defence, TRAINING, 0, prepare, [rng(1), rng(2)])
+    assert len(losses) == 2
+    first, second = (each.model.state_dict() for each in clients)
+    # The same initial locks went different ways, and no mean was taken of them.
+    assert not torch.equal(first["1.scale.bias"], second["1.scale.bias"])
+    assert not torch.equal(first["1.key"], second["1.key"])
+    assert server.keys() == first.keys() - clients[0].secret
+
+
+def test_lock_layers_in_an_upload_are_refused_in_one_line() -> None:
+    model = lock(network(), rng(0), key_length=16)
+    server = shared(model, secret_names(model))
+    with pytest.raises(
+        UserError, match=r"client 2: the upload holds '1\.key', which never leaves a client"
+    ) as told:
+        received(model.state_dict(), server, 2)
+    assert "\n" not in str(told.value)
+    with pytest.raises(UserError, match=r"client 0: the upload lacks '0\.bias'"):
+        received({name: value for name, value in server.items() if name != "0.bias"}, server, 0)
+
+
+def test_a_key_of_the_wrong_length_is_refused_in_one_line() -> None:
+    model = lock(network(), rng(0), key_length=16)
+    with pytest.raises(UserError, match=r"'1\.key' has 15 values, and the model takes 16") as told:
+        hold(model, {"1.key": torch.zeros(15)})
+    assert "\n" not in str(told.value)
+    with pytest.raises(UserError, match=r"the model has no '1\.key'"):
+        hold(network(), {"1.key": torch.zeros(16)})
+
+
+def test_a_lock_multiplies_a_step_of_scale_and_shift_by_the_squared_length_of_its_key() -> None:
+    """One plain step of the lock layers moves β by |key|² + 1 times what it moves the twin's own."""
+    x, y = images(8)
+    moved = {}
+    plain = network()
+    locked = lock(plain, rng(3), key_length=64, activation="none")
+    scale, shift = locked[1].factors()
+    with torch.no_grad():
+        plain[1].weight.copy_(scale)
+        plain[1].bias.copy_(shift)
+    for name, model in (("plain", plain), ("locked", locked)):
+        optimiser = torch.optim.SGD(model.parameters(), lr=1e-3)
+        cross_entropy(model(to_size(x, None)), y).backward()
+        optimiser.step()
+        after = model[1].factors()[1] if name == "locked" else model[1].bias
+        moved[name] = (after - shift).detach()
+    times = float((locked[1].key ** 2).sum()) + 1
+    torch.testing.assert_close(moved["locked"], times * moved["plain"], rtol=1e-2, atol=1e-6)

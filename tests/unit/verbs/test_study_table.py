@@ -1,0 +1,75 @@
+"""The table of training studies: the selected round, means over clients and seeds, and the thesis' convention."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from leakbench.verbs.study_table import aggregate_studies, over_short_batches
+
+FACTS = {
+    "selected": 2, "rounds": 2, "images": 160, "test_images": 100, "batch_size": 64, "lock_share": 0.6,
+    "lock_share_parameters": 0.7, "upload_bytes": 10, "seconds_per_round": 1.5, "selected_round": 2,
+}  # fmt: skip
+
+
+def study(shift: float = 0.0, seed: int = 0) -> tuple[pd.DataFrame, dict[str, Any]]:
+    rows = []
+    for turn in (1, 2):
+        for client, key, right in (
+            (0, "own", 0.5),
+            (0, "other", 0.3),
+            (1, "own", 0.7),
+            (1, "other", 0.5),
+            (-1, "random", 0.1),
+        ):
+            own = {"round": turn, "client": client, "key": key, "test_accuracy": right + 0.1 * turn + shift}
+            rows.append(
+                own
+                | {
+                    "validation_accuracy": right,
+                    "test_loss": 1.0,
+                    "validation_loss": 1.0,
+                    "training_loss": 2.0,
+                }
+            )
+    names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": seed}
+    return pd.DataFrame(rows).assign(**names), FACTS
+
+
+def line(table: pd.DataFrame, metric: str, **where: Any) -> pd.Series:
+    where = {"baseline": "", "convention": "standard", "key": "own", "client": None} | where
+    for column, wanted in where.items():
+        table = table[table[column].isna() if wanted is None else table[column] == wanted]
+    found = table[table["metric"] == metric]
+    assert len(found) == 1, found
+    return found.iloc[0]
+
+
+def test_the_selected_round_counts_and_clients_are_averaged() -> None:
+    table = aggregate_studies([study()], "quick")
+    assert line(table, "accuracy")["mean"] == pytest.approx(0.8)
+    assert line(table, "accuracy", client=0)["mean"] == pytest.approx(0.7)
+    assert line(table, "accuracy", key="other")["mean"] == pytest.approx(0.6)
+    assert line(table, "accuracy", key="random")["mean"] == pytest.approx(0.3)
+    assert line(table, "gap_to_random")["mean"] == pytest.approx(0.5)
+    assert line(table, "lock_share", key="")["mean"] == 0.6
+    first = line(table, "accuracy", baseline="snapshot", round=1)
+    assert (first["mean"], first["rounds"], first["images"]) == (pytest.approx(0.7), 2, 160)
+
+
+def test_several_seeds_have_an_interval_and_a_deviation() -> None:
+    table = aggregate_studies([study(seed=0), study(0.1, seed=1)], "quick")
+    found = line(table, "accuracy")
+    assert (found["n"], found["seeds"], found["unit"]) == (2, "0 1", "run")
+    assert found["mean"] == pytest.approx(0.85)
+    assert found["std"] == pytest.approx(0.05)
+    assert found["ci_low"] < found["mean"] < found["ci_high"]
+
+
+def test_the_thesis_counts_a_short_batch_as_a_whole_one() -> None:
+    assert over_short_batches(10_000, 64) == pytest.approx(0.9952, abs=1e-4)
+    assert over_short_batches(128, 64) == 1
+    table = aggregate_studies([study()], "quick")
+    ratio = line(table, "accuracy", convention="published")["mean"] / line(table, "accuracy")["mean"]
+    assert ratio == pytest.approx(100 / 128)

@@ -1,0 +1,82 @@
+"""train on a generator of a latent and a class: fitted on auxiliary images alone, or read from published weights."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from leakbench import generators
+from leakbench.artefacts import open_tensors, read_facts, to_json, write_tensors
+from leakbench.attacks.observation import _read_generator
+from leakbench.errors import UserError
+from leakbench.verbs.train import train
+
+SHAPE = [8, 8, 1]
+ENTRY: dict[str, Any] = {
+    "module": "cvae", "parameters": {"latent": 5, "width": 4}, "reads": "latent", "weights": None, "validation": 0.25,
+    "auxiliary": {"dataset": "made", "split": "train", "start": 10, "stop": 50},
+    "training": {"optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 10, "epochs": 3, "checkpoints": [3],
+                 "images": None, "settled": None},
+}  # fmt: skip
+
+
+def trained(folder: Path, change: int | None = None, **keys: Any) -> Path:
+    """Train on sixty images, of which number `change` is another, and return the generator's file."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (60, *SHAPE), dtype=np.uint8)
+    if change is not None:
+        images[change] = 255 - images[change]
+    data, spec, out = folder / "data.safetensors", folder / "spec.json", folder / "out.safetensors"
+    write_tensors(data, {"train/images": images, "train/labels": np.arange(60) % 3}, {})
+    value = {"generator": ENTRY | keys, "dataset": {"name": "made", "shape": SHAPE, "classes": 3}, "seed": 0}
+    spec.write_text(to_json(value))
+    train(spec, data, out, None, folder / "record.json", folder)
+    return out
+
+
+def test_it_is_fitted_without_a_victim_and_read_by_an_attack(tmp_path: Path) -> None:
+    out = trained(tmp_path)
+    facts = read_facts(out)
+    assert facts["features"] == [3]
+    assert 0 < facts["validation_mse"] < 1
+    assert json.loads((tmp_path / "record.json").read_text())["validation_mse"] == facts["validation_mse"]
+    found: Any = _read_generator(out, {"shape": SHAPE})
+    assert not found.training
+    assert found(torch.rand(2, 5), torch.tensor([0, 2])).shape == (2, 1, 8, 8)
+    assert not any(name.startswith("encoder") for name in open_tensors(out)[0])
+
+
+def test_only_auxiliary_images_tell(tmp_path: Path) -> None:
+    """Images 10 to 39 train it, 40 to 49 are held out; none other is looked at."""
+    plain = open_tensors(trained(tmp_path))[0]["dense.weight"].copy()
+    for change, differs in ((5, False), (10, True), (39, True), (45, False), (55, False)):
+        other = open_tensors(trained(tmp_path, change))[0]["dense.weight"]
+        assert np.array_equal(plain, other) is not differs, change
+
+
+def test_published_weights_are_copied_or_refused_in_one_line(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    theirs = generators.build("cvae", (3,), (8, 8, 1), {"latent": 5, "width": 4}).state_dict()
+    data, spec, out = (tmp_path / name for name in ("data.safetensors", "spec.json", "out.safetensors"))
+    read = ENTRY | {"weights": "published", "auxiliary": None, "training": None}
+    value = {"generator": read, "dataset": {"name": "made", "shape": SHAPE, "classes": 3}, "seed": 0}
+    spec.write_text(to_json(value))
+    write_tensors(data, {name: v.numpy() for name, v in theirs.items()}, {})
+    train(spec, data, out, None, None, tmp_path)
+    found = _read_generator(out, {"shape": SHAPE}).state_dict()
+    assert all(torch.equal(found[name], v) for name, v in theirs.items())
+    write_tensors(data, {"dense.weight": np.zeros((2, 2), np.float32)}, {})
+    with pytest.raises(UserError, match="not this generator's weights") as refused:
+        train(spec, data, out, None, None, tmp_path)
+    assert "\n" not in str(refused.value)
+
+
+def test_absent_weights_make_it_absent(tmp_path: Path) -> None:
+    data, spec, out = (tmp_path / name for name in ("data.safetensors", "spec.json", "out.safetensors"))
+    write_tensors(data, {}, {"absent": "put them there"})
+    spec.write_text("{}")
+    train(spec, data, out, None, None, tmp_path)
+    assert read_facts(out)["absent"] == "put them there"
