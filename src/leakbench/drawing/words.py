@@ -28,8 +28,8 @@ ATTACKS = {
 ORACLE = "-oracle"
 # Names whose hyphens are their own.
 NETWORKS = {
-    "lenet-dlg-batch-norm": "DLG's LeNet, batch norm",
-    "lenet-dlg-running-norm": "DLG's LeNet, running batch norm",
+    "lenet-dlg-batch-norm": "DLG's LeNet with batch norm by the batch",
+    "lenet-dlg-running-norm": "DLG's LeNet with batch norm",
     "lenet-dlg": "DLG's LeNet",
     "lenet-grnn": "GRNN's LeNet",
     "resnet18-sigmoid": "ResNet-18 with sigmoids",
@@ -42,6 +42,16 @@ NETWORKS = {
     "resnet18": "ResNet-18",
     "resnet50": "ResNet-50",
     "densenet121": "DenseNet-121",
+}
+# What a client shares of its key-lock.
+LOCKS = {
+    "key-lock": "key-lock",
+    "key-lock-sigmoid": "key-lock with sigmoids",
+    "key-lock-key": "key-lock, key shared",
+    "key-lock-lock": "key-lock, lock layers shared",
+    "key-lock-both": "key-lock, key and lock layers shared",
+    "key-lock-released": "key-lock, lock weights known",
+    "key-lock-released-key": "key-lock, key and lock weights known",
 }
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
@@ -67,7 +77,7 @@ def defence(name: str) -> str:
     kind, _, scale = name.partition("-")
     if kind in ("gaussian", "laplacian"):
         return f"{kind.capitalize()} noise of {scale or '1e-1'}"
-    return name.replace("-", " ")
+    return LOCKS.get(name, name.replace("-", " "))
 
 
 def attack(name: str) -> str:

@@ -37,13 +37,13 @@ class Evolution:
             self.state = {
                 "start": value.flatten(1).double().cpu().clone(),
                 "told": torch.full((len(value), self.rounds, self.population), WORST, dtype=torch.float64),
-                "best": torch.full((len(value),), torch.inf, device=value.device),
+                "best": torch.full((len(value),), torch.inf, dtype=torch.float64, device=value.device),
             }
         evolutions = [self._evolution(row, iteration) for row in range(len(value))]
         asked = np.stack([self._asked(evolution) for evolution in evolutions])
         members = torch.from_numpy(asked).to(value).unflatten(2, value.shape[1:])
-        losses = torch.nan_to_num(evaluate({name: members})[0], nan=torch.inf)
-        told, best = losses.double().cpu().clamp_max(WORST), self.state["best"]
+        losses = torch.nan_to_num(evaluate({name: members})[0].double(), nan=torch.inf)
+        told, best = losses.cpu().clamp_max(WORST), self.state["best"]
         self.state["told"][:, iteration] = told
         for evolution, x, y in zip(evolutions, asked, told.numpy(), strict=True):
             evolution.tell(list(zip(x, y.tolist(), strict=True)))

@@ -1,18 +1,23 @@
 """Inner products of dummy gradients with those observed and with themselves, without making the dummy gradients.
 
 What a convolution or dense layer read, X [places, inputs], and the loss's gradient at what it returned, D [places, outputs], make
-the weight gradient g = DᵀX. Then <g, o> is D summed against the layer's answer to X with the weights o, and <g, g> is the sum of
-XXᵀ times DDᵀ, element by element, where there are fewer places than weights. A network of millions of weights is so spared
-to write them down for every dummy.
+the weight gradient g = DᵀX. Then <g, o> is D summed against X oᵀ, and <g, g> is the sum of XXᵀ times DDᵀ, element by
+element, where there are fewer places than weights. A network of millions of weights is so spared to write them down for
+every dummy. A squared distance is the small difference of such products (1e-8 of them on networks with sigmoids), so
+they are float64.
 """
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import conv2d, linear
 
 from leakbench.matching.gradients import Pass, Tensors, layer_gradients, layer_passes, mixes
 from leakbench.matching.unlocked import Unlocked
 from leakbench.matching.windows import unfold
+
+
+def laid_out(gradient: Tensor) -> Tensor:
+    """Return a parameter's gradients [n, *shape] as rows of float64 [n, numbers], of convolutions the channels last."""
+    return (gradient.permute(0, 1, 3, 4, 2) if gradient.dim() == 5 else gradient).flatten(1).double()
 
 
 def gradient_products(
@@ -26,9 +31,9 @@ def gradient_products(
 ) -> Tensors:
     """Return `dot` and `mine` [n], <g, o> and <g, g> over all parameters, of the gradients g that the dummies would cause.
 
-    images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials, *shape]; owner [n]:
-    which of the trials' each dummy is compared with. `weights`: parameter → [n], how much it counts. `factors`: a lock's scale and shift
-    [n, channels], whose own gradients nobody observed.
+    images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials, numbers] as
+    `laid_out`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter → [n], how much it counts.
+    `factors`: a lock's scale and shift [n, channels], whose own gradients nobody observed.
     """
     if len(images) > 1 and mixes(model):
         alone = [torch.arange(i, i + 1) for i in range(len(images))]
@@ -41,7 +46,7 @@ def gradient_products(
         ]  # fmt: skip
         return {kind: torch.cat([known[kind] for known in each]) for kind in each[0]}
     passes, _ = layer_passes(model, images.requires_grad_(), labels, factors=factors, differentiable=False)
-    total = {kind: images.new_zeros(len(images)) for kind in ("dot", "mine")}
+    total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
     with torch.no_grad():
         for step, delta in passes:
             if isinstance(step.layer, Unlocked):
@@ -67,41 +72,25 @@ def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[
     if places * (inputs + outputs) >= inputs * outputs:
         return _plain(layer_gradients(step, delta, n), observed, owner)
     if isinstance(layer, nn.Conv2d):
-        x = unfold(step.read, layer).reshape(n, places, inputs)
-        d = delta.permute(0, 2, 3, 1).reshape(n, places, outputs)
+        x = unfold(step.read, layer).reshape(n, places, inputs).double()
+        d = delta.permute(0, 2, 3, 1).reshape(n, places, outputs).double()
     else:
-        x, d = step.read.unflatten(0, (n, -1)), delta.unflatten(0, (n, -1))
-    mine = ((x @ x.mT) * (d @ d.mT)).sum((1, 2))
-    answer = _answers(step, observed[f"{prefix}weight"], owner)
-    found = {
-        f"{prefix}weight": {"mine": mine, "dot": (answer * delta).unflatten(0, (n, -1)).flatten(1).sum(1)}
-    }
+        x, d = step.read.unflatten(0, (n, -1)).double(), delta.unflatten(0, (n, -1)).double()
+    dot = torch.empty(n, dtype=torch.float64, device=x.device)
+    for trial in owner.unique().tolist():
+        own = (owner == trial).nonzero()[:, 0]
+        weight = observed[f"{prefix}weight"][trial].view(outputs, inputs)
+        dot[own] = ((x[own].flatten(0, 1) @ weight.T).unflatten(0, (len(own), -1)) * d[own]).sum((1, 2))
+    found = {f"{prefix}weight": {"mine": ((x @ x.mT) * (d @ d.mT)).sum((1, 2)), "dot": dot}}
     if layer.bias is not None:
         found |= _plain({f"{prefix}bias": d.sum(1)}, observed, owner)
     return found
 
 
-def _answers(step: Pass, observed: Tensor, owner: Tensor) -> Tensor:
-    """Return what the layer would answer to what it read if its weights were the observed gradient of each dummy's trial."""
-    layer, read = step.layer, step.read.unflatten(0, (len(owner), -1))
-    out = torch.empty_like(step.returned).unflatten(0, (len(owner), -1))
-    for trial in owner.unique().tolist():
-        own = (owner == trial).nonzero()[:, 0]
-        x = read[own].flatten(0, 1)
-        if isinstance(layer, nn.Conv2d):
-            answer = conv2d(x, observed[trial], None, layer.stride, layer.padding, layer.dilation)
-        else:
-            answer = linear(x, observed[trial])
-        out[own] = answer.unflatten(0, (len(own), -1))
-    return out.flatten(0, 1)
-
-
 def _plain(found: Tensors, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
     """Return the products of gradients that were made: parameter → [n, *shape]."""
+    rows = {name: laid_out(g) for name, g in found.items()}
     return {
-        name: {
-            "dot": torch.linalg.vecdot(g.flatten(1), observed[name].flatten(1)[owner]),
-            "mine": g.flatten(1).square().sum(1),
-        }
-        for name, g in found.items()
+        name: {"dot": torch.linalg.vecdot(g, observed[name][owner]), "mine": g.square().sum(1)}
+        for name, g in rows.items()
     }

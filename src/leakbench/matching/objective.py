@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from leakbench.errors import Unfit
 from leakbench.matching.distances import derivative, distance_of, products, whole_derivative
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradient_products import gradient_products
+from leakbench.matching.gradient_products import gradient_products, laid_out
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.matching.trials import Group
@@ -129,11 +129,12 @@ class Objective:
             )
         if self.mechanism is not None or (group.lock and (group.lock.sought or group.lock.told)):
             raise Unfit("attack: cma-es adapts to no defence (set optimiser: adam)")
-        observed = group.observed(rows)
-        weigh = None if self.weigh is None else self.weigh(group.model, observed)
-        theirs = torch.zeros(len(rows), device=group.device)
+        seen = group.observed(rows)
+        weigh = None if self.weigh is None else self.weigh(group.model, seen)
+        observed = {name: laid_out(value) for name, value in seen.items()}
+        theirs = torch.zeros(len(rows), dtype=torch.float64, device=group.device)
         for name, value in observed.items():
-            theirs += value.flatten(1).square().sum(1) * (1 if weigh is None else weigh[name])
+            theirs += value.square().sum(1) * (1 if weigh is None else weigh[name])
 
         def valued(dummies: Tensors, owner: Tensor) -> Tensor:
             images, trials = group.to_pixels(dummies["images"]), rows[owner]

@@ -41,7 +41,7 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
     guess = np.array(tensors["images"][:rounds, client])
     usable = np.array(tensors["usable"][:rounds, client])
     panel = {
-        "dataset": dataset, "victim": victim, "federation": federation, "attack": attack,
+        "dataset": dataset, "victim": victim, "federation": federation, "defence": defence, "attack": attack,
         "checkpoint": int(secret["checkpoint"][0]), "local_samples": int(index.shape[1]), "rule": rule,
         "target": facts["target"], "metric": "pearson", "knows": facts["knows"],
     }  # fmt: skip

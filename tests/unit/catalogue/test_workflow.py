@@ -59,7 +59,7 @@ def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
 
 
 def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
-    stems = [f"mnist-32/{victim}/grnn/none/ggl/0" for victim in ("lenet-dlg", "resnet18")]
+    stems = [f"mnist-32/{victim}/grnn/none/ggl-budget1/0" for victim in ("lenet-dlg", "resnet18")]
     for stem, network in zip(stems, ("lenet_dlg", "resnet"), strict=True):
         assert flow.generator(stem) == ["results/quick/generators/mnist-32/_any/cvae-mnist/0.safetensors"]
         assert {f"src/leakbench/victims/{network}.py", "src/leakbench/generators/cvae.py"} <= set(

@@ -31,6 +31,7 @@ def test_defences() -> None:
     assert words.defence("gaussian-1e-2") == "Gaussian noise of 1e-2"
     assert words.defence("laplacian") == "Laplacian noise of 1e-1"
     assert words.defence("prune") == "prune"
+    assert words.defence("key-lock-key") == "key-lock, key shared"
 
 
 def test_a_threat_model_of_several_cells_hides_no_difference() -> None:

@@ -72,7 +72,7 @@ def test_losses_of_members_are_those_of_the_differentiable_objective(distance: s
     assert none == {}
     for member in range(7):
         expected, _ = sought.through(objective.evaluate)(rows)({"latents": members[:, member]})
-        torch.testing.assert_close(losses[:, member], expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(losses[:, member], expected.double(), rtol=1e-4, atol=1e-6)
 
 
 def test_slopes_go_through_the_generator() -> None:
@@ -106,3 +106,26 @@ def test_losses_without_gradients_refuse_what_needs_them(what: str) -> None:
     distance = "squares+wasserstein" if what == "wasserstein" else "squares"
     with pytest.raises(Unfit, match="cma-es takes"):
         Objective(of, distance, None, 0.0).losses(torch.arange(TRIALS))
+
+
+def test_losses_tell_dummies_apart_that_hardly_change_the_gradient() -> None:
+    """Products in float32 would leave nothing of a distance that is 1e-9 of them."""
+    of = trials()
+    objective, rows = Objective(of, "squares", None, 0.0), torch.arange(1)
+    assert of.labels is not None
+    images = torch.rand(1, BATCH, 3, 16, 16, generator=torch.Generator().manual_seed(2))
+    own = of.caused(of.to_pixels(images).requires_grad_(), of.labels[:1])
+    near = replace(of, model=of.model)
+    observed = {name: value.detach() for name, value in own.items()}
+    object.__setattr__(near, "observed", lambda trials: observed)
+    moved = torch.cat([images + 1e-4 * step for step in (1, 2, 3)])
+    losses = Objective(near, "squares", None, 0.0).losses(rows)(
+        {"images": moved}, torch.zeros(3, dtype=torch.long)
+    )
+    expected, _ = objective.evaluate(rows)({"images": images})
+    assert (losses > 0).all()
+    assert losses[0] < 1e-6 * expected
+    # Squares of a small change grow as its square.
+    torch.testing.assert_close(
+        losses / losses[0], torch.tensor([1.0, 4.0, 9.0], dtype=torch.float64), rtol=0.05, atol=0
+    )
