@@ -23,6 +23,7 @@ SHOWN = {"accuracy": "test accuracy", "test_loss": "test loss"}
 LOOKS: dict[tuple[str, str], dict[str, Any]] = {
     ("none", ""): {"color": INK, "marker": "o"},
     ("key-lock", "own"): {"color": COLOURS[0], "marker": "s"},
+    ("key-lock-linear", "own"): {"color": COLOURS[2], "marker": "D"},
     ("key-lock", "random"): {"color": COLOURS[1], "marker": "^"},
 }
 
