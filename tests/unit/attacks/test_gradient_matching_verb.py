@@ -299,7 +299,7 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
 def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from leakbench.matching.objective import Objective
 
-    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
+    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns, members: 2)
     write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))
     where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"))
     written = []

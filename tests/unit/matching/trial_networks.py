@@ -28,6 +28,8 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
         {"depth": 18, "activation": "sigmoid", "stem": "small", "statistics": "batch", "bound": 0.5},
     ],
     "resnet20_4": [{"width": 4, "normalise": "cifar10"}, {"width": 4, "statistics": "batch"}],
+    # No layer that the others have not, and a gigabyte of weights for each trial.
+    "vgg": [],
 }
 CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(name, [{}])]
 IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]

@@ -21,7 +21,7 @@ SPEC: dict[str, Any] = {
         "local_epochs": 1, "clients": 2, "split": "iid", "alpha": None, "validation": 0.2, "images": None, "evaluate": 50,
         "size": None, "augmentation": "none",
     },
-    "victim": {"module": "lenet-dlg", "parameters": {"batch_norm": True}},
+    "victim": {"module": "lenet-dlg", "parameters": {"norm": "batch"}},
     "defence": {"module": "key-lock", "parameters": {"key_length": 32}},
     "dataset": {"name": "tiny", "shape": [28, 28, 1], "classes": 10},
     "study": {"dataset": "tiny", "victim": "v", "training": "t", "defence": "key-lock"},
