@@ -59,8 +59,11 @@ def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
 
 
 def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
-    stems = [f"mnist-32/{victim}/grnn/none/ggl-budget1/0" for victim in ("lenet-dlg", "resnet18")]
-    for stem, network in zip(stems, ("lenet_dlg", "resnet"), strict=True):
+    stems = [
+        f"mnist-32/{victim}/ggl/0"
+        for victim in ("lenet-dlg/grnn/none", "fcnn-relu-untrained/grnn-matrix/none")
+    ]
+    for stem, network in zip(stems, ("lenet_dlg", "fcnn"), strict=True):
         assert flow.generator(stem) == ["results/quick/generators/mnist-32/_any/cvae-mnist/0.safetensors"]
         assert {f"src/leakbench/victims/{network}.py", "src/leakbench/generators/cvae.py"} <= set(
             flow.attack_code(stem)
@@ -73,12 +76,6 @@ def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
     assert flow.auxiliary(name) == "data/mnist-32.safetensors"
     assert not any("/victims/" in path and not path.endswith(("layers.py", "__init__.py", "file.py"))
                    for path in flow.train_code(f"generator/{name}"))  # fmt: skip
-
-
-def test_published_weights_are_a_generators_data(flow: Workflow) -> None:
-    name = "imagenet/_any/biggan-deep-256/0"
-    assert flow.auxiliary(name) == "data/biggan-deep-256.safetensors"
-    assert "src/leakbench/generators/biggan_deep.py" in flow.train_code(f"generator/{name}")
 
 
 def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:

@@ -203,7 +203,7 @@ def crossed(attacks: list[str], defences: list[str], victims: list[str]) -> pd.D
 def trainings() -> pd.DataFrame:
     """Training studies of two data sets with and without a lock, over three rounds."""
     rows = []
-    for dataset, victim in (("mnist-32", "lenet-dlg-batch-norm"), ("cifar10", "resnet20")):
+    for dataset, victim in (("mnist-32", "lenet-dlg-running-norm"), ("cifar10", "resnet20")):
         for defence, key, client in (
             ("none", "", None),
             ("key-lock", "own", None),

@@ -27,9 +27,9 @@ def test_printed_accuracies_have_the_names_of_result_tables() -> None:
     assert value("cifar100", "vgg16-batch-norm", "sgd-federated-224", "key-lock", "own") == pytest.approx(
         0.7306
     )
-    assert value("mnist-32", "lenet-dlg-batch-norm", "sgd-federated", "key-lock", "random") == pytest.approx(
-        0.1045
-    )
+    assert value(
+        "mnist-32", "lenet-dlg-running-norm", "sgd-federated", "key-lock", "random"
+    ) == pytest.approx(0.1045)
 
 
 def test_each_condition_has_its_point_and_printed_ones_a_star(result: Callable[..., Result]) -> None:
@@ -48,8 +48,8 @@ def test_a_curve_for_each_defence_and_key(result: Callable[..., Result]) -> None
     for axes in figure.subfigs[1].axes:
         assert {line.get_label() for line in axes.lines} >= {
             "no lock",
-            "key lock, own key",
-            "key lock, random key, initial lock",
+            "key-lock, own key",
+            "key-lock, random key, initial lock",
         }
 
 

@@ -49,7 +49,7 @@ def tables() -> Tables:
     }
     frame = printed(PUBLISHED)
     released = {
-        "lenet-dlg": "lenet-dlg-batch-norm",
+        "lenet-dlg": "lenet-dlg-running-norm",
         "resnet20-padded": "resnet20",
         "resnet32-padded": "resnet32",
     }
@@ -86,7 +86,7 @@ def tables() -> Tables:
                 )
     single = {
         "dataset": "mnist-32",
-        "victim": "lenet-dlg-batch-norm",
+        "victim": "lenet-dlg-running-norm",
         "training": "sgd-centralised",
         "defence": "none",
     }
