@@ -114,7 +114,7 @@ def test_losses_tell_dummies_apart_that_hardly_change_the_gradient() -> None:
     objective, rows = Objective(of, "squares", None, 0.0), torch.arange(1)
     assert of.labels is not None
     images = torch.rand(1, BATCH, 3, 16, 16, generator=torch.Generator().manual_seed(2))
-    own = of.caused(of.to_pixels(images).requires_grad_(), of.labels[:1])
+    own = of.caused(of.to_pixels(images).requires_grad_(), of.labels[:1], rows, {})
     near = replace(of, model=of.model)
     observed = {name: value.detach() for name, value in own.items()}
     object.__setattr__(near, "observed", lambda trials: observed)
