@@ -78,6 +78,13 @@ def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
                    for path in flow.train_code(f"generator/{name}"))  # fmt: skip
 
 
+def test_published_weights_are_a_generators_data() -> None:
+    flow = Workflow(ROOT, "paper")
+    name = "imagenet/_any/biggan-deep-256/0"
+    assert flow.auxiliary(name) == "data/biggan-deep-256.safetensors"
+    assert "src/leakbench/generators/biggan_deep.py" in flow.train_code(f"generator/{name}")
+
+
 def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:
     needing = [cell.stem for cell in flow.plan.cells if flow.backbones(cell.stem)]
     for cell in flow.plan.cells:
