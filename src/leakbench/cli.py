@@ -38,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         for flag in required:
             sub.add_argument(f"--{flag}", type=Path, required=True, nargs="*" if flag in lists else None)
         for flag in optional:
-            sub.add_argument(f"--{flag}", type=Path)
+            sub.add_argument(f"--{flag}", type=Path, nargs="*" if flag in lists else None)
         return sub
 
     command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["record"])
@@ -77,8 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         )
     command(
         "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
-        optional=["attack-record", "backbones", "record"],
-    ).add_argument("--judges", type=Path, nargs="*", help="classifiers, in the order of the spec")  # fmt: skip
+        optional=["attack-records", "backbones", "judges", "record"], lists=["guesses", "attack-records", "judges"],
+    )  # fmt: skip
     command("table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", lists=["scores"])
     command(
         "figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed"

@@ -89,9 +89,10 @@ def test_every_table_and_figure_is_there_and_every_value_has_an_interval(flow: W
 
 def test_every_private_image_has_its_row(flow: Workflow) -> None:
     for cell in flow.plan.cells:
-        rows, facts = read_table(R / "scores" / f"{cell.stem}.parquet")
-        if "absent" in facts:
+        rows, facts = read_table(R / "scores" / f"{cell.capture}.parquet")
+        if "absent" in facts or "absent" in facts["attacks"][cell.attack]:
             continue
+        rows = rows[rows["attack"] == cell.attack]
         federation = flow.plan.spec(f"capture/{cell.capture}")["federation"]
         starts = 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
         ours = rows[rows["baseline"] == ""]

@@ -51,18 +51,18 @@ def project(copied: Project) -> Project:
 
 
 def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -> None:
-    before = project.path("results/quick/scores/tiny/tiny/tiny/none/fidel/0.parquet").stat().st_mtime_ns
+    before = project.path("results/quick/scores/tiny/tiny/tiny/none/0.parquet").stat().st_mtime_ns
     ran = project.snakemake()
     assert ran.rc == 0, ran.text[-3000:]
     assert not [message for message in ran.messages if " tiny, tiny" in message or "on tiny" in message]
 
     for kind, name in (("captures", f"{CELL}/0.safetensors"), ("guesses", f"{CELL}/fidel/0.safetensors")):
         assert read_facts(project.path(f"results/quick/{kind}/{name}"))["absent"].startswith(REASON)
-    assert read_facts(project.path(f"results/quick/scores/{CELL}/fidel/0.parquet"))["absent"].startswith(
+    assert read_facts(project.path(f"results/quick/scores/{CELL}/0.parquet"))["absent"].startswith(
         REASON
     )
     assert (
-        project.path("results/quick/scores/tiny/tiny/tiny/none/fidel/0.parquet").stat().st_mtime_ns == before
+        project.path("results/quick/scores/tiny/tiny/tiny/none/0.parquet").stat().st_mtime_ns == before
     )
     assert len(pd.read_csv(project.path(f"results/quick/tables/{FIGURE}.csv"))) == 0
     assert len(pd.read_csv(project.path("results/quick/tables/tiny.csv"))) > 0
@@ -78,7 +78,7 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
     # The set turns up: its cells run, those of the other set do not.
     offered = photographs(tmp_path / "photographs")
     project.environment["LEAKBENCH_DATA"] = f"{project.data}:{offered}"
-    score = f"results/quick/scores/{CELL}/fidel/0.parquet"
+    score = f"results/quick/scores/{CELL}/0.parquet"
     ran = project.snakemake(score)
     assert ran.rc == 0, ran.text[-3000:]
     assert "fetch cifar10" in ran.messages

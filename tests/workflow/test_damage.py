@@ -21,7 +21,7 @@ INPUTS = [
     ("score", "/fidel/", f"{R}/guesses/{CELL}/fidel/0.safetensors"),
     ("score", "/fidel/", f"{R}/truth/{CELL}/0.safetensors"),
     ("score", "/fidel/", f"{R}/records/attack/{CELL}/fidel/0.json"),
-    ("table", "/tiny", f"{R}/scores/{CELL}/other/0.parquet"),
+    ("table", "/tiny", f"{R}/scores/{CELL}/0.parquet"),
     ("table", "/tiny", f"{R}/truth/{CELL}/0.safetensors"),
     ("scorecard", "/tiny", f"{R}/tables/tiny.csv"),
     ("scorecard", "/tiny", f"{R}/exhibits/tiny.safetensors"),

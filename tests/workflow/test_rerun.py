@@ -17,8 +17,7 @@ def attack(name: str) -> str:
     return f"attack tiny of tiny on tiny with {name}"
 
 
-def score(name: str) -> str:
-    return f"score {name} on tiny of tiny, tiny"
+SCORE = "score tiny of tiny on tiny, defence none"
 
 
 def change(project: Project, name: str, **values: object) -> None:
@@ -58,7 +57,7 @@ def test_the_default_target_is_the_report(copied: Project) -> None:
 
 def test_one_attack_changed_runs_exactly_its_cells(copied: Project) -> None:
     change(copied, "attacks/other", matching="hungarian")
-    assert planned(copied) == sorted([attack("other"), score("other"), *AFTER_SCORE])
+    assert planned(copied) == sorted([attack("other"), SCORE, *AFTER_SCORE])
 
 
 def test_one_attack_changed_and_run_leaves_the_other_cells_alone(copied: Project) -> None:
@@ -74,7 +73,7 @@ def test_one_attack_changed_and_run_leaves_the_other_cells_alone(copied: Project
     cell = "tiny/tiny/tiny/none/other/0"
     ran = copied.snakemake(f"results/quick/scores/{cell}.parquet")
     assert ran.rc == 0, ran.text[-2000:]
-    assert ran.messages == [attack("other"), score("other")]
+    assert ran.messages == [attack("other"), SCORE]
     assert {path: path.stat().st_mtime_ns for path in kept} == before
 
 
@@ -100,7 +99,7 @@ def test_an_added_attack_runs_alone(copied: Project) -> None:
     value = yaml.safe_load(path.read_text())
     value["cells"][0]["attack"].append("third")
     path.write_text(yaml.safe_dump(value))
-    assert planned(copied) == sorted([attack("third"), score("third"), *AFTER_SCORE])
+    assert planned(copied) == sorted([attack("third"), SCORE, *AFTER_SCORE])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +154,7 @@ def test_rules_are_the_verbs(everything: Project) -> None:
 
     listed = everything.snakemake("--list-rules").stdout.split()
     verbs = set(next(a for a in _parser()._actions if a.dest == "verb").choices) - {"plan", "kernel"}
-    also = {"all", "train_generator", "capture_bulk", "attack_bulk"}
+    also = {"all", "train_generator", "train_study", "capture_bulk", "attack_bulk"}
     assert set(listed) - also == verbs
 
 

@@ -27,12 +27,18 @@ class Cell:
     @property
     def capture(self) -> str:
         """Path stem of what this cell attacks; cells of other attacks share it."""
-        return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.seed}"
+        return capture_of(self.stem)
 
     @property
     def stem(self) -> str:
         """Path stem of this cell's own results."""
         return f"{self.dataset}/{self.victim}/{self.federation}/{self.defence}/{self.attack}/{self.seed}"
+
+
+def capture_of(stem: str) -> str:
+    """Return the path stem of what the cell of a path stem attacks."""
+    *capture, _, seed = stem.split("/")
+    return "/".join([*capture, seed])
 
 
 def check_cell(

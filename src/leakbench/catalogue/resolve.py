@@ -185,11 +185,14 @@ def plan(
             **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,
         }  # fmt: skip
     out.specs["scorecard/catalogue"] = described(config)
-    for cell, metrics_wanted in wanted.items():
-        out.specs[f"score/{cell.stem}"] = {
-            "cell": cell.__dict__,
-            "metrics": sorted(metrics_wanted),
-            "judges": sorted({judge for metric in metrics_wanted for judge in metrics[metric]}),
+    for cell in out.cells:
+        spec = out.specs.setdefault(f"score/{cell.capture}", {"attacks": {}, "judges": []})
+        judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
+        spec["cell"] = {name: value for name, value in vars(cell).items() if name != "attack"}
+        spec["judges"] = sorted({*spec["judges"], *judges})
+        spec["attacks"][cell.attack] = {
+            "metrics": sorted(wanted[cell]),
+            "judges": judges,
             "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
         }
     for name, dataset in load_kind(config, "datasets").items():

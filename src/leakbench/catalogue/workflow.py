@@ -98,13 +98,18 @@ class Workflow:
         parts = [part for name in networks for part in self.parts(name)]
         return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
-    def score_code(self, stem: str) -> list[str]:
-        """Return the source files that a cell's scores depend on: its metrics, their judges, and the victim that reads
-        features.
+    def _metrics(self, capture: str) -> list[str]:
+        """Return every metric that some attack on a capture is measured by."""
+        attacks = self.plan.spec(f"score/{capture}")["attacks"].values()
+        return sorted({name for attack in attacks for name in attack["metrics"]})
+
+    def score_code(self, capture: str) -> list[str]:
+        """Return the source files that the scores of all attacks on a capture depend on: their metrics, the judges of these,
+        and the victim that reads features.
         """
-        dataset, victim, *_, seed = stem.split("/")
-        spec = self.plan.spec(f"score/{stem}")
-        metrics = [declared_metrics()[name].module for name in spec["metrics"]]
+        dataset, victim, *_, seed = capture.split("/")
+        spec = self.plan.spec(f"score/{capture}")
+        metrics = [declared_metrics()[name].module for name in self._metrics(capture)]
         networks = [
             part
             for name in (victim, *spec["judges"])
@@ -159,23 +164,29 @@ class Workflow:
             [] if victim == ANY_VICTIM else [f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"]
         )
 
-    def backbones(self, stem: str) -> list[str]:
-        """Return the LPIPS weights if the cell's metrics need them."""
-        metrics = self.plan.spec(f"score/{stem}")["metrics"]
-        needed = any(BACKBONES in declared_metrics()[name].needs for name in metrics)
+    def attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
+        """Return a file of each attack on a capture, guesses or records/attack, in the order of the attacks' names."""
+        parts = capture.split("/")
+        attacks = sorted(self.plan.spec(f"score/{capture}")["attacks"])
+        stems = ("/".join([*parts[:-1], attack, parts[-1]]) for attack in attacks)
+        return [f"{self.results}/{kind}/{stem}.{suffix}" for stem in stems]
+
+    def backbones(self, capture: str) -> list[str]:
+        """Return the LPIPS weights if some metric of a capture's attacks needs them."""
+        needed = any(BACKBONES in declared_metrics()[name].needs for name in self._metrics(capture))
         return [f"data/{LPIPS}.safetensors"] if needed else []
 
-    def judges(self, stem: str) -> list[str]:
-        """Return the classifiers that the cell's metrics ask, trained on its data set, in the order of its spec."""
-        dataset, *_, seed = stem.split("/")
-        names = self.plan.spec(f"score/{stem}")["judges"]
+    def judges(self, capture: str) -> list[str]:
+        """Return the classifiers that a capture's metrics ask, trained on its data set, in the order of the spec."""
+        dataset, *_, seed = capture.split("/")
+        names = self.plan.spec(f"score/{capture}")["judges"]
         return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
 
     def scores(self, experiment: str) -> list[str]:
-        """Return the score files of an experiment, or the files of its training studies."""
-        scored = [f"scores/{cell.stem}" for cell in self.plan.experiments[experiment]]
-        studied = [f"studies/{study.stem}" for study in self.plan.studies[experiment]]
-        return [f"{self.results}/{name}.parquet" for name in scored + studied]
+        """Return the scores of the captures that an experiment attacks, or the files of its training studies."""
+        captures = dict.fromkeys(cell.capture for cell in self.plan.experiments[experiment])
+        studied = (f"studies/{study.stem}" for study in self.plan.studies[experiment])
+        return [f"{self.results}/{name}.parquet" for name in (*(f"scores/{c}" for c in captures), *studied)]
 
     def costs(self, experiment: str) -> list[str]:
         """Return the records of what an experiment's training studies cost."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.artefacts import open_tensors, read_table
+from leakbench.catalogue.cell import capture_of
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.verbs.score import aim_at
 
@@ -27,7 +28,7 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
     With target features, a guess is one channel of one reconstruction.
     """
     dataset, victim, federation, defence, attack, seed = stem.split("/")
-    origin = f"{dataset}/{victim}/{federation}/{defence}/{seed}"
+    origin = capture_of(stem)
     tensors, facts = open_tensors(root / "guesses" / f"{stem}.safetensors")
     secret, hidden = open_tensors(root / "truth" / f"{origin}.safetensors")
     arrays, _ = open_tensors(root.parents[1] / "data" / f"{dataset}.safetensors")
@@ -46,8 +47,9 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
         "target": facts["target"], "metric": "pearson", "knows": facts["knows"],
     }  # fmt: skip
     if rule in ("matched", "worst-median-best"):
-        rows, _ = read_table(root / "scores" / f"{stem}.parquet")
-        rows = rows[(rows["baseline"] == "") & (rows["client"] == client) & (rows["round"] < rounds)]
+        rows, _ = read_table(root / "scores" / f"{origin}.parquet")
+        own = (rows["attack"] == attack) & (rows["baseline"] == "") & (rows["client"] == client)
+        rows = rows[own & (rows["round"] < rounds)]
         if rule == "worst-median-best":
             rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
         at = rows["round"].to_numpy(), np.maximum(rows["match"].to_numpy(), 0)

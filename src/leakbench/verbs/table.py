@@ -1,7 +1,7 @@
 """table: from the scores of an experiment's cells to one tidy table, and to the pictures it shows."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import read_facts, read_table, write_tensors, write_text
+from leakbench.catalogue.cell import capture_of
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.interval import summary
@@ -136,10 +137,29 @@ def _of_models(rows: pd.DataFrame, metrics: list[str], columns: list[str], scale
     return [pd.DataFrame(out)] if out else []
 
 
+def _scored(
+    stems: Sequence[str], scores: Sequence[Path]
+) -> Iterator[tuple[str, pd.DataFrame | None, dict[str, Any]]]:
+    """Yield each cell's rows and facts; no rows, and why, where it is absent. `scores` is one file per capture, as cells first name it."""
+    captures = list(dict.fromkeys(capture_of(stem) for stem in stems))
+    files = {capture: (path, read_facts(path)) for capture, path in zip(captures, scores, strict=True)}
+    read: dict[Path, pd.DataFrame] = {}
+    for stem in stems:
+        path, facts = files[capture_of(stem)]
+        attack = stem.split("/")[-2]
+        own = facts if "absent" in facts else facts["attacks"][attack]
+        if "absent" in own:
+            yield stem, None, own
+            continue
+        if path not in read:
+            read[path] = read_table(path)[0]
+        yield stem, read[path][read[path]["attack"] == attack], own
+
+
 def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     """Write tables/<experiment>.csv and exhibits/<experiment>.safetensors.
 
-    Of training studies `scores` are their files. Cells whose scores are absent are left out and named, with their reasons, in the exhibit's facts.
+    `scores` has a file for each capture, or for each training study. Cells whose scores are absent are left out and named, with their reasons, in the exhibit's facts.
     """
     from leakbench.verbs.exhibit import pictures
 
@@ -153,12 +173,10 @@ def table(scores: list[Path], spec: Path, out: Path, exhibit: Path) -> None:
     if value.get("left_out"):
         reasons["every cell"] = value["left_out"]
     reasons |= value.get("cells_left_out", {})
-    for stem, path in zip(value["cells"], scores, strict=True):
-        facts = read_facts(path)
-        if "absent" in facts:
+    for stem, frame, facts in _scored(value["cells"], scores):
+        if frame is None:
             reasons[stem] = facts["absent"]
             continue
-        frame, _ = read_table(path)
         frames.append(frame if client is None else frame[frame["client"] == client])
         knows[stem] = facts["knows"]
         if facts["classes"]:

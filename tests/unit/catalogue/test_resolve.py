@@ -49,8 +49,8 @@ def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., 
     from_e = {"source": "leakbench", "item": "i", "title": "t", "shows": "s", "notebook": "n"}
     cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]
     found = planned(root({"experiments/g": {**from_e, "cells": cells, "metrics": ["pearson"]}}))
-    assert found.specs["score/d/v/f/none/a/0"]["metrics"] == ["mse", "pearson"]
-    assert found.specs["score/d/v/f/none/b/0"]["metrics"] == ["mse"]
+    assert found.specs["score/d/v/f/none/0"]["attacks"]["a"]["metrics"] == ["mse", "pearson"]
+    assert found.specs["score/d/v/f/none/0"]["attacks"]["b"]["metrics"] == ["mse"]
     assert len(found.cells) == 8
 
 
@@ -61,7 +61,7 @@ def test_a_judge_is_trained_on_the_cells_data_though_no_cell_attacks_it(root: Ca
         root({"experiments/e": more, "scales/quick": {"caps": {"victims": {"v-*": {"training.epochs": 3}}}}})
     )
     assert {cell.victim for cell in found.cells} == {"v"}
-    assert found.specs["score/d/v/f/none/a/1"]["judges"] == ["v-tanh"]
+    assert found.specs["score/d/v/f/none/1"]["judges"] == ["v-tanh"]
     own, judge = found.specs["train/d/v/1"], found.specs["train/d/v-tanh/1"]
     assert judge["victim"]["training"]["epochs"] == 3
     assert judge["victim"]["parameters"]["activation"] == "tanh"
@@ -212,7 +212,7 @@ def test_cells_can_be_left_out_and_say_why(root: Callable[..., Path]) -> None:
     spec = found.specs["table/e"]
     assert spec["left_out"] == ""
     assert spec["cells_left_out"] == {f"d/v/f/none/{a}/{s}": "too slow" for a in "ab" for s in (0, 1)}
-    assert "score/d/v/f/none/a/0" not in found.specs
+    assert "score/d/v/f/none/0" not in found.specs
 
 
 def test_an_unknown_experiment_cannot_be_left_out(root: Callable[..., Path]) -> None:

@@ -12,6 +12,7 @@ from leakbench.metrics import METRICS
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"
+CAPTURE = "mnist/cnn-relu/fidel-demo/none/0"
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +37,15 @@ def test_a_need_names_its_judge() -> None:
 
 
 def test_a_cell_with_judges_needs_their_files_and_code(flow: Workflow) -> None:
-    stem = "orl-32/lenet-dlg/grnn-faces-held-out/none/grnn/0"
+    capture = "orl-32/lenet-dlg/grnn-faces-held-out/none/0"
     names = ["densenet121-faces", "resnet18-faces"]
-    assert flow.plan.spec(f"score/{stem}")["judges"] == names
-    assert flow.judges(stem) == [f"results/quick/victims/orl-32/{name}/0.safetensors" for name in names]
-    code = set(flow.score_code(stem))
+    assert flow.plan.spec(f"score/{capture}")["judges"] == names
+    assert flow.judges(capture) == [f"results/quick/victims/orl-32/{name}/0.safetensors" for name in names]
+    code = set(flow.score_code(capture))
     assert {f"src/leakbench/victims/{name}.py" for name in ("densenet", "resnet", "lenet_dlg")} <= code
-    assert set(flow.judges(stem)) <= set(flow.networks())
-    assert flow.judges(STEM) == []
-    assert "src/leakbench/victims/densenet.py" not in flow.score_code(STEM)
+    assert set(flow.judges(capture)) <= set(flow.networks())
+    assert flow.judges(CAPTURE) == []
+    assert "src/leakbench/victims/densenet.py" not in flow.score_code(CAPTURE)
 
 
 def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
@@ -54,7 +55,7 @@ def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
     assert "src/leakbench/generators/fidel_cifar10.py" not in attack
     generator = flow.train_code("generator/mnist/cnn-relu/fidel-mnist/0")
     assert {"src/leakbench/victims/cnn.py", "src/leakbench/generators/fidel_mnist.py"} <= set(generator)
-    assert "src/leakbench/metrics/ssim.py" in flow.score_code(STEM)
+    assert "src/leakbench/metrics/ssim.py" in flow.score_code(CAPTURE)
     assert "src/leakbench/report/page.css" in flow.page()
 
 
@@ -86,10 +87,12 @@ def test_published_weights_are_a_generators_data() -> None:
 
 
 def test_a_cell_with_lpips_needs_the_backbones(flow: Workflow) -> None:
-    needing = [cell.stem for cell in flow.plan.cells if flow.backbones(cell.stem)]
-    for cell in flow.plan.cells:
-        metrics = flow.plan.spec(f"score/{cell.stem}")["metrics"]
-        assert (cell.stem in needing) == any(name.startswith("lpips") for name in metrics)
+    captures = {cell.capture for cell in flow.plan.cells}
+    needing = {capture for capture in captures if flow.backbones(capture)}
+    for capture in captures:
+        attacks = flow.plan.spec(f"score/{capture}")["attacks"].values()
+        metrics = {name for attack in attacks for name in attack["metrics"]}
+        assert (capture in needing) == any(name.startswith("lpips") for name in metrics)
     assert needing
 
 
@@ -104,7 +107,7 @@ def test_a_federation_is_either_kept_or_bulky(flow: Workflow) -> None:
 
 def test_no_source_file_is_listed_that_is_not_there(flow: Workflow) -> None:
     listed = {*flow.drawing(), *flow.page(), *flow.published(), *flow.code("scorecard")}
-    listed |= {name for cell in flow.plan.cells for name in flow.score_code(cell.stem)}
+    listed |= {name for cell in flow.plan.cells for name in flow.score_code(cell.capture)}
     assert all((ROOT / name).is_file() for name in listed)
 
 

@@ -31,7 +31,7 @@ class Cell:
 
     @property
     def scores(self) -> Path:
-        return self.results / f"scores/{STEM}.parquet"
+        return self.results / f"scores/{ORIGIN}.parquet"
 
     def truth(self, client: int) -> np.ndarray:
         """Return the private images [rounds, k, C, H, W] of one client."""
@@ -45,34 +45,27 @@ class Cell:
         files: list[Path] | None = None,
         **changes: Any,
     ) -> tuple[pd.DataFrame, Facts]:
-        """Score the cell and return its rows and facts."""
-        cell = dict(
-            zip(("dataset", "victim", "federation", "defence", "attack"), STEM.split("/"), strict=False)
-        )
+        """Score the cell and return its rows, and the facts of its attack."""
+        names = ("dataset", "victim", "federation", "defence")
+        cell = dict(zip(names, ORIGIN.split("/"), strict=False)) | {"seed": 0}
+        attack = {"metrics": list(metrics), "matching": matching, "judges": list(judges)}
         spec = self.root / "spec.json"
-        write_text(
-            spec,
-            to_json(
-                {
-                    "cell": cell | {"seed": 0}, "metrics": list(metrics), "matching": matching,
-                    "judges": list(judges),
-                }
-            ),
-        )  # fmt: skip
+        write_text(spec, to_json({"cell": cell, "attacks": {"attack": attack}, "judges": list(judges)}))
         paths: dict[str, Any] = {
-            "guesses": self.results / f"guesses/{STEM}.safetensors",
+            "guesses": [self.results / f"guesses/{STEM}.safetensors"],
             "truth": self.results / f"truth/{ORIGIN}.safetensors",
             "data": self.root / "data/made.safetensors",
             "victim": self.results / "victims/made/victim/0.safetensors",
             "spec": spec,
             "out": self.scores,
-            "attack_record": None,
+            "attack_records": None,
             "backbones": None,
             "record": None,
             "judges": files,
         }
         score(**paths | changes)
-        return read_table(self.scores)
+        rows, facts = read_table(self.scores)
+        return rows, facts.get("attacks", {}).get("attack", facts)
 
 
 def make_cell(

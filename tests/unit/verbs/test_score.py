@@ -144,7 +144,7 @@ def test_metrics_of_features_are_left_out_for_images(cell: Cell) -> None:
 def test_an_attacks_seconds_are_shared_among_its_updates(cell: Cell) -> None:
     record = cell.root / "record.json"
     record.write_text(json.dumps({"seconds": 3.0, "updates": 6}))
-    rows, _ = cell.score("pearson", attack_record=record)
+    rows, _ = cell.score("pearson", attack_records=[record])
     own = rows["baseline"] == ""
     assert (rows.loc[own, "seconds"] == 0.5).all()
     assert rows.loc[~own, "seconds"].isna().all()
@@ -156,7 +156,7 @@ def test_work_in_parts_changes_no_score(cell: Cell, monkeypatch: pytest.MonkeyPa
     for matching in ("best", "hungarian"):
         whole, _ = cell.score("pearson", "mse", matching=matching)
         with monkeypatch.context() as patch:
-            patch.setattr("leakbench.verbs.score.WORKING_FLOATS", 1)
+            patch.setattr("leakbench.verbs.candidates.WORKING_FLOATS", 1)
             parts, _ = cell.score("pearson", "mse", matching=matching)
         assert whole.equals(parts)
 
