@@ -58,12 +58,8 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
 
     for kind, name in (("captures", f"{CELL}/0.safetensors"), ("guesses", f"{CELL}/fidel/0.safetensors")):
         assert read_facts(project.path(f"results/quick/{kind}/{name}"))["absent"].startswith(REASON)
-    assert read_facts(project.path(f"results/quick/scores/{CELL}/0.parquet"))["absent"].startswith(
-        REASON
-    )
-    assert (
-        project.path("results/quick/scores/tiny/tiny/tiny/none/0.parquet").stat().st_mtime_ns == before
-    )
+    assert read_facts(project.path(f"results/quick/scores/{CELL}/0.parquet"))["absent"].startswith(REASON)
+    assert project.path("results/quick/scores/tiny/tiny/tiny/none/0.parquet").stat().st_mtime_ns == before
     assert len(pd.read_csv(project.path(f"results/quick/tables/{FIGURE}.csv"))) == 0
     assert len(pd.read_csv(project.path("results/quick/tables/tiny.csv"))) > 0
 

@@ -137,7 +137,7 @@ def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
         "capture bulky of tiny on tiny, defence none",
         "figure tiny",
         "report: the scorecard and 1 experiments on one page",
-        "score fidel on bulky of tiny, tiny",
+        "score bulky of tiny on tiny, defence none",
         "scorecard: every published number beside ours",
         "table tiny",
     ]

@@ -70,7 +70,7 @@ def test_one_attack_changed_and_run_leaves_the_other_cells_alone(copied: Project
     before = {path: path.stat().st_mtime_ns for path in kept}
     assert len(before) >= 3
     change(copied, "attacks/other", matching="hungarian")
-    cell = "tiny/tiny/tiny/none/other/0"
+    cell = "tiny/tiny/tiny/none/0"
     ran = copied.snakemake(f"results/quick/scores/{cell}.parquet")
     assert ran.rc == 0, ran.text[-2000:]
     assert ran.messages == [attack("other"), SCORE]

@@ -1,7 +1,7 @@
 rule score:
     input:
-        guesses=lambda w: flow.attacked("guesses", "/".join(w), "safetensors"),
-        attack_records=lambda w: flow.attacked("records/attack", "/".join(w), "json"),
+        guesses=lambda w: flow.guesses("/".join(w)),
+        attack_records=lambda w: flow.attack_records("/".join(w)),
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         data="data/{dataset}.safetensors",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",

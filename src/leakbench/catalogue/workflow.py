@@ -164,8 +164,15 @@ class Workflow:
             [] if victim == ANY_VICTIM else [f"{self.results}/victims/{dataset}/{victim}/{seed}.safetensors"]
         )
 
-    def attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
-        """Return a file of each attack on a capture, guesses or records/attack, in the order of the attacks' names."""
+    def guesses(self, capture: str) -> list[str]:
+        """Return the guesses of each attack on a capture, in the order of the attacks' names."""
+        return self._attacked("guesses", capture, "safetensors")
+
+    def attack_records(self, capture: str) -> list[str]:
+        """Return what each attack on a capture cost, in the order of the attacks' names."""
+        return self._attacked("records/attack", capture, "json")
+
+    def _attacked(self, kind: str, capture: str, suffix: str) -> list[str]:
         parts = capture.split("/")
         attacks = sorted(self.plan.spec(f"score/{capture}")["attacks"])
         stems = ("/".join([*parts[:-1], attack, parts[-1]]) for attack in attacks)

@@ -22,6 +22,8 @@ ATTACKS = {
     "invg": "InvG",
     "agic": "AGIC",
     "grnn": "GRNN",
+    "ggl": "GGL",
+    "fidel": "Fidel",
     "adam": "Adam",
     "resnet50": "ResNet-50",
 }

@@ -30,7 +30,7 @@ class Group:
 
     rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials, batch]; none if
     they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into pixels. `steps`: the local steps,
-    if they are to be simulated. `lock`: what is made of a client's lock.
+    if they are to be simulated. `lock`: what is made of a client's lock. Raises Unfit for both.
     """
 
     observation: Observation
@@ -47,6 +47,10 @@ class Group:
     pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
     lock: Lock | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps and self.lock:
+            raise Unfit("attack: local steps are not simulated behind a lock (set updates: one-batch)")
 
     @property
     def trials(self) -> int:

@@ -1,10 +1,15 @@
-"""VGG-16 as torchvision builds it."""
+"""VGG-16 as torchvision builds it, of any width."""
 
+from collections import OrderedDict
 from typing import Literal
 
 from torch import nn
 
 from leakbench.victims.layers import Dropout, normalised
+
+# Configuration D, in multiples of the first layer's width; M halves rows and columns.
+LAYERS = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]
+POOLED = 7
 
 
 def vgg(
@@ -13,24 +18,48 @@ def vgg(
     *,
     batch_norm: bool = False,
     dropout: float = 0.5,
+    width: int = 64,
+    hidden: int = 4096,
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
 ) -> nn.Module:
-    """Return torchvision's VGG-16, untrained, with batch norm behind every convolution or nowhere.
+    """Return VGG-16, untrained, with batch norm behind every convolution or nowhere.
 
-    `shape` must have three channels and at least 32 rows and columns; raises ValueError for others. Source: Simonyan and
-    Zisserman, configuration D.
+    `width` channels in the first layers and eight times as many in the last, `hidden` units in each dense layer; as published
+    64 and 4,096. `shape` must have three channels and at least 32 rows and columns; raises ValueError for others. Source:
+    Simonyan and Zisserman, configuration D; torchvision's first weights.
     """
-    from torchvision.models import vgg16, vgg16_bn
+    from torchvision.models.vgg import make_layers
 
     if shape[2] != 3 or min(shape[:2]) < 32:
         raise ValueError(f"vgg takes three channels of at least 32×32, not {shape}")
-    network = (vgg16_bn if batch_norm else vgg16)(weights=None, num_classes=classes)
+    plan: list[str | int] = [layer if isinstance(layer, str) else width * layer for layer in LAYERS]
+    network = nn.Sequential(
+        OrderedDict(
+            features=make_layers(plan, batch_norm),
+            pool=nn.AdaptiveAvgPool2d(POOLED),
+            flat=nn.Flatten(),
+            classifier=nn.Sequential(
+                nn.Linear(8 * width * POOLED**2, hidden),
+                nn.ReLU(),
+                # Dropout whose masks are handed in.
+                Dropout(dropout, hidden),
+                nn.Linear(hidden, hidden),
+                nn.ReLU(),
+                Dropout(dropout, hidden),
+                nn.Linear(hidden, classes),
+            ),
+        )
+    )
     for layer in network.modules():
-        if isinstance(layer, nn.ReLU):
-            # What a layer returned is read again when gradients are taken, so nothing may be overwritten.
-            layer.inplace = False
-    # Dropout whose masks are handed in.
-    for name, layer in enumerate(network.classifier):
-        if isinstance(layer, nn.Dropout):
-            network.classifier[name] = Dropout(dropout, 4096)
+        match layer:
+            case nn.Conv2d():
+                nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+                assert layer.bias is not None
+                nn.init.zeros_(layer.bias)
+            case nn.Linear():
+                nn.init.normal_(layer.weight, 0, 0.01)
+                nn.init.zeros_(layer.bias)
+            case nn.ReLU():
+                # What a layer returned is read again when gradients are taken, so nothing may be overwritten.
+                layer.inplace = False
     return normalised(network, normalise)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import numpy as np
+import pandas as pd
 import pytest
 from synthetic import crossed
 
@@ -36,3 +37,10 @@ def test_a_new_attack_is_a_new_row(result: Callable[..., Result]) -> None:
         return len(axes.get_yticklabels())
 
     assert rows([*ATTACKS, "mine"]) == rows(ATTACKS) + 1
+
+
+def test_what_an_attack_reads_of_features_is_in_italics(result: Callable[..., Result]) -> None:
+    rows = crossed(ATTACKS[:2], DEFENCES, VICTIMS[:1])
+    images = rows[rows["attack"] == "dlg"].assign(metric="psnr", mean=12.0)
+    (axes,) = heatmap.matrix(result(pd.concat([rows, images]))).subfigs[1].axes
+    assert [text.get_style() for text in axes.texts] == ["normal"] * 2 + ["italic"] * 2

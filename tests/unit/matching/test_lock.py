@@ -1,5 +1,6 @@
 """A lock as the attacker has it, against autograd of the client's locked network in float64."""
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.functional import cross_entropy
+from trial_networks import group
 
 from leakbench import victims
 from leakbench.attacks.observation import Observation
@@ -186,3 +188,10 @@ def test_a_chained_lock_fits_no_attack() -> None:
     seen_.lock["layers"] = [LAYER, "conv2"]
     with pytest.raises(Unfit, match="2 locks in a chain"):
         guess(seen_, 0, torch.arange(2), 1, "guessed", torch.Generator())
+
+
+def test_local_steps_are_not_simulated_behind_a_lock() -> None:
+    model = victims.build("lenet-dlg", (32, 32, 3), 10, {"norm": "batch"})
+    plain = group(model, torch.rand(2, 1, 3, 32, 32), torch.zeros(2, 1, dtype=torch.int64), steps=[slice(1)])
+    with pytest.raises(Unfit, match="behind a lock"):
+        replace(plain, lock=taken([], "guessed"))

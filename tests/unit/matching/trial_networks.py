@@ -28,8 +28,7 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
         {"depth": 18, "activation": "sigmoid", "stem": "small", "statistics": "batch", "bound": 0.5},
     ],
     "resnet20_4": [{"width": 4, "normalise": "cifar10"}, {"width": 4, "statistics": "batch"}],
-    # No layer that the others have not, and a gigabyte of weights for each trial.
-    "vgg": [],
+    "vgg": [{"width": 4, "hidden": 16, "batch_norm": True, "dropout": 0.0}],
 }
 CASES = [(name, parameters) for name in NETWORKS for parameters in SMALLER.get(name, [{}])]
 IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in CASES]

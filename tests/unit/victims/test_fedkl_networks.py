@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 
 from leakbench import victims
@@ -91,3 +92,19 @@ def test_the_lock_goes_behind_the_first_convolution(
 def test_vgg_refuses_what_it_cannot_halve_five_times() -> None:
     with pytest.raises(ValueError, match="at least 32×32"):
         build("vgg", size=28)
+
+
+def test_vgg_begins_as_torchvisions() -> None:
+    ours = build("vgg", batch_norm=True).state_dict()
+    torch.manual_seed(0)
+    theirs = torchvision.models.vgg16_bn(num_classes=10).state_dict()
+    assert list(ours) == list(theirs)
+    assert all(torch.equal(ours[name], value) for name, value in theirs.items())
+
+
+def test_a_narrow_vgg_is_narrow_everywhere() -> None:
+    sizes = {name: tuple(p.shape) for name, p in build("vgg", width=4, hidden=16).named_parameters()}
+    assert sizes["features.0.weight"] == (4, 3, 3, 3)
+    assert sizes["features.28.weight"] == (32, 32, 3, 3)
+    assert sizes["classifier.0.weight"] == (16, 32 * 49)
+    assert sizes["classifier.6.weight"] == (10, 16)
