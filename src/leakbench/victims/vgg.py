@@ -8,7 +8,7 @@ from torch import nn
 from leakbench.victims.layers import Dropout, normalised
 
 # Configuration D, in multiples of the first layer's width; M halves rows and columns.
-LAYERS = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]
+LAYERS: list[int | str] = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]
 POOLED = 7
 
 
