@@ -11,7 +11,6 @@ from typing import Any
 import pandas as pd
 
 from leakbench.drawing.printed_trainings import LARGE, NETWORKS
-from leakbench.scorecard import fedkl_evidence as fedkl
 from leakbench.scorecard.evidence import Evidence, collect
 from leakbench.scorecard.fedkl_evidence import COLUMNS, TOLERANCE, accuracy, condition, learnt, length
 from leakbench.scorecard.look import Build, not_measured
@@ -25,6 +24,7 @@ from leakbench.scorecard.measure import (
     greatest,
     least,
     ratio,
+    scaled,
     select,
 )
 from leakbench.scorecard.verdict import Finding, Relation
@@ -162,7 +162,7 @@ def _gain(model: str, dataset: str) -> Build:
     def finding(evidence: Evidence) -> Finding:
         plain, told = baseline(evidence, model, dataset, "federated")
         over = ratio(accuracy(evidence, model, dataset, "federated", True), plain)
-        gain = fedkl.times(difference(over, exactly(1)), 100)
+        gain = scaled(difference(over, exactly(1)), 100)
         return Finding(
             gain, tolerance=TOLERANCE, direction_holds=gain.value > 0, convention="published", note=told
         )
@@ -246,7 +246,7 @@ def _widest(evidence: Evidence, model: str, dataset: str, kind: str) -> Measured
 
 
 def _ahead(evidence: Evidence, model: str, dataset: str, kind: str) -> Measured:
-    return fedkl.times(_loss(evidence, model, dataset, kind), -1)
+    return scaled(_loss(evidence, model, dataset, kind), -1)
 
 
 def _printed(evidence: Evidence, key: str) -> Measured:
@@ -260,7 +260,7 @@ def _typo(evidence: Evidence) -> Finding:
     )
     gain = difference(ratio(own, plain), exactly(1))
     note = "arithmetic on printed numbers, with their rounding"
-    return Finding(difference(fedkl.times(gain, 100), quoted), -0.1, "<", note=note)
+    return Finding(difference(scaled(gain, 100), quoted), -0.1, "<", note=note)
 
 
 def _fedavg_best(evidence: Evidence) -> Finding:

@@ -4,7 +4,7 @@ import math
 
 from leakbench.drawing.printed_trainings import DATASETS, NETWORKS, training
 from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.measure import Measured, NotMeasured, select
+from leakbench.scorecard.measure import Measured, NotMeasured, scaled, select
 
 # Rounds of the released configuration; the thesis states none.
 ROUNDS = 200
@@ -17,11 +17,6 @@ COLUMNS = [
 LEARNT = 0.5
 # In points, fixed before measuring: what single runs may differ by.
 TOLERANCE = 1.0
-
-
-def times(measured: Measured, factor: float) -> Measured:
-    """A quantity in another unit."""
-    return Measured(measured.value * factor, measured.low * factor, measured.high * factor, measured.n)
 
 
 def condition(model: str, dataset: str, kind: str, locked: bool, released: bool = False) -> dict[str, object]:
@@ -57,7 +52,7 @@ def accuracy(
         client=client,
         **condition(model, dataset, kind, locked, released),
     )
-    return times(found, 100)
+    return scaled(found, 100)
 
 
 def length(evidence: Evidence, experiment: str, where: dict[str, object]) -> str:

@@ -9,8 +9,9 @@ import pandas as pd
 
 from leakbench.scorecard import look as looking
 from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.grnn_resolution import LEVELS
 from leakbench.scorecard.look import Build, Look, Quantity, at, best, minus, number, smallest
-from leakbench.scorecard.measure import Measured, average, difference, exactly, ratio, within
+from leakbench.scorecard.measure import Measured, average, difference, exactly, ratio, scaled, within
 from leakbench.scorecard.verdict import Finding
 
 DATASETS = {"MNIST": "mnist-32", "C-10": "cifar10", "C-100": "cifar100"}
@@ -37,7 +38,6 @@ ROWS = (
 # What the text tells of Table 5.5, and what the table lists.
 DESCRIBED = {"black grouse", "sweatshirt", "basset hound", "pig", "bedlington terrier"}
 LISTED = {"black grouse", "tiger beetle", "cliff dwelling", "basset hound", "sweatshirt"}
-LEVELS = 255.0**2
 
 claim = partial(looking.claim, stand_ins=STAND_INS)
 
@@ -82,9 +82,7 @@ def _increase(attack: str) -> Build:
         with_lock, without = (
             leak(attack, LENET, "mnist-32", locked, "rmse_255")(look) for locked in (True, False)
         )
-        found = ratio(with_lock, without)
-        value, low, high = (100 * (each - 1) for each in (found.value, found.low, found.high))
-        more = Measured(value, low, high, found.n)
+        more = scaled(difference(ratio(with_lock, without), exactly(1)), 100)
         return Finding(
             more, tolerance=5.0, direction_holds=more.value > 0, convention="published", note=look.note
         )
