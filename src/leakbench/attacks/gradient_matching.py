@@ -12,6 +12,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.distances import distance_of
 from leakbench.matching.evolution import Evolution
+from leakbench.matching.frozen import pays
 from leakbench.matching.gap import gradient_gap
 from leakbench.matching.layer_weights import layer_weights, shut_share
 from leakbench.matching.lock import guess
@@ -69,7 +70,7 @@ def gradient_matching(
     deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
     `inference`: the rule for labels if they are to be inferred. `snapshots`: so many images on the way are kept too.
     `derivative`: by a second backward pass, or by differences of first ones, which is faster for deep networks
-    (`matching.frozen`; not for simulated steps, behind a lock or where the defence is adapted to). `adapts`: the attacker
+    (`matching.frozen`; not for shallow ones, simulated steps, behind a lock or where the defence is adapted to). `adapts`: the attacker
     does what it can about the defence that it knows of (`adaptive`).
     """
     adapted = adaptation(observation) if adapts else Adaptation()
@@ -97,7 +98,7 @@ def gradient_matching(
             layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order, zeros=shares
         )
         frozen = derivative == "frozen" and not group.steps and distance_of(distance).whole is None
-        frozen = frozen and group.lock is None and adapted.mechanism is None
+        frozen = frozen and group.lock is None and adapted.mechanism is None and pays(group.model)
         objective = Objective(
             group, distance, None if alike else weigh, tv, frozen, variation == "squared", adapted.mechanism
         )

@@ -14,6 +14,7 @@ from leakbench.attacks.gradient_matching import gradient_matching
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
+from leakbench.matching.frozen import pays
 from leakbench.matching.joint import JointObjective, Part, Problems, add, begun, one_by_one, whole_batches
 from leakbench.matching.layer_weights import layer_weights
 from leakbench.matching.loop import Schedule, match
@@ -110,7 +111,9 @@ def joint_matching(
     every = list(groups(observation, "one-batch", inference, 1))
     for client, sets in enumerate(problems):
         own = _labelled([group for group in every if group.client == client], found)
-        objectives = [Objective(g, "cosine", weigh, 0.0, derivative == "frozen") for g in own]
+        objectives = [
+            Objective(g, "cosine", weigh, 0.0, derivative == "frozen" and pays(g.model)) for g in own
+        ]
         for asked in sets:
             optimise(own, objectives, asked)
     return found

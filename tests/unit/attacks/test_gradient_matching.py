@@ -10,9 +10,10 @@ import torch
 from matching_observations import QUICK, configured, equal, observe, photographs, psnr, run, small
 from torch import Tensor
 
-from leakbench import attacks
+from leakbench import attacks, victims
 from leakbench.attacks import gradient_matching as module
 from leakbench.matching import objective
+from leakbench.matching.frozen import pays
 from leakbench.matching.loop import match
 
 
@@ -178,6 +179,14 @@ def test_frozen_derivatives_lead_where_exact_ones_do() -> None:
     assert exact.losses is not None
     assert frozen.losses is not None
     torch.testing.assert_close(frozen.losses, exact.losses, rtol=0.1, atol=0.02)
+
+
+def test_shallow_networks_have_exact_derivatives_whatever_is_asked() -> None:
+    exact, asked = (run(small(), **QUICK | {"derivative": d}) for d in ("exact", "frozen"))
+    assert torch.equal(exact.images, asked.images)
+    deep, narrow = (victims.build(name, (32, 32, 3), 10, {"width": 4}) for name in ("resnet20-4", "convnet"))
+    assert pays(deep)
+    assert not pays(narrow)
 
 
 def test_the_first_steps_of_a_longer_run_are_its_own() -> None:
