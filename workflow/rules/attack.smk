@@ -7,7 +7,7 @@ rule attack:
         spec=f"{R}/specs/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
         generator=lambda w: flow.generator("/".join(w)),
         labels=lambda w: flow.oracle("/".join(w)),
-        code=lambda w: flow.attack_code("/".join(w)),
+        code=lambda w: flow.stamp(flow.attack_code("/".join(w))),
     output:
         guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
         record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",

@@ -3,7 +3,7 @@ rule capture:
         spec=f"{R}/specs/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
-        code=lambda w: flow.capture_code("/".join(w)),
+        code=lambda w: flow.stamp(flow.capture_code("/".join(w))),
     output:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         oracle=f"{R}/oracle/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",

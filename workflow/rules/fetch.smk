@@ -6,7 +6,7 @@ localrules:
 rule fetch:
     input:
         spec="data/specs/{dataset}.json",
-        code=lambda w: flow.fetch_code(w.dataset),
+        code=lambda w: flow.stamp(flow.fetch_code(w.dataset), fetched=True),
     output:
         "data/{dataset}.safetensors",
     log:

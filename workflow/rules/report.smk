@@ -7,7 +7,7 @@ rule report:
         specs=[
             f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)
         ],
-        code=flow.page(),
+        code=flow.stamp(flow.page()),
     output:
         report(f"{R}/report.html", caption="../report/report.rst", category="leakbench"),
     log:
@@ -32,7 +32,7 @@ rule scorecard:
         published=flow.published(),
         recorded=flow.recorded(),
         spec=f"{R}/specs/scorecard/catalogue.json",
-        code=flow.code("scorecard"),
+        code=flow.stamp(flow.code("scorecard")),
     output:
         report(
             f"{R}/scorecard.csv",
@@ -56,7 +56,7 @@ rule table:
         costs=lambda w: flow.costs(w.experiment),
         spec=f"{R}/specs/table/{{experiment}}.json",
         pictured=lambda w: flow.pictured(w.experiment),
-        code=lambda w: flow.table_code(w.experiment),
+        code=lambda w: flow.stamp(flow.table_code(w.experiment)),
     output:
         table=f"{R}/tables/{{experiment}}.csv",
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
@@ -79,7 +79,7 @@ rule figure:
         spec=f"{R}/specs/figure/{{experiment}}.json",
         printed=lambda w: flow.printed(w.experiment),
         recorded=lambda w: flow.recorded(w.experiment),
-        code=flow.drawing(),
+        code=flow.stamp(flow.drawing()),
     output:
         figure=report(
             f"{R}/figures/{{experiment}}.png",

@@ -8,7 +8,7 @@ rule score:
         spec=f"{R}/specs/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
         backbones=lambda w: flow.backbones("/".join(w)),
         judges=lambda w: flow.judges("/".join(w)),
-        code=lambda w: flow.score_code("/".join(w)),
+        code=lambda w: flow.stamp(flow.score_code("/".join(w))),
     output:
         f"{R}/scores/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.parquet",
     log:

@@ -2,7 +2,9 @@ rule train:
     input:
         spec=f"{R}/specs/train/{{dataset}}/{{victim}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
-        code=lambda w: flow.train_code(f"train/{w.dataset}/{w.victim}/{w.seed}"),
+        code=lambda w: flow.stamp(
+            flow.train_code(f"train/{w.dataset}/{w.victim}/{w.seed}")
+        ),
     output:
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         record=f"{R}/records/train/{{dataset}}/{{victim}}/{{seed}}.json",
@@ -22,8 +24,8 @@ rule train_generator:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
         data=lambda w: flow.auxiliary(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
         victim=lambda w: flow.served(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
-        code=lambda w: flow.train_code(
-            f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}"
+        code=lambda w: flow.stamp(
+            flow.train_code(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}")
         ),
     output:
         generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",
@@ -45,7 +47,7 @@ rule train_study:
     input:
         spec=f"{R}/specs/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
-        code=lambda w: flow.study_code("/".join(w)),
+        code=lambda w: flow.stamp(flow.study_code("/".join(w))),
     output:
         study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",
         record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",

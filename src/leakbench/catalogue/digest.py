@@ -1,11 +1,25 @@
-"""The digest of a resolved spec."""
+"""Digests of what a job depends on, and files that are written only where they would change."""
 
 import hashlib
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import to_json
+from leakbench.artefacts import to_json, write_text
 
 
 def digest(spec: dict[str, Any]) -> str:
     """Return the sha256 of a spec's one JSON text."""
     return hashlib.sha256(to_json(spec).encode()).hexdigest()
+
+
+@cache
+def file_digest(path: Path) -> str:
+    """Return the sha256 of a source file's bytes; a file is read once."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def write_changed(path: Path, text: str) -> None:
+    """Write a file unless it holds `text` already: one that is unchanged keeps its time, so nothing reruns for it."""
+    if not path.is_file() or path.read_text() != text:
+        write_text(path, text)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from leakbench.artefacts import to_json, write_text
+from leakbench.artefacts import to_json
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
+from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import CAPPED, resolved
 from leakbench.catalogue.load import file_of, find, load_kind, suggest
 from leakbench.catalogue.schema import Attack, Dataset, Defence, Experiment, Federation, Scale, Victim
@@ -43,7 +44,7 @@ class Plan:
         return self.specs[name]
 
     def write(self, root: Path) -> None:
-        """Write every spec whose content changed; an unchanged file keeps its time, so nothing reruns for it."""
+        """Write every spec whose content changed."""
         for name, spec in self.specs.items():
             verb, _, rest = name.partition("/")
             # Data sets are the same at every scale, and so is what fetches them.
@@ -53,9 +54,7 @@ class Plan:
                 else root / "results" / self.scale / "specs" / name
             )
             path = specs.with_name(f"{specs.name}.json")
-            text = to_json(spec) + "\n"
-            if not path.is_file() or path.read_text() != text:
-                write_text(path, text)
+            write_changed(path, to_json(spec) + "\n")
 
 
 def _left_out(scale: Scale, name: str) -> str:

@@ -1,13 +1,17 @@
 """What the Snakefile asks of the catalogue; every answer is a path or a list of paths."""
 
+import hashlib
 import json
 import os
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from leakbench import reference
-from leakbench.artefacts import read_facts
+from leakbench.artefacts import read_facts, to_json
 from leakbench.catalogue.cell import ANY_VICTIM
 from leakbench.catalogue.code import PACKAGE, closure
+from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.needs import BACKBONES, declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
@@ -52,6 +56,11 @@ def _recorded(data: Path, name: str) -> bool | None:
         return None
 
 
+@cache
+def _below(root: Path, files: tuple[Path, ...]) -> tuple[str, ...]:
+    return tuple(os.path.relpath(path, root) if path.is_relative_to(root) else str(path) for path in files)
+
+
 class Workflow:
     """The plan of one scale, as the rules need it."""
 
@@ -60,15 +69,27 @@ class Workflow:
         self.plan: Plan = plan(root, scale, judges(), local_datasets(root))
         self.plan.write(root)
         self.results = f"results/{scale}"
+        self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on, relative to the root if below it."""
-        files = closure(f"leakbench.verbs.{verb}", *more)
-        return [
-            os.path.relpath(path, self.root) if path.is_relative_to(self.root) else str(path)
-            for path in files
-        ]
+        return list(_below(self.root, closure(f"leakbench.verbs.{verb}", *more)))
+
+    def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
+        """Return the file that holds the digests of source files, after writing it if it holds others.
+
+        One input of a job in place of a hundred, each of which Snakemake would look up again for every job. What is `fetched` is
+        the same at every scale.
+        """
+        home = "data/specs" if fetched else f"{self.results}/specs"
+        key = home, *files
+        if key not in self._stamps:
+            name = hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
+            self._stamps[key] = f"{home}/code/{name}.json"
+            text = to_json({file: file_digest(self.root / file) for file in files}) + "\n"
+            write_changed(self.root / self._stamps[key], text)
+        return self._stamps[key]
 
     def parts(self, spec: str) -> list[str]:
         """Return the modules of the parts that a spec is made of."""

@@ -1,11 +1,14 @@
 """What the Snakefile asks of the catalogue."""
 
+import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from leakbench.artefacts import write_tensors
+from leakbench.catalogue.digest import file_digest
 from leakbench.catalogue.needs import declared_metrics, judge
 from leakbench.catalogue.workflow import Workflow, local_datasets
 from leakbench.metrics import METRICS
@@ -148,3 +151,25 @@ def test_a_figure_depends_on_the_published_table_that_it_shows(flow: Workflow) -
     assert flow.printed("fidel-figure-13") == []
     assert flow.printed("thesis-conventions") == ["published/thesis_table-3-4.csv"]
     assert flow.printed("thesis-figure-3-5") == ["published/thesis_text.csv"]
+
+
+def test_a_stamp_changes_with_its_files_and_not_otherwise(root: Callable[..., Path]) -> None:
+    place = root()
+    source = place / "module.py"
+    source.write_text("ONE = 1\n")
+    first = Workflow(place, "quick")
+    path = place / first.stamp(["module.py"])
+    told, written = json.loads(path.read_text()), path.stat().st_mtime_ns
+    assert told == {"module.py": hashlib.sha256(b"ONE = 1\n").hexdigest()}
+    assert Workflow(place, "quick").stamp(["module.py"]) == str(path.relative_to(place))
+    assert path.stat().st_mtime_ns == written
+    source.write_text("ONE = 2\n")
+    file_digest.cache_clear()
+    Workflow(place, "quick").stamp(["module.py"])
+    assert json.loads(path.read_text()) != told
+
+
+def test_what_is_fetched_has_one_stamp_for_every_scale(flow: Workflow) -> None:
+    files = flow.fetch_code("mnist")
+    assert flow.stamp(files, fetched=True) == Workflow(ROOT, "paper").stamp(files, fetched=True)
+    assert flow.stamp(files, fetched=True).startswith("data/specs/code/")
