@@ -87,8 +87,16 @@ def _parser() -> argparse.ArgumentParser:
         "scorecard", "set every published number beside ours", "tables", "exhibits", "spec", "out",
         lists=["tables", "exhibits"],
     )  # fmt: skip
+    verify = command(
+        "verify", "compare a finished tree's numbers with those recorded", optional=["tables", "out", "twin"],
+        lists=["tables"],
+    )  # fmt: skip
+    verify.add_argument(
+        "--record", metavar="DEVICE", help="keep this tree's numbers as those of DEVICE, in words (with --twin, a second checkout, "
+        "say whether it has the same bytes)",
+    )  # fmt: skip
     command(
-        "report", "write the page", "scorecard", "tables", "exhibits", "figures", "specs", "out",
+        "report", "write the page", "scorecard", "verified", "tables", "exhibits", "figures", "specs", "out",
         lists=["tables", "exhibits", "figures", "specs"],
     )  # fmt: skip
     command("kernel", "serve a figure's notebook (started by `figure`)", "connection")
@@ -101,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
             default=1,
             help="threads of one job (default: 1; it is part of exactness)",
         )
-    plan.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
+    for sub in (plan, verify):
+        sub.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
     return parser
 
 
@@ -145,6 +154,14 @@ def _run(arguments: argparse.Namespace) -> None:
             from leakbench.verbs.report import report
 
             report(**values)
+        case "verify":
+            from leakbench.verbs.verify import record, verify
+
+            device, twin = values.pop("record"), values.pop("twin")
+            if device is None:
+                verify(root, **values)
+            else:
+                record(root, values["scale"], device, twin)
         case "kernel":
             from leakbench.verbs.kernel import kernel
 

@@ -31,13 +31,18 @@ def read_spec(path: Path) -> dict[str, Any]:
     return value
 
 
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the libraries that a result may hang on."""
+    return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
     """Return the facts that every output carries. Nothing here changes from run to run on one machine."""
     return {
         "spec": digest(spec),
         "code": code_digest(*modules),
         "seed": spec.get("seed"),
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}},
+        "versions": versions(),
         "device": device,
     }
 

@@ -9,8 +9,8 @@ from project import Project
 
 DONE = "Nothing to be done"
 AFTER_SCORE = ["figure tiny", "report: the scorecard and 1 experiments on one page",
-               "scorecard: every published number beside ours", "table tiny"]  # fmt: skip
-LATER = {"table", "figure", "scorecard", "report"}
+               "scorecard: every published number beside ours", "table tiny", "verify: the numbers beside those recorded"]  # fmt: skip
+LATER = {"table", "figure", "scorecard", "verify", "report"}
 
 
 def attack(name: str) -> str:

@@ -1,6 +1,7 @@
 rule report:
     input:
         scorecard=f"{R}/scorecard.csv",
+        verified=f"{R}/verified.json",
         tables=flow.each("tables", "csv"),
         exhibits=flow.each("exhibits", "safetensors"),
         figures=flow.each("figures", "png"),
@@ -19,9 +20,29 @@ rule report:
     message:
         "report: the scorecard and {params.experiments} experiments on one page"
     shell:
-        "python -m leakbench report --scorecard {input.scorecard:q} --tables {input.tables:q}"
+        "python -m leakbench report --scorecard {input.scorecard:q} --verified {input.verified:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
         " --out {output:q} 2> {log:q}"
+
+
+rule verify:
+    input:
+        tables=flow.each("tables", "csv"),
+        reference=flow.reference(),
+        code=flow.stamp(flow.code("verify")),
+    output:
+        numbers=f"{R}/verified.csv",
+        summary=f"{R}/verified.json",
+    log:
+        f"logs/{SCALE}/verify.log",
+    resources:
+        mem_mb=1000,
+    params:
+        scale=SCALE,
+    message:
+        "verify: the numbers beside those recorded"
+    shell:
+        "python -m leakbench verify --scale {params.scale} --tables {input.tables:q} --out {output.numbers:q} > {log:q} 2>&1"
 
 
 rule scorecard:

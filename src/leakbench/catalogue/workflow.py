@@ -260,6 +260,11 @@ class Workflow:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""
         return sorted({os.path.relpath(path, self.root) for path in reference.files(self.root, experiment)})
 
+    def reference(self) -> list[str]:
+        """Return the numbers recorded of this scale and what made them, if they are there."""
+        names = (f"reference/{self.scale}.{suffix}" for suffix in ("csv", "json"))
+        return [name for name in names if (self.root / name).is_file()]
+
     def drawing(self) -> list[str]:
         """Return the source files that the notebooks draw with."""
         return self.code(

@@ -22,7 +22,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     """Return the whole report as one HTML page that asks nothing of the network and runs no script.
 
     scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version), and
-    optionally `seeds`, else those of the tables. Everything is escaped. Raises ValueError for a figure that is no PNG
+    optionally `seeds`, else those of the tables, and `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError for a figure that is no PNG
     or an unknown verdict.
     """
     rows = lines(scorecard)
@@ -44,6 +44,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
         scale=facts["scale"],
         seeds=" ".join(map(str, seeds)) or "none",
         versions=dict(facts.get("versions", {})),
+        verified=facts.get("verified", {}),
         many=LIST_MANY,
     )
 

@@ -9,13 +9,14 @@ from leakbench.report import Section, page
 
 def report(
     scorecard: Path,
+    verified: Path,
     tables: list[Path],
     exhibits: list[Path],
     figures: list[Path],
     specs: list[Path],
     out: Path,
 ) -> None:
-    """Write report.html from the scorecard and, per experiment, its table, threat models and figure."""
+    """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models and figure."""
     sections, versions = [], {}
     for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
         shown, facts = read_spec(spec), read_facts(exhibit)
@@ -36,5 +37,5 @@ def report(
             )
         )
     rows = read_csv(scorecard, keep_default_na=False)
-    facts = {"scale": read_spec(specs[0])["scale"], "versions": versions}
+    facts = {"scale": read_spec(specs[0])["scale"], "versions": versions, "verified": read_spec(verified)}
     write_text(out, page(rows, sections, facts))

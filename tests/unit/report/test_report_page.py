@@ -240,3 +240,20 @@ def test_without_chromium_the_check_skips_here_and_fails_in_ci(monkeypatch: pyte
     monkeypatch.setenv("CI", "1")
     with pytest.raises(pytest.fail.Exception):
         chromium.executable()
+
+
+def test_the_page_says_how_exact_it_is(card: pd.DataFrame) -> None:
+    verified = {
+        "numbers": {"identical": 1200, "within tolerance": 0, "different": 3},
+        "tables": 9,
+        "identical_tables": 7,
+        "recorded": {"device": "cpu: <x>", "twice": {"tables": 9, "identical": 8}},
+    }
+    text = " ".join(page(card, [], FACTS | {"verified": verified}).split())
+    assert (
+        "7 of 9 tables are byte for byte those recorded on cpu: &lt;x&gt;; of their numbers 1,200 identical, 3 different"
+        in text
+    )
+    assert "two runs from scratch gave 8 of 9 tables with the same bytes" in text
+    assert "Nothing is recorded" in page(card, [], FACTS | {"verified": {**verified, "recorded": {}}})
+    assert "Exactness" not in page(card, [], FACTS)

@@ -1,0 +1,154 @@
+"""verify: a finished tree's numbers beside those recorded of an earlier run, one by one."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import read_csv, to_json, write_text
+from leakbench.errors import UserError
+from leakbench.provenance import read_spec, versions
+
+# What a clock tells is never the same twice.
+TIMES = ("seconds", "seconds_per_round")
+STATISTICS = ("mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate")
+KEYS = ["experiment", "line", "metric", "convention"]
+NUMBERS = ["mean", "ci_low", "ci_high", "n"]
+# Of the recorded value: as much as float32 sums in another order may move a mean. Beyond it the recorded interval decides.
+TOLERANCE = 1e-3
+IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "different", "missing", "new"
+
+
+def _read(table: Path) -> pd.DataFrame:
+    rows = read_csv(table, dtype=str, keep_default_na=False)
+    return rows[~rows["metric"].isin(TIMES)]
+
+
+def table_digest(table: Path) -> str:
+    """Return the sha256 of a table's text without the lines of what a clock tells."""
+    return hashlib.sha256(_read(table).to_csv(index=False).encode()).hexdigest()
+
+
+def numbers(tables: Sequence[Path]) -> pd.DataFrame:
+    """Return what tables say of their attacks and studies themselves: one row per number, with `KEYS` and `NUMBERS`, all as text.
+
+    Null baselines and what was measured on the way are left to `table_digest`, which sees every byte.
+    """
+    found = [pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)]
+    for table in tables:
+        rows = _read(table)
+        rows = rows[rows["baseline"] == ""]
+        named = [
+            name for name in rows.columns if name not in {*STATISTICS, *KEYS, "baseline", "scale", "unit"}
+        ]
+        lines = [
+            "; ".join(f"{name}={value}" for name, value in zip(named, values, strict=True) if value)
+            for values in rows[named].itertuples(index=False)
+        ]
+        found.append(rows.assign(experiment=table.stem, line=lines)[[*KEYS, *NUMBERS]])
+    return pd.concat(found, ignore_index=True)
+
+
+def _place(path: Path, scale: str) -> tuple[Path, Path]:
+    return path / "reference" / f"{scale}.csv", path / "reference" / f"{scale}.json"
+
+
+def record(root: Path, scale: str, device: str, twin: Path | None) -> None:
+    """Keep the numbers of a finished tree in reference/<scale>.csv and what made them in reference/<scale>.json.
+
+    `twin`: another checkout with the results of a second run from scratch on the same machine, compared byte by byte.
+    """
+    tables = _tables(root, scale)
+    again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
+    digests = {path.stem: table_digest(path) for path in tables}
+    facts: dict[str, Any] = {"device": device, "versions": versions(), "tables": digests}
+    if again:
+        facts["twice"] = {
+            "tables": len(digests),
+            "identical": sum(again.get(name) == value for name, value in digests.items()),
+        }
+    csv, told = _place(root, scale)
+    write_text(csv, numbers(tables).to_csv(index=False))
+    write_text(told, to_json(facts) + "\n")
+    print(
+        f"{csv}: {len(tables)} tables recorded"
+        + (f", {facts['twice']['identical']} identical twice" if again else "")
+    )
+
+
+def _tables(root: Path, scale: str) -> list[Path]:
+    found = sorted((root / "results" / scale / "tables").glob("*.csv"))
+    if not found:
+        raise UserError(f"{root}/results/{scale}/tables: no tables (run snakemake first)")
+    return found
+
+
+def status(measured: float, known: float, low: float, high: float) -> str:
+    """Return how a measured mean stands to a recorded one with interval [low, high] (NaN where it has none)."""
+    if measured == known or (np.isnan(measured) and np.isnan(known)):
+        return IDENTICAL
+    near = abs(measured - known) <= TOLERANCE * abs(known)
+    return WITHIN if near or low <= measured <= high else DIFFERENT
+
+
+def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """Return every number of either side with its status, and `difference`, measured minus recorded."""
+    # The same number may stand in a table for more than one line of a condition that is not told.
+    for frame in (found, known):
+        frame["turn"] = frame.groupby(KEYS).cumcount()
+    both = found.merge(known, "outer", [*KEYS, "turn"], suffixes=("", "_recorded"), indicator=True).drop(
+        columns="turn"
+    )
+    values = {
+        name: pd.to_numeric(both[name], errors="coerce").to_numpy()
+        for name in ("mean", "mean_recorded", "ci_low_recorded", "ci_high_recorded")
+    }
+    with np.errstate(invalid="ignore"):
+        both["difference"] = values["mean"] - values["mean_recorded"]
+    told = [status(*map(float, row)) for row in zip(*values.values(), strict=True)]
+    side = both.pop("_merge")
+    both["status"] = np.select([side == "left_only", side == "right_only"], [NEW, MISSING], told)
+    return both
+
+
+def verify(root: Path, scale: str, tables: Sequence[Path] | None = None, out: Path | None = None) -> None:
+    """Compare `tables` (by default all of a scale) with what is recorded of it; print the sum, write every number to `out`.
+
+    `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the recorded ones.
+    """
+    csv, told = _place(root, scale)
+    tables = tables or _tables(root, scale)
+    known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
+    facts: dict[str, Any] = {}
+    if csv.is_file():
+        known, facts = read_csv(csv, dtype=str, keep_default_na=False), read_spec(told)
+    rows = compared(numbers(tables), known)
+    same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
+    counts = {
+        name: int((rows["status"] == name).sum()) for name in (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
+    }
+    summary = {
+        "scale": scale,
+        "numbers": counts,
+        "tables": len(tables),
+        "identical_tables": len(same),
+        "recorded": {key: facts[key] for key in ("device", "versions", "twice") if key in facts},
+    }
+    if out is not None:
+        write_text(out, rows.to_csv(index=False, float_format="%.6g"))
+        write_text(out.with_suffix(".json"), to_json(summary) + "\n")
+    if not facts:
+        print(
+            f"nothing is recorded of scale {scale} ({csv}); record a tree by `leakbench verify --record DEVICE`"
+        )
+        return
+    print(
+        f"{len(same)} of {len(tables)} tables are byte by byte those recorded on {facts['device']}; of {len(rows)} numbers "
+        + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    )
+    apart = rows[rows["status"] == DIFFERENT]
+    for row in apart.head(20).itertuples():
+        print(f"  {row.experiment}: {row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})")

@@ -1,0 +1,140 @@
+"""A tree's numbers beside recorded ones: identical, near, apart, gone, new."""
+
+import json
+import math
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from leakbench.errors import UserError
+from leakbench.verbs.verify import compared, numbers, record, status, table_digest, verify
+
+LINE = {
+    "dataset": "d",
+    "attack": "a",
+    "baseline": "",
+    "convention": "standard",
+    "unit": "image",
+    "scale": "quick",
+}
+DEVICE = "cpu: a test"
+
+
+def write(root: Path, name: str, *rows: dict[str, object]) -> Path:
+    path = root / "results/quick/tables" / f"{name}.csv"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    every = [LINE | {"mean": 1.0, "ci_low": 0.5, "ci_high": 1.5, "n": 3} | row for row in rows]
+    pd.DataFrame(every).to_csv(path, index=False)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("measured", "known", "interval", "told"),
+    [
+        (2.0, 2.0, (math.nan, math.nan), "identical"),
+        (math.nan, math.nan, (math.nan, math.nan), "identical"),
+        (2.001, 2.0, (math.nan, math.nan), "within tolerance"),
+        (-2.001, -2.0, (math.nan, math.nan), "within tolerance"),
+        (2.5, 2.0, (1.0, 3.0), "within tolerance"),
+        (2.5, 2.0, (1.0, 2.4), "different"),
+        (2.5, 2.0, (math.nan, math.nan), "different"),
+        (math.nan, 2.0, (1.0, 3.0), "different"),
+        (1e-9, 0.0, (math.nan, math.nan), "different"),
+    ],
+)
+def test_how_a_number_stands(measured: float, known: float, interval: tuple[float, float], told: str) -> None:
+    assert status(measured, known, *interval) == told
+
+
+def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "x", {"metric": "mse"}, {"metric": "psnr", "mean": 20.0})
+    record(tmp_path, "quick", DEVICE, None)
+    verify(tmp_path, "quick", out=tmp_path / "verified.csv")
+    assert (
+        "1 of 1 tables are byte by byte those recorded on cpu: a test; of 2 numbers 2 identical"
+        in capsys.readouterr().out
+    )
+    summary = json.loads((tmp_path / "verified.json").read_text())
+    assert summary["numbers"] == {
+        "identical": 2,
+        "within tolerance": 0,
+        "different": 0,
+        "missing": 0,
+        "new": 0,
+    }
+    assert summary["recorded"]["device"] == DEVICE
+    assert "twice" not in summary["recorded"]
+
+
+def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(
+        tmp_path,
+        "x",
+        {"metric": "mse"},
+        {"metric": "psnr", "mean": 20.0},
+        {"metric": "ssim"},
+        {"metric": "old"},
+    )
+    record(tmp_path, "quick", DEVICE, None)
+    write(
+        tmp_path,
+        "x",
+        {"metric": "mse"},
+        {"metric": "psnr", "mean": 30.0},
+        {"metric": "ssim", "mean": 1.2},
+        {"metric": "new"},
+    )
+    verify(tmp_path, "quick", out=tmp_path / "verified.csv")
+    rows = pd.read_csv(tmp_path / "verified.csv").set_index("metric")
+    assert rows["status"].to_dict() == {
+        "mse": "identical", "psnr": "different", "ssim": "within tolerance", "old": "missing", "new": "new",
+    }  # fmt: skip
+    assert rows.loc["psnr", "difference"] == 10
+    assert rows.loc["psnr", "line"] == "dataset=d; attack=a"
+    assert "dataset=d; attack=a; psnr: 30.0 (recorded 20.0)" in capsys.readouterr().out
+
+
+def test_times_and_what_stands_for_no_attack_are_no_numbers(tmp_path: Path) -> None:
+    rows = [
+        {"metric": "mse"},
+        {"metric": "mse", "baseline": "random-noise"},
+        {"metric": "seconds", "mean": 3.5},
+    ]
+    path = write(tmp_path, "x", *rows)
+    assert numbers([path])["metric"].tolist() == ["mse"]
+    before = table_digest(path)
+    write(tmp_path, "x", *rows[:2], rows[2] | {"mean": 4.5})
+    assert table_digest(path) == before
+    # A null baseline is no number of its own, but a byte of the table.
+    write(tmp_path, "x", rows[0], rows[1] | {"mean": 4.5}, rows[2])
+    assert table_digest(path) != before
+
+
+def test_a_second_run_from_scratch_is_counted(tmp_path: Path) -> None:
+    for tree in ("one", "two"):
+        for name in ("same", "other"):
+            write(
+                tmp_path / tree, name, {"metric": "mse", "mean": 1.0 if name == "same" else len(tree + name)}
+            )
+    write(tmp_path / "two", "other", {"metric": "mse", "mean": 7.0})
+    record(tmp_path / "one", "quick", DEVICE, tmp_path / "two")
+    facts = json.loads((tmp_path / "one/reference/quick.json").read_text())
+    assert facts["twice"] == {"tables": 2, "identical": 1}
+
+
+def test_two_lines_of_one_name_are_compared_in_their_order(tmp_path: Path) -> None:
+    path = write(tmp_path, "x", {"metric": "mse", "mean": 1.0}, {"metric": "mse", "mean": 2.0})
+    assert compared(numbers([path]), numbers([path]))["status"].tolist() == ["identical"] * 2
+
+
+def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
+    verify(tmp_path, "quick", out=tmp_path / "verified.csv")
+    assert "nothing is recorded of scale quick" in capsys.readouterr().out
+    assert json.loads((tmp_path / "verified.json").read_text())["numbers"]["new"] == 1
+
+
+def test_no_tables_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no tables"):
+        verify(tmp_path, "quick")
