@@ -155,13 +155,9 @@ def _run(arguments: argparse.Namespace) -> None:
 
             report(**values)
         case "verify":
-            from leakbench.verbs.verify import record, verify
+            from leakbench.verbs.verify import verify
 
-            device, twin = values.pop("record"), values.pop("twin")
-            if device is None:
-                verify(root, **values)
-            else:
-                record(root, values["scale"], device, twin)
+            verify(root, **values)
         case "kernel":
             from leakbench.verbs.kernel import kernel
 

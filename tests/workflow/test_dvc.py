@@ -140,6 +140,7 @@ def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
         "score bulky of tiny on tiny, defence none",
         "scorecard: every published number beside ours",
         "table tiny",
+        "verify: the numbers beside those recorded",
     ]
 
 

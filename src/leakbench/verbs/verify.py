@@ -56,7 +56,7 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
     return path / "reference" / f"{scale}.csv", path / "reference" / f"{scale}.json"
 
 
-def record(root: Path, scale: str, device: str, twin: Path | None) -> None:
+def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
     """Keep the numbers of a finished tree in reference/<scale>.csv and what made them in reference/<scale>.json.
 
     `twin`: another checkout with the results of a second run from scratch on the same machine, compared byte by byte.
@@ -114,11 +114,21 @@ def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     return both
 
 
-def verify(root: Path, scale: str, tables: Sequence[Path] | None = None, out: Path | None = None) -> None:
+def verify(
+    root: Path,
+    scale: str,
+    tables: Sequence[Path] | None = None,
+    out: Path | None = None,
+    record: str | None = None,
+    twin: Path | None = None,
+) -> None:
     """Compare `tables` (by default all of a scale) with what is recorded of it; print the sum, write every number to `out`.
 
-    `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the recorded ones.
+    `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the recorded ones. With
+    `record`, the device in words, the tree's numbers are kept instead (`keep`). Raises UserError where there are no tables.
     """
+    if record is not None:
+        return keep(root, scale, record, twin)
     csv, told = _place(root, scale)
     tables = tables or _tables(root, scale)
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from leakbench.errors import UserError
-from leakbench.verbs.verify import compared, numbers, record, status, table_digest, verify
+from leakbench.verbs.verify import compared, numbers, status, table_digest, verify
 
 LINE = {
     "dataset": "d",
@@ -49,7 +49,7 @@ def test_how_a_number_stands(measured: float, known: float, interval: tuple[floa
 
 def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path, "x", {"metric": "mse"}, {"metric": "psnr", "mean": 20.0})
-    record(tmp_path, "quick", DEVICE, None)
+    verify(tmp_path, "quick", record=DEVICE)
     verify(tmp_path, "quick", out=tmp_path / "verified.csv")
     assert (
         "1 of 1 tables are byte by byte those recorded on cpu: a test; of 2 numbers 2 identical"
@@ -76,7 +76,7 @@ def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.Capture
         {"metric": "ssim"},
         {"metric": "old"},
     )
-    record(tmp_path, "quick", DEVICE, None)
+    verify(tmp_path, "quick", record=DEVICE)
     write(
         tmp_path,
         "x",
@@ -118,7 +118,7 @@ def test_a_second_run_from_scratch_is_counted(tmp_path: Path) -> None:
                 tmp_path / tree, name, {"metric": "mse", "mean": 1.0 if name == "same" else len(tree + name)}
             )
     write(tmp_path / "two", "other", {"metric": "mse", "mean": 7.0})
-    record(tmp_path / "one", "quick", DEVICE, tmp_path / "two")
+    verify(tmp_path / "one", "quick", record=DEVICE, twin=tmp_path / "two")
     facts = json.loads((tmp_path / "one/reference/quick.json").read_text())
     assert facts["twice"] == {"tables": 2, "identical": 1}
 
