@@ -10,6 +10,8 @@ _ROOMS = {
     "defence": "defences",
     "attack": "attacks",
     "adaptation": "adaptive",
+    "aggregation": "aggregation",
+    "encryption": "encryption",
 }
 
 

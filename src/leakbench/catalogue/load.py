@@ -9,9 +9,13 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import module_file, parameters_model
 from leakbench.errors import UserError
+
+# The keys of a training that name a file of the room of that name.
+RULES = ("aggregation", "encryption")
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
@@ -73,25 +77,38 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
         entry = model.model_validate(value)
     except ValidationError as problem:
         raise UserError(f"{where}: {_mistake(problem, list(model.model_fields))}") from problem
+    if isinstance(entry, Regime):
+        rules = {room: rule for room in RULES if (rule := getattr(entry, room))}
+        filled = {
+            room: {"parameters": _parameters(room, rule.module, rule.parameters, f"{where}: {room}.")}
+            for room, rule in rules.items()
+        }
+        return entry.model_copy(
+            update={room: rule.model_copy(update=filled[room]) for room, rule in rules.items()}
+        )
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
-    file = module_file(kind, module)
+    return entry.model_copy(
+        update={"module": module, "parameters": _parameters(kind, module, entry.parameters, f"{where}: ")}
+    )
+
+
+def _parameters(room: str, module: str, given: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the keywords of a part's function, `given` and default ones. Raises UserError for what it does not take."""
+    file = module_file(room, module)
     if not file.is_file():
         known = [
             path.stem.replace("_", "-") for path in file.parent.glob("*.py") if not path.stem.startswith("_")
         ]
         raise UserError(
-            f"{where}: module: no file {file.name} in src/leakbench/{kind} ({suggest(module, known)})"
+            f"{where}module: no file {file.name} in src/leakbench/{room} ({suggest(module, known)})"
         )
-    parameters = parameters_model(kind, module)
+    parameters = parameters_model(room, module)
     try:
-        filled = parameters.model_validate(entry.parameters)
+        return parameters.model_validate(given).model_dump()
     except ValidationError as problem:
-        raise UserError(
-            f"{where}: parameters.{_mistake(problem, list(parameters.model_fields))}"
-        ) from problem
-    return entry.model_copy(update={"module": module, "parameters": filled.model_dump()})
+        raise UserError(f"{where}parameters.{_mistake(problem, list(parameters.model_fields))}") from problem
 
 
 def _mistake(problem: ValidationError, fields: list[str]) -> str:

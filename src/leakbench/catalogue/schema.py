@@ -2,26 +2,10 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-
-def _distinct(values: list[Any]) -> list[Any]:
-    twice = [value for number, value in enumerate(values) if value in values[:number]]
-    if twice:
-        raise ValueError(f"{twice[0]!r} is given twice")
-    return values
-
-
-Distinct = AfterValidator(_distinct)
-Positive = Annotated[int, Field(gt=0)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
-Names = Annotated[list[Name], Field(min_length=1), Distinct]
-
-
-class Strict(BaseModel):
-    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+from leakbench.catalogue.regime import Regime
+from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
 
 
 class Slice(Strict):
@@ -58,46 +42,6 @@ class Training(Strict):
     def _within(self) -> "Training":
         if max(self.checkpoints, default=0) > self.epochs:
             raise ValueError(f"checkpoints: {max(self.checkpoints)} is beyond the {self.epochs} epochs")
-        return self
-
-
-class Decay(Strict):
-    """The learning rate is multiplied by `factor` after each of these rounds."""
-
-    factor: Annotated[float, Field(gt=0, lt=1)]
-    rounds: Annotated[list[Positive], Field(min_length=1), Distinct]
-
-
-class Regime(Strict):
-    """How a training study trains and measures a model; with one client that is centralised training.
-
-    In a round every client goes `local_epochs` times over its share of the train split, and the server averages. `split`:
-    shares alike, or by classes with Dirichlet proportions of concentration `alpha`. `validation`: the share held out, by which
-    the round is chosen that counts. `images`, `evaluate`: use so many of the train and of the test split (none: all). `size`:
-    rows and columns to which each batch is brought. `augmentation`: data set → how its batches are varied; others are not.
-    """
-
-    summary: str
-    optimiser: Literal["sgd", "adam", "adadelta"]
-    lr: Annotated[float, Field(gt=0)]
-    options: dict[str, bool | float] = {}
-    decay: Decay | None = None
-    batch_size: Positive
-    rounds: Positive
-    local_epochs: Positive = 1
-    clients: Positive = 1
-    split: Literal["iid", "dirichlet"] = "iid"
-    alpha: Annotated[float, Field(gt=0)] | None = None
-    validation: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    images: Positive | None = None
-    evaluate: Positive | None = None
-    size: Positive | None = None
-    augmentation: dict[Name, Literal["flip-crop"]] = {}
-
-    @model_validator(mode="after")
-    def _concentrated(self) -> "Regime":
-        if (self.alpha is None) == (self.split == "dirichlet"):
-            raise ValueError("alpha is for split: dirichlet, which needs it")
         return self
 
 

@@ -3,11 +3,14 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from leakbench.aggregation import cross_validates
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import resolved
-from leakbench.catalogue.load import find
+from leakbench.catalogue.load import RULES, find
 from leakbench.catalogue.schema import Dataset, Scale
 from leakbench.errors import UserError
+
+OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
 
 
 @dataclass(frozen=True, order=True)
@@ -46,8 +49,17 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
             f"{images - held} to {training['clients']} clients (raise images, or lower clients)"
         )
     training["augmentation"] = training["augmentation"].get(study.dataset, "none")
+    if (rule := training["aggregation"]) and cross_validates(rule["module"]) and training["hold_out"] is None:
+        raise UserError(
+            f"{where}: training '{study.training}': aggregation '{rule['module']}' has clients validate each other's models "
+            "(add hold_out)"
+        )
+    # A study without them depends on none of them.
+    given = {key: value for key in OPTIONAL if (value := training.pop(key))}
+    rules = {key: given.pop(key) for key in RULES if key in given}
     return {
-        "training": training,
+        **rules,
+        "training": training | given,
         "victim": {key: victim[key] for key in ("module", "parameters")},
         "defence": defence,
         "dataset": {"name": study.dataset, "shape": list(dataset.shape), "classes": dataset.classes},

@@ -1,6 +1,6 @@
 """What a notebook is given: the table and the pictures of one experiment, and how to introduce them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment: rows as the `table` verb writes them, panels, facts, the words around the figure."""
+    """One experiment: rows as the `table` verb writes them, panels, facts, the words around the figure, and the exhibit's
+    tensors by name.
+    """
 
     rows: pd.DataFrame
     panels: list[Panel]
@@ -40,6 +42,7 @@ class Result:
     title: str
     scale: str
     published: str
+    tensors: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def missing(self) -> str:
@@ -71,4 +74,4 @@ def read_result(table: str, exhibit: str, *, title: str, scale: str, published: 
                     f"{exhibit}: tensor '{number}/{name}' is missing (every panel has {', '.join(TENSORS)})"
                 )
         panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
-    return Result(rows.fillna({"baseline": ""}), panels, facts, title, scale, published)
+    return Result(rows.fillna({"baseline": ""}), panels, facts, title, scale, published, tensors)

@@ -13,6 +13,7 @@ DATASETS = {
     "lfw": "LFW",
     "vgg-face": "VGG-Face",
     "imagenet": "ImageNet",
+    "gaussians": "points in the plane",
 }
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
 SPELLING = {"relu": "ReLU", "fcnn": "FCNN", "cnn": "CNN", "lenet": "LeNet"}
@@ -55,6 +56,24 @@ LOCKS = {
     "key-lock-released": "key-lock, lock weights known",
     "key-lock-released-key": "key-lock, key and lock weights known",
 }
+# Trainings of FedBoosting's chapter, after the data set's name.
+AGGREGATIONS = {
+    "centralised": "centralised",
+    "fedavg": "FedAvg",
+    "fedavg-held-out": "FedAvg on 90 %",
+    "equations": "FedBoosting, equations",
+    "code": "FedBoosting, code",
+    "code-accuracy": "FedBoosting, code, accuracies",
+    "equations-validation": "equations, no training losses",
+    "code-validation": "code, no training losses",
+    "code-fused": "code, fused 0.9",
+    "code-paillier": "code, Paillier 2048",
+    "code-paillier-fused": "code, Paillier 2048, fused",
+    "code-paillier-published": "code, Paillier 128 (insecure), fused",
+    "code-ckks": "code, CKKS, fused",
+    "code-private": "code, DP-SGD",
+    "faults": "code, Paillier 2048, with faults",
+}
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
 
@@ -80,6 +99,12 @@ def defence(name: str) -> str:
     if kind in ("gaussian", "laplacian"):
         return f"{kind.capitalize()} noise of {scale or '1e-1'}"
     return LOCKS.get(name, name.replace("-", " "))
+
+
+def training(name: str) -> str:
+    """A training's name as words: gaussians-code-fused is "code, fused 0.9", others lose their optimiser."""
+    kind = re.sub(r"^(sgd|gaussians)-(poisoned-)?", "", name)
+    return AGGREGATIONS.get(kind, kind.replace("-", " "))
 
 
 def attack(name: str) -> str:

@@ -9,9 +9,10 @@ PADDING = 4
 
 def to_size(images: Tensor, size: int | None) -> Tensor:
     """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1], of `size` rows and columns
-    if it is given (bilinear).
+    if it is given (bilinear). What is no picture, such as float32 coordinates, keeps its values.
     """
-    x = images.permute(0, 3, 1, 2).float() / 255
+    x = images.permute(0, 3, 1, 2)
+    x = x if x.is_floating_point() else x.float() / 255
     if size is None or x.shape[-2:] == (size, size):
         return x
     return interpolate(x, (size, size), mode="bilinear", align_corners=False)

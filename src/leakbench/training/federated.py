@@ -5,7 +5,7 @@ What a defence keeps secret stays in a client's own model: it is in no upload, a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,17 +14,19 @@ from torch.nn.functional import cross_entropy
 from leakbench.defences import Defence
 from leakbench.errors import UserError
 from leakbench.training.fit import OPTIMISERS
+from leakbench.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
 from leakbench.victims.layers import Dropout
 
-State = dict[str, Tensor]
 # Stored images of a batch and a generator → what the network reads.
 Prepare = Callable[[Tensor, torch.Generator], Tensor]
+# A model, images and labels → its accuracy and mean loss.
+Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
 
 @dataclass
 class Client:
     """One client: its model with whatever never leaves it, its optimiser, which keeps its momentum from round to round, its
-    images uint8 [n, rows, columns, channels] and labels int64 [n].
+    images uint8 [n, rows, columns, channels] and labels int64 [n], and those of both that it holds out for validation, if any.
     """
 
     model: nn.Module
@@ -32,6 +34,15 @@ class Client:
     secret: frozenset[str]
     images: Tensor
     labels: Tensor
+    held: tuple[Tensor, Tensor] | None = None
+
+
+class Round(NamedTuple):
+    """The server's tensors after a round, each client's training loss, and what an aggregation by rule tells."""
+
+    server: State
+    losses: list[float]
+    outcome: Outcome | None = None
 
 
 def optimiser_of(model: nn.Module, training: Mapping[str, Any]) -> torch.optim.Optimizer:
@@ -81,28 +92,10 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
         raise UserError(f"client {client}: the upload lacks '{missing[0]}' (send all that the server shares)")
 
 
-def averaged(uploads: Sequence[State], samples: Sequence[int]) -> State:
-    """Return the mean of uploads, weighted by each client's number of images; counters take the largest.
-
-    Source: McMahan et al., algorithm 1; batch norm's statistics are averaged like parameters, as in FedKL's code.
-    """
-    total = sum(samples)
-    out: State = {}
-    for name, first in uploads[0].items():
-        values = [upload[name] for upload in uploads]
-        if first.is_floating_point():
-            mean = sum(value.double() * (n / total) for value, n in zip(values, samples, strict=True))
-            assert isinstance(mean, Tensor)
-            out[name] = mean.to(first.dtype)
-        else:
-            out[name] = torch.stack(values).amax(0)
-    return out
-
-
 def train_locally(
     client: Client, epochs: int, size: int, lr: float, prepare: Prepare, rng: torch.Generator
-) -> float:
-    """Train a client's model on its images; return the mean loss of the last epoch. All chance comes from `rng`.
+) -> Fit:
+    """Train a client's model on its images; return how well it did in the last epoch. All chance comes from `rng`.
 
     A last batch of one image is left out: batch norm has nothing to normalise it by.
     """
@@ -111,10 +104,11 @@ def train_locally(
     dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
     for group in client.optimiser.param_groups:
         group["lr"] = lr
-    total = torch.zeros((), device=device)
+    total, right = torch.zeros((2,), device=device)
     for _ in range(epochs):
         order = torch.randperm(count, generator=rng)
         total.zero_()
+        right.zero_()
         for batch in order.split(size):
             if len(batch) == 1 and count > 1:
                 continue
@@ -122,14 +116,16 @@ def train_locally(
             for layer in dropouts:
                 layer.keep = layer.draw((len(batch),), rng).to(device)
             client.optimiser.zero_grad()
-            loss = cross_entropy(model(x), y)
+            found = model(x)
+            loss = cross_entropy(found, y)
             loss.backward()
             client.optimiser.step()
             total += loss.detach() * len(batch)
+            right += (found.detach().argmax(1) == y).sum()
     for layer in dropouts:
         layer.keep = torch.ones((), device=device)
     model.eval()
-    return float(total) / count
+    return Fit(float(total) / count, float(right) / count)
 
 
 def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) -> State:
@@ -149,16 +145,24 @@ def play_round(
     turn: int,
     prepare: Prepare,
     rngs: Sequence[torch.Generator],
-) -> tuple[State, list[float]]:
-    """Play one round from the server's tensors; return the new ones and each client's training loss.
+    protocol: Protocol | None = None,
+    measure: Measure | None = None,
+) -> Round:
+    """Play one round from the server's tensors. `rngs`: one generator per client.
 
-    `rngs`: one generator per client. Raises UserError for an upload that holds more or less than the server shares.
+    Without a `protocol` clients weigh by their images; with one, `measure` is what a client makes of a model and images.
+    Raises UserError for an upload that holds more or less than the server shares.
     """
-    uploads, losses = [], []
+    uploads, fits = [], []
+    train: Callable[..., Fit] = train_locally
+    if training.get("privacy"):
+        from leakbench.training.private import train_privately
+
+        train = train_privately
     for number, (client, rng) in enumerate(zip(clients, rngs, strict=True)):
         hold(client.model, server)
-        losses.append(
-            train_locally(
+        fits.append(
+            train(
                 client,
                 training["local_epochs"],
                 training["batch_size"],
@@ -169,4 +173,16 @@ def play_round(
         )
         uploads.append(sent(client, server, defence, rng))
         received(uploads[-1], server, number)
-    return averaged(uploads, [len(client.labels) for client in clients]), losses
+    samples, losses = [len(client.labels) for client in clients], [fit.loss for fit in fits]
+    if protocol is None:
+        return Round(averaged(uploads, samples), losses)
+
+    def validate(number: int, state: State) -> tuple[float, float]:
+        client = clients[number]
+        assert client.held is not None
+        assert measure is not None
+        hold(client.model, state)
+        return measure(client.model.eval(), *client.held)
+
+    outcome = aggregate(server, uploads, fits, samples, protocol, turn, validate)
+    return Round(outcome.state, losses, outcome)

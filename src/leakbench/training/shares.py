@@ -15,16 +15,23 @@ def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[np.nda
 
 
 def divide(
-    labels: np.ndarray, clients: int, split: str, alpha: float | None, rng: np.random.Generator
+    labels: np.ndarray,
+    clients: int,
+    split: str,
+    alpha: float | None,
+    rng: np.random.Generator,
+    owners: np.ndarray | None = None,
 ) -> list[np.ndarray]:
     """Return the places of each client's images among `labels` [n]: disjoint, together all of them.
 
     `iid`: shuffled shares of one size. `dirichlet`: of each class the clients have proportions drawn from a symmetric
-    Dirichlet distribution of concentration `alpha`, drawn anew until each has two images. Raises UserError where no draw
-    gives them. Source: Hsu et al., Measuring the effects of non-identical data distribution (2019), section 2.
+    Dirichlet distribution of concentration `alpha`, drawn anew until each has two images. `by-client`: as the data set has
+    it, whose `owners` [n] count from 0. Raises UserError where no draw gives them, or the data set has other clients. Source: Hsu et al., Measuring the effects of non-identical data distribution (2019), section 2.
     """
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)
+    if split == "by-client":
+        return _owned(clients, owners)
     classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     for _ in range(_DRAWS):
         shares: list[list[np.ndarray]] = [[] for _ in range(clients)]
@@ -40,3 +47,17 @@ def divide(
     raise UserError(
         f"alpha {alpha:g} leaves one of {clients} clients without images (raise it, or lower clients)"
     )
+
+
+def _owned(clients: int, owners: np.ndarray | None) -> list[np.ndarray]:
+    if owners is None:
+        raise UserError(
+            "split: by-client: the data set does not say whose its images are (choose iid or dirichlet)"
+        )
+    shares = [np.flatnonzero(owners == client) for client in range(clients)]
+    if len(np.concatenate(shares)) < len(owners) or min(map(len, shares)) < _FEWEST:
+        raise UserError(
+            f"split: by-client: the data set's images are of {len(np.unique(owners))} clients, the training has {clients} "
+            "(set clients to theirs)"
+        )
+    return shares

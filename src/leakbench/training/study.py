@@ -19,8 +19,11 @@ from leakbench.defences import Defence, sent_bytes
 from leakbench.progress import track
 from leakbench.seeds import stream
 from leakbench.training.batches import AUGMENTATIONS, to_size
-from leakbench.training.federated import Client, State, hold, optimiser_of, play_round, shared
+from leakbench.training.enlisted import enlist, protocol_of, sealed_bytes, spent
+from leakbench.training.federated import Client, State, hold, play_round, shared
+from leakbench.training.plane import drawing, extent, flat_data, sample
 from leakbench.training.resume import packed, unpack
+from leakbench.training.server import Outcome
 from leakbench.training.shares import divide, hold_out
 
 BATCH = 250
@@ -30,6 +33,8 @@ NOBODY = -1
 COLUMNS = [
     "round", "client", "key", "validation_accuracy", "validation_loss", "test_accuracy", "test_loss", "training_loss",
 ]  # fmt: skip
+# Of the rows, key "client", that a round by a rule of aggregation has for each client.
+BY_RULE = ["weight", "cross_loss", "cross_accuracy"]
 
 
 def _rng(*names: str | int) -> torch.Generator:
@@ -134,6 +139,16 @@ class Judge:
         return [*found, self._row(NOBODY, "random", self.stranger)]
 
 
+def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
+    """Return a row for each client of round `turn`: its weight, and how its model did where clients validated each other's."""
+    columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
+    return [
+        {"round": turn, "client": client, "key": "client"}
+        | dict(zip(("training_loss", *BY_RULE), map(float, values), strict=True))
+        for client, values in enumerate(zip(*columns, strict=True))
+    ]
+
+
 def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any]) -> None:
     tensors = {f"server/{name}": value.cpu().numpy() for name, value in server.items()}
     for number, client in enumerate(clients):
@@ -161,7 +176,8 @@ def study(
     """Return one row per round, client and key; facts; and the seconds that a round's training takes.
 
     Columns: round (from 1), client (-1: of none), key (own, other, random; empty without a lock), test_ and
-    validation_accuracy in [0, 1], test_ and validation_loss, training_loss (of the client, or the clients' mean). The fact
+    validation_accuracy in [0, 1], test_ and validation_loss, training_loss (of the client, or the clients' mean); with a rule of
+    aggregation also rows of key "client" with a client's weight, cross_loss and cross_accuracy. The fact
     `selected` is the round whose mean own accuracy on validation images is highest, the first of equals. `scratch` names the
     resume file: written about every `save_every` seconds, removed at the end.
     """
@@ -169,9 +185,18 @@ def study(
     arrays, _ = open_tensors(data)
     images = torch.from_numpy(np.array(arrays["train/images"][: training["images"]]))
     labels = np.array(arrays["train/labels"][: training["images"]])
+    owners = arrays.get("train/clients")
+    owners = None if owners is None else np.array(owners[: training["images"]])
     rng = np.random.default_rng(stream("shares", image["name"], seed))
     places, held = hold_out(len(labels), training["validation"], rng)
-    shares = divide(labels[places], training["clients"], training["split"], training["alpha"], rng)
+    shares = divide(
+        labels[places],
+        training["clients"],
+        training["split"],
+        training["alpha"],
+        rng,
+        None if owners is None else owners[places],
+    )
     test = slice(training["evaluate"])
     sets = {
         "validation": (images[held], torch.from_numpy(labels[held])),
@@ -183,19 +208,16 @@ def study(
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
     models, stranger = locked_models(spec, defence)
     secret = defence.secret(models[0])
-    clients = []
-    for model, share in zip(models, shares, strict=True):
-        # Convolutions run faster on a CPU with the channels last.
-        model.to(device=torch.device(device)).to(memory_format=torch.channels_last)
-        mine = torch.from_numpy(places[share])
-        clients.append(
-            Client(model, optimiser_of(model, training), secret, images[mine], torch.from_numpy(labels[mine]))
-        )
+    mine = [torch.from_numpy(places[share]) for share in shares]
+    kept = [(images[own], torch.from_numpy(labels)[own]) for own in mine]
+    clients = enlist(spec, models, secret, kept, device)
+    protocol = protocol_of(spec)
     judge = Judge(clients, stranger.to(device), sets, training["size"])
     server = shared(clients[0].model, secret)
-    facts: dict[str, Any] = {"round": 0, "rows": [], "seconds": 0.0}
+    facts: dict[str, Any] = {"round": 0, "rows": [], "seconds": 0.0, "problems": []}
     if scratch.is_file():
         server, facts = _resume(scratch, clients, device)
+    measure = partial(measured, size=training["size"])
     augment = AUGMENTATIONS[training["augmentation"]]
 
     def prepare(x: Tensor, rng: torch.Generator) -> Tensor:
@@ -206,16 +228,24 @@ def study(
     for turn, due in track(range(facts["round"], training["rounds"]), "train study", every=save_every):
         begin = time.perf_counter()
         rngs = [chance(turn, number) for number in range(len(clients))]
-        server, losses = play_round(server, clients, defence, training, turn, prepare, rngs)
+        server, losses, outcome = play_round(
+            server, clients, defence, training, turn, prepare, rngs, protocol, measure
+        )
         facts["seconds"] += time.perf_counter() - begin
         facts["round"] = turn + 1
         for row in judge.rows(server):
             loss = losses[row["client"]] if row["client"] != NOBODY else float(np.mean(losses))
             facts["rows"].append({"round": turn + 1, **row, "training_loss": loss})
+        if outcome:
+            facts["rows"] += by_rule(outcome, losses, turn + 1)
+            facts["problems"] += [
+                {"round": turn + 1, "client": client, "problem": why}
+                for client, why in outcome.problems.items()
+            ]
         if due and turn + 1 < training["rounds"]:
             _save(scratch, server, clients, facts)
     scratch.unlink(missing_ok=True)
-    rows = pd.DataFrame(facts["rows"], columns=COLUMNS)
+    rows = pd.DataFrame(facts["rows"], columns=COLUMNS + (BY_RULE if protocol else []))
     own = rows[rows["key"].isin(["", "own"])].groupby("round")["validation_accuracy"].mean()
     told = {
         "selected": int(own.to_numpy().argmax()) + 1,
@@ -227,4 +257,14 @@ def study(
         "upload_bytes": upload_bytes(models[0], secret, defence),
         **lock_shares(models[0], secret),
     }
+    if protocol:
+        told |= {"problems": facts["problems"]}
+    if protocol and protocol.scheme:
+        told |= {"upload_bytes": sealed_bytes(protocol, server), "encryption": protocol.scheme.about}
+    if training.get("privacy"):
+        told |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
+    if flat_data(images):
+        hold(clients[0].model, server)
+        points = {"clients": [sample(*each) for each in kept], "test": sample(*sets["test"])}
+        told |= {"boundary": drawing(clients[0].model, extent(images)) | {"points": points}}
     return rows, told, facts["seconds"] / training["rounds"]

@@ -15,6 +15,8 @@ from leakbench.seeds import stream
 
 STUDY = ["dataset", "victim", "training", "defence"]
 WHOLE = ["lock_share", "lock_share_parameters", "upload_bytes", "seconds_per_round", "selected_round"]
+SOMETIMES = ["epsilon", "delta"]
+BY_RULE = ["weight", "cross_loss", "cross_accuracy", "training_loss"]
 COLUMNS = [
     *STUDY, "client", "key", "baseline", "round", "metric", "convention", "mean", "std", "median", "q25", "q75", "ci_low",
     "ci_high", "n", "failure_rate", "rounds", "images", "unit", "seeds", "scale",
@@ -32,13 +34,19 @@ def over_short_batches(images: int, batch_size: int) -> float:
 def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
     """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots of every round.
 
-    A client's own numbers have its number, their mean none. `gap_to_random` is an accuracy minus that with a stranger's key
+    Of a round by a rule of aggregation each client's numbers are told for every round. A client's own numbers have its number, their mean none. `gap_to_random` is an accuracy minus that with a stranger's key
     and the locks that the server drew.
     """
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
     conventions = {"standard": 1.0, "published": nominal}
     metrics = ["validation_accuracy", "test_loss", "validation_loss", "training_loss"]
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
+    by_rule, rows = rows[rows["key"] == "client"], rows[rows["key"] != "client"]
+    for each in by_rule.to_dict("records"):
+        condition = {"client": each["client"], "key": "", "baseline": SNAPSHOT, "round": each["round"]}
+        for metric in BY_RULE:
+            if each[metric] == each[metric]:
+                yield condition, metric, "standard", each[metric]
     for turn, of_round in rows.groupby("round"):
         whole = of_round.groupby("key")[["accuracy", *metrics]].mean().reset_index().assign(client=np.nan)
         for each in whole.to_dict("records"):
@@ -58,7 +66,7 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
             for metric in metrics:
                 yield condition, metric, "standard", each[metric]
     condition = {"client": np.nan, "key": "", "baseline": "", "round": np.nan}
-    for metric in WHOLE:
+    for metric in (*WHOLE, *(name for name in SOMETIMES if name in facts)):
         yield condition, metric, "standard", float(facts[metric])
 
 
@@ -91,8 +99,42 @@ def aggregate_studies(studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale:
     return pd.DataFrame(lines)[COLUMNS].sort_values(STUDY, kind="stable")
 
 
+def boundaries(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Return tensors and what they are, of each study in the plane: <place>/surface float32 [steps, steps], the probability of
+    the second class from bottom left, and <place>/points/<client or test> float32 [n, 3], (x, y, label).
+
+    `apart`: the share of the plane that is classified otherwise than by centralised training of the same network and seed, in
+    [0, 1]; None where there is none. All are of the last round.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    told: list[dict[str, Any]] = []
+    for rows, facts in studies:
+        if "boundary" not in facts:
+            continue
+        own, place = facts["boundary"], len(told)
+        tensors[f"{place}/surface"] = np.array(own["surface"], np.float32)
+        groups = [*enumerate(own["points"]["clients"]), ("test", own["points"]["test"])]
+        tensors |= {f"{place}/points/{name}": np.array(points, np.float32) for name, points in groups}
+        names = {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+        told.append(names | {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1})
+    same = ("dataset", "victim", "defence", "seed")
+    surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(told))]
+    for about, own in zip(told, surfaces, strict=True):
+        alike = [
+            other
+            for each, other in zip(told, surfaces, strict=True)
+            if each["clients"] == 1 and all(each[key] == about[key] for key in same)
+        ]
+        about["apart"] = float((own != alike[0]).mean()) if alike else None
+    return tensors, told
+
+
 def study_table(paths: list[Path], value: dict[str, Any], out: Path, exhibit: Path) -> None:
-    """Write tables/<experiment>.csv and an exhibit without pictures, which names the studies that are absent and why."""
+    """Write tables/<experiment>.csv and an exhibit, which names the studies that are absent and why, and has boundaries if any,
+    rounds' problems, and how each study encrypted.
+    """
     reasons = {"every study": value["left_out"]} if value["left_out"] else dict(value["cells_left_out"])
     studies = []
     for stem, path in zip(value["studies"], paths, strict=True):
@@ -108,9 +150,15 @@ def study_table(paths: list[Path], value: dict[str, Any], out: Path, exhibit: Pa
         text = aggregate_studies(studies, value["scale"]).to_csv(index=False, float_format="%.6g")
     else:
         text = ",".join(COLUMNS) + "\n"
+    tensors, drawn = boundaries(studies)
+    told = {
+        key: {str(rows["training"].iloc[0]): facts[key] for rows, facts in studies if facts.get(key)}
+        for key in ("problems", "encryption")
+    }
     facts = {
+        **({"boundaries": drawn} if drawn else {}), **{key: value for key, value in told.items() if value},
         "panels": [], "knows": {}, "classes": {}, "absent_cells": reasons, "scale": value["scale"],
         "seeds": value["experiment"]["seeds"],
     }  # fmt: skip
-    write_tensors(exhibit, {}, facts | provenance(value, "leakbench.verbs.table"))
+    write_tensors(exhibit, tensors, facts | provenance(value, "leakbench.verbs.table"))
     write_text(out, text)

@@ -14,6 +14,7 @@ TRAINING = {
     "summary": "x", "optimiser": "sgd", "lr": 0.1, "batch_size": 10, "rounds": 200, "clients": 3,
     "options": {"momentum": 0.9, "nesterov": True}, "augmentation": {"d": "flip-crop"},
 }  # fmt: skip
+BOOSTED: dict[str, Any] = {"aggregation": {"module": "fedboosting-code"}, "hold_out": 0.1}
 STUDIES = {"dataset": ["d"], "victim": ["v", "v-tanh"], "training": ["t"], "defence": ["none"]}
 CHANGES: dict[str, dict[str, Any]] = {
     "trainings/t": TRAINING,
@@ -59,6 +60,15 @@ def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
         ({"experiments/s": {"metrics": ["mse"]}}, "trainings take none"),
         ({"experiments/s": {"trainings": [STUDIES | {"training": ["tt"]}]}}, "training 'tt' is not in"),
         ({"experiments/s": {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]}}, "one of the two"),
+        ({"trainings/t": {"hold_out": 0.1}}, "hold_out is for an aggregation that is named"),
+        ({"trainings/t": {"encryption": {"module": "paillier"}}}, "encryption is for an aggregation"),
+        ({"trainings/t": BOOSTED | {"hold_out": None}}, "aggregation 'fedboosting-code' has clients validate"),
+        ({"trainings/t": BOOSTED | {"hold_out": None, "fusion": 0.9}}, "fusion: fused models are for validation"),
+        ({"trainings/t": BOOSTED | {"poisoned": {"client": 3}}}, "client 3 is beyond the 3 clients"),
+        ({"trainings/t": BOOSTED | {"faults": [{"client": 5, "round": 1, "kind": "absent"}]}}, "client 5 is beyond"),
+        ({"trainings/t": BOOSTED | {"aggregation": {"module": "fedboost-code"}}}, "aggregation.module: no file fedboost_code.py"),
+        ({"trainings/t": BOOSTED | {"encryption": {"module": "paillier", "parameters": {"bits": 1024}}}}, "encryption.parameters.bits"),
+        ({"trainings/t": BOOSTED | {"privacy": {"noise": 1.0}}}, "privacy.clip"),
         ({"datasets/d": {"counts": {"test": 40}}}, "not one to train and test on"),
     ],
 )  # fmt: skip
@@ -78,3 +88,27 @@ def test_a_study_depends_on_its_network_its_defence_and_how_it_trains(root: Call
     assert not {"federated.py", "study.py"} & {Path(n).name for n in flow.train_code("train/d/v/0")}
     assert flow.scores("s")[0] == "results/quick/studies/d/v/t/none/0.parquet"
     assert flow.costs("s")[0] == "results/quick/records/study/d/v/t/none/0.json"
+
+
+def test_what_a_training_does_not_name_is_not_in_its_spec(root: Callable[..., Path]) -> None:
+    spec = plan(root(CHANGES), "quick", {"mse": ()}).spec("study/d/v/t/none/0")
+    assert not {"aggregation", "encryption"} & spec.keys()
+    assert (
+        not {"aggregation", "encryption", "hold_out", "fusion", "privacy", "poisoned", "faults"}
+        & spec["training"].keys()
+    )
+
+
+def test_rules_have_their_parameters_filled_and_their_files_are_inputs(root: Callable[..., Path]) -> None:
+    more = BOOSTED | {"encryption": {"module": "paillier", "parameters": {"bits": 3072}}, "fusion": 0.9}
+    flow = Workflow(root(CHANGES | {"trainings/t": TRAINING | more}), "quick")
+    spec = flow.plan.spec("study/d/v/t/none/0")
+    assert spec["aggregation"]["parameters"] == {"mode": "loss", "training_term": True}
+    assert (spec["encryption"]["parameters"]["bits"], spec["encryption"]["parameters"]["packed"]) == (
+        3072,
+        True,
+    )
+    assert (spec["training"]["hold_out"], spec["training"]["fusion"]) == (0.1, 0.9)
+    code = {Path(name).name for name in flow.study_code("d/v/t/none/0")}
+    assert {"fedboosting_code.py", "paillier.py", "quantise.py", "server.py"} <= code
+    assert not {"ckks.py", "fedboosting_equations.py"} & code

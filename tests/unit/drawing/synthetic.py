@@ -226,3 +226,41 @@ def trainings() -> pd.DataFrame:
             final = {"metric": "accuracy", "baseline": "", "convention": "published"}
             rows.append(same | final | {"mean": 0.75, "ci_low": 0.7, "ci_high": 0.8})
     return pd.DataFrame(rows)
+
+
+def weighted(names: tuple[str, ...] = ("gaussians-code", "gaussians-poisoned-fedavg")) -> pd.DataFrame:
+    """Training studies in the plane: accuracy and the weights of three clients over four rounds."""
+    rows = []
+    for name, turn in itertools.product(names, (1, 2, 3, 4)):
+        same = {
+            "dataset": "gaussians", "victim": "perceptron", "training": name, "defence": "none", "key": "", "round": turn,
+            "baseline": "snapshot", "convention": "standard", "rounds": 4, "images": 100, "n": 1,
+        }  # fmt: skip
+        found = {None: ("accuracy", 0.8 + turn / 50)} | {
+            client: ("weight", (client + turn) / 15) for client in range(3)
+        }
+        for client, (metric, value) in found.items():
+            spread = {"mean": value, "ci_low": value, "ci_high": value}
+            rows.append(same | {"client": client, "metric": metric} | spread)
+        last = {"client": None, "metric": "accuracy", "mean": 0.88, "ci_low": 0.88, "ci_high": 0.88}
+        rows += [same | last | {"baseline": "", "round": None}] if turn == 4 else []
+    return pd.DataFrame(rows)
+
+
+def plane(
+    names: tuple[str, ...] = ("gaussians-centralised", "gaussians-code"),
+) -> tuple[dict[str, np.ndarray], list[dict]]:
+    """Boundaries of two trainings: tensors and what they are. Centralised training has one client."""
+    rng, tensors, about = np.random.default_rng(0), {}, []
+    for place, name in enumerate(names):
+        tensors[f"{place}/surface"] = np.linspace(0, 1, 49, dtype=np.float32).reshape(7, 7)
+        clients = 1 if name.endswith("centralised") else 2
+        for group in (*range(clients), "test"):
+            points = rng.normal(size=(20, 3)).astype(np.float32)
+            points[:, 2] = np.arange(20) % 2
+            tensors[f"{place}/points/{group}"] = points
+        about.append(
+            {"dataset": "gaussians", "victim": "perceptron", "training": name, "defence": "none", "seed": 0}
+            | {"extent": [-3, 3, -3, 3], "round": 4, "clients": clients, "apart": place / 10}
+        )
+    return tensors, about

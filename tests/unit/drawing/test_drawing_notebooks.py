@@ -16,6 +16,7 @@ from synthetic import (
     quality,
     successes,
     trainings,
+    weighted,
 )
 
 from leakbench.drawing.result import Result, read_result
@@ -42,6 +43,8 @@ CURVES = {
     "reidentification": identified_faces(),
     "trainings": trainings(),
     "training-curves": trainings(),
+    "client-weights": weighted(),
+    "decision-boundaries": weighted(),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],

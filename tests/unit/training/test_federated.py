@@ -56,7 +56,7 @@ def test_one_client_is_plain_training() -> None:
     server = shared(own.model, own.secret)
     none = defences.build("none", {})
     for turn in range(2):
-        server, _ = play_round(server, [own], none, TRAINING, turn, prepare, [rng(turn)])
+        server, *_ = play_round(server, [own], none, TRAINING, turn, prepare, [rng(turn)])
     plain = network().train()
     optimiser = torch.optim.SGD(plain.parameters(), lr=0.05, momentum=0.9, nesterov=True)
     for turn in range(2):
@@ -93,7 +93,7 @@ def test_keys_and_lock_layers_stay_with_their_client() -> None:
     server = shared(clients[0].model, clients[0].secret)
     assert not any(part in name for name in server for part in ("key", "scale", "shift"))
     defence = defences.build("key-lock", {"key_length": 16})
-    server, losses = play_round(server, clients, defence, TRAINING, 0, prepare, [rng(1), rng(2)])
+    server, losses, _ = play_round(server, clients, defence, TRAINING, 0, prepare, [rng(1), rng(2)])
     assert len(losses) == 2
     first, second = (each.model.state_dict() for each in clients)
     # The same initial locks went different ways, and no mean was taken of them.

@@ -47,3 +47,14 @@ def test_shares_alike_have_one_size() -> None:
 def test_a_concentration_that_starves_a_client_is_refused() -> None:
     with pytest.raises(UserError, match="alpha 1e-06 leaves one of 50 clients without images"):
         divide(LABELS, 50, "dirichlet", 1e-6, rng())
+
+
+def test_a_split_by_client_is_the_data_sets_own() -> None:
+    owners = np.array([1, 0, 1, 1, 0])
+    shares = divide(LABELS[:5], 2, "by-client", None, rng(), owners)
+    assert [share.tolist() for share in shares] == [[1, 4], [0, 2, 3]]
+    for clients in (1, 3):
+        with pytest.raises(UserError, match="are of 2 clients"):
+            divide(LABELS[:5], clients, "by-client", None, rng(), owners)
+    with pytest.raises(UserError, match="does not say whose"):
+        divide(LABELS, 2, "by-client", None, rng())

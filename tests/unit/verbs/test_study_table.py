@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leakbench.verbs.study_table import aggregate_studies, over_short_batches
+from leakbench.verbs.study_table import aggregate_studies, boundaries, over_short_batches
 
 FACTS = {
     "selected": 2, "rounds": 2, "images": 160, "test_images": 100, "batch_size": 64, "lock_share": 0.6,
@@ -73,3 +73,62 @@ def test_the_thesis_counts_a_short_batch_as_a_whole_one() -> None:
     table = aggregate_studies([study()], "quick")
     ratio = line(table, "accuracy", convention="published")["mean"] / line(table, "accuracy")["mean"]
     assert ratio == pytest.approx(100 / 128)
+
+
+def by_rule() -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return a study whose rows also tell what two clients weighed in each round."""
+    rows, facts = study()
+    told = [
+        {
+            "round": turn,
+            "client": client,
+            "key": "client",
+            "weight": share,
+            "cross_loss": 0.5,
+            "training_loss": 0.25,
+        }
+        for turn in (1, 2)
+        for client, share in ((0, 0.1 * turn), (1, 1 - 0.1 * turn))
+    ]
+    names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": 0}
+    own = pd.DataFrame(told).assign(**names)
+    return pd.concat([rows, own]).assign(cross_accuracy=float("nan")), facts | {"epsilon": 1.5, "delta": 1e-5}
+
+
+def test_what_clients_weighed_is_told_of_every_round_and_changes_nothing_else() -> None:
+    table = aggregate_studies([by_rule()], "quick")
+    told = line(table, "weight", key="", client=1, baseline="snapshot", round=2)
+    assert told["mean"] == pytest.approx(0.8)
+    assert line(table, "training_loss", key="", client=0, baseline="snapshot", round=1)["mean"] == 0.25
+    assert not (table["metric"] == "cross_accuracy").any()
+    assert line(table, "epsilon", key="")["mean"] == 1.5
+    plain = aggregate_studies([study()], "quick")
+    rest = table[~table["metric"].isin(["weight", "cross_loss", "epsilon", "delta"])]
+    rest = rest[~((rest["key"] == "") & (rest["metric"] == "training_loss"))]
+    pd.testing.assert_frame_equal(rest.reset_index(drop=True), plain.reset_index(drop=True))
+
+
+def test_boundaries_are_tensors_with_what_they_are() -> None:
+    rows, facts = study()
+    drawn = {
+        "surface": [[0.1, 0.9], [0.2, 0.8]], "extent": [0, 1, 0, 1],
+        "points": {"clients": [[[0.5, 0.5, 1]], [[0.1, 0.2, 0]]], "test": [[0.3, 0.3, 1]]},
+    }  # fmt: skip
+    tensors, about = boundaries([(rows, facts), (rows, facts | {"boundary": drawn})])
+    assert sorted(tensors) == ["0/points/0", "0/points/1", "0/points/test", "0/surface"]
+    assert tensors["0/surface"].ravel().tolist() == pytest.approx([0.1, 0.9, 0.2, 0.8])
+    assert (about[0]["training"], about[0]["clients"], about[0]["extent"]) == ("t", 2, [0, 1, 0, 1])
+    assert (about[0]["round"], about[0]["apart"]) == (2, None)
+
+
+def test_boundaries_are_compared_with_centralised_training() -> None:
+    rows, facts = study()
+    points = {"clients": [[[0.5, 0.5, 1]]], "test": [[0.3, 0.3, 1]]}
+    surfaces = [[0.1, 0.9], [0.2, 0.8]], [[0.1, 0.9], [0.7, 0.8]]
+    alone, two = (
+        facts
+        | {"boundary": {"surface": surface, "extent": [0, 1, 0, 1], "points": points | {"clients": own}}}
+        for surface, own in zip(surfaces, (points["clients"], points["clients"] * 2), strict=True)
+    )
+    _, about = boundaries([(rows, two), (rows, alone)])
+    assert [each["apart"] for each in about] == [0.25, 0]

@@ -1,0 +1,30 @@
+"""FedBoosting as the thesis prints it. Taken literally it favours the client with the HIGHER losses."""
+
+import numpy as np
+
+from leakbench.aggregation import Report, validated
+from leakbench.errors import UserError
+
+CROSS_VALIDATES = True
+
+
+def softmax(values: np.ndarray) -> np.ndarray:
+    """Return exp of `values` [n] over its sum."""
+    powers = np.exp(values - values.max())
+    return powers / powers.sum()
+
+
+def fedboosting_equations(report: Report, *, training_term: bool = True) -> np.ndarray:
+    """Return softmax(softmax(T) · Σ_j V^j), float64 [clients], adding up to 1.
+
+    T: training losses. V: losses of each client's model on each client's validation images, summed over these. Without the
+    `training_term` (Figure 4.6) it is softmax(Σ_j V^j). Raises UserError for a loss that is no finite number.
+    Source: Ren's thesis, Eqns 4.1 to 4.3.
+    """
+    losses = validated(report.validation_loss).sum(1)
+    trained = np.asarray(report.training_loss, float)
+    if not (np.isfinite(losses).all() and np.isfinite(trained).all()):
+        raise UserError(
+            "a client's loss is no finite number, which a softmax cannot weigh (lower the training's lr)"
+        )
+    return softmax(softmax(trained) * losses if training_term else losses)

@@ -1,0 +1,24 @@
+"""What all kinds of YAML share: the words their values are written in."""
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    twice = [value for number, value in enumerate(values) if value in values[:number]]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is given twice")
+    return values
+
+
+Distinct = AfterValidator(_distinct)
+Positive = Annotated[int, Field(gt=0)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+Names = Annotated[list[Name], Field(min_length=1), Distinct]
+
+
+class Strict(BaseModel):
+    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

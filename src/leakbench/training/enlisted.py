@@ -1,0 +1,89 @@
+"""A training study's clients, with what each holds out, poisons or blurs, and the protocol that they and the server follow."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench import aggregation, encryption
+from leakbench.errors import UserError
+from leakbench.seeds import stream
+from leakbench.training.federated import Client, optimiser_of
+from leakbench.training.server import Protocol, State, flat
+from leakbench.training.shares import hold_out
+
+
+def enlist(
+    spec: Mapping[str, Any],
+    models: Sequence[nn.Module],
+    secret: frozenset[str],
+    shares: Sequence[tuple[Tensor, Tensor]],
+    device: str,
+) -> list[Client]:
+    """Return a client for each model and its share, images and labels. A poisoned one is honest about what it holds out.
+
+    Raises UserError where a share has nothing left to train on or to hold out, or differential privacy does not fit the model.
+    """
+    training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
+    poisoned = training.get("poisoned") or {"client": None}
+    clients = []
+    for number, (model, (images, labels)) in enumerate(zip(models, shares, strict=True)):
+        # Convolutions run faster on a CPU with the channels last.
+        model.to(device=torch.device(device)).to(memory_format=torch.channels_last)
+        held = None
+        if share := training.get("hold_out"):
+            rng = np.random.default_rng(stream("client-validation", name, seed, number))
+            own, apart = hold_out(len(labels), share, rng)
+            if min(len(own), len(apart)) < 1:
+                raise UserError(
+                    f"hold_out: {share:g} of the {len(labels)} images of client {number} leaves nothing to validate on (raise it)"
+                )
+            held = images[apart], labels[apart]
+            images, labels = images[own], labels[own]
+        if poisoned["client"] == number:
+            rng = np.random.default_rng(stream("poison", name, seed, number))
+            labels = labels[rng.permutation(len(labels))]
+        clients.append(Client(model, optimiser_of(model, training), secret, images, labels, held))
+        if training.get("privacy"):
+            from leakbench.training.private import made_private
+
+            made_private(clients[-1], training["privacy"], training["batch_size"])
+    return clients
+
+
+def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
+    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts; None for the mean by images."""
+    if "aggregation" not in spec:
+        return None
+    training, rule = spec["training"], spec["aggregation"]
+    scheme = encryption.build(**spec["encryption"]) if "encryption" in spec else None
+    faults: dict[int, dict[int, str]] = {}
+    for each in training.get("faults", []):
+        faults.setdefault(each["round"] - 1, {})[each["client"]] = each["kind"]
+    return Protocol(
+        aggregation.build(**rule),
+        aggregation.cross_validates(rule["module"]),
+        training.get("fusion", 1.0),
+        scheme,
+        scheme.keys() if scheme else None,
+        faults,
+    )
+
+
+def sealed_bytes(protocol: Protocol, server: State) -> int:
+    """Return the bytes that one encrypted update takes."""
+    assert protocol.scheme is not None
+    assert protocol.keys is not None
+    return protocol.scheme.seal(protocol.keys, np.zeros(len(flat(server)))).size
+
+
+def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
+    """Return the largest ε among clients after all rounds."""
+    from leakbench.training.private import epsilon
+
+    epochs = training["rounds"] * training["local_epochs"]
+    return max(
+        epsilon(training["privacy"], len(client.labels), training["batch_size"], epochs) for client in clients
+    )

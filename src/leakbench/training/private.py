@@ -1,0 +1,104 @@
+"""Local training with differential privacy: DP-SGD by Opacus, and the ε that its accountant gives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from leakbench.errors import UserError
+from leakbench.training.federated import Client, Prepare
+from leakbench.training.server import Fit
+from leakbench.victims.layers import Dropout
+
+
+def steps_of(count: int, size: int) -> int:
+    """Return the steps of a local epoch: as many as there are batches of `size` among `count` images, at least one."""
+    return max(1, round(count / size))
+
+
+def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
+    """Return ε of (ε, δ)-differential privacy of a client's images against all that sees its models, after `epochs` epochs.
+
+    For neighbours that differ in one image; batches are Poisson samples of rate size / count. Accounted by Rényi divergences
+    (Mironov 2017). It covers the updates alone: the losses that a client reports for its weight have no noise.
+    """
+    from opacus.accountants import RDPAccountant
+
+    accountant = RDPAccountant()
+    accountant.history = [(privacy["noise"], min(1.0, size / count), steps_of(count, size) * epochs)]
+    return float(accountant.get_epsilon(privacy["delta"]))
+
+
+def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
+    """Have a client's model keep each image's gradient, and its optimiser clip and blur them. In place.
+
+    Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image, such as LSTM.
+    """
+    from opacus import GradSampleModule
+    from opacus.optimizers import DPOptimizer
+    from opacus.validators import ModuleValidator
+
+    for name, layer in client.model.named_modules():
+        problems = ModuleValidator.validate(layer, strict=False) if not list(layer.children()) else []
+        unsuited = isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase)
+        if problems or unsuited:
+            raise UserError(
+                f"privacy: layer '{name}' ({type(layer).__name__}) has no gradient of each image by itself "
+                "(choose a network without it, such as one with group norm)"
+            )
+    try:
+        # Hooks on the layers do the work; the model itself stays what it was.
+        GradSampleModule(client.model, batch_first=True, loss_reduction="mean")
+    except NotImplementedError as problem:
+        what = " ".join(str(problem).split())[:200]
+        raise UserError(
+            f"privacy: the network has a layer that Opacus does not know: {what} (choose another network)"
+        ) from problem
+    client.optimiser = DPOptimizer(
+        client.optimiser,
+        noise_multiplier=privacy["noise"],
+        max_grad_norm=privacy["clip"],
+        expected_batch_size=min(size, len(client.labels)),
+    )
+
+
+def train_privately(
+    client: Client, epochs: int, size: int, lr: float, prepare: Prepare, rng: torch.Generator
+) -> Fit:
+    """Train as `train_locally` does, on Poisson samples of the images and with noise. All chance comes from `rng`.
+
+    The client must be `made_private`. An empty sample is a step of noise alone, as the accountant has it. Source: Abadi et al.,
+    Deep learning with differential privacy (2016), algorithm 1.
+    """
+    model, optimiser, count = client.model.train(), client.optimiser, len(client.labels)
+    device = next(model.parameters()).device
+    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
+    optimiser.generator = rng  # type: ignore[attr-defined]
+    for group in optimiser.param_groups:
+        group["lr"] = lr
+    rate = min(1.0, size / count)
+    loss_sum = right = seen = 0.0
+    for _ in range(epochs):
+        loss_sum = right = seen = 0.0
+        for _ in range(steps_of(count, size)):
+            batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()
+            optimiser.zero_grad()
+            if len(batch):
+                for layer in dropouts:
+                    layer.keep = layer.draw((len(batch),), rng).to(device)
+                found, y = model(prepare(client.images[batch], rng)), client.labels[batch].to(device)
+                loss = cross_entropy(found, y)
+                loss.backward()
+                loss_sum += float(loss.detach()) * len(batch)
+                right += int((found.argmax(1) == y).sum())
+                seen += len(batch)
+            else:
+                for parameter in model.parameters():
+                    parameter.grad_sample = torch.zeros((0, *parameter.shape), device=device)  # type: ignore[attr-defined]
+            optimiser.step()
+    for layer in dropouts:
+        layer.keep = torch.ones((), device=device)
+    model.eval()
+    return Fit(loss_sum / max(seen, 1), right / max(seen, 1))

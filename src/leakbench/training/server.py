@@ -1,0 +1,204 @@
+"""What a server makes of a round's uploads: weights by a rule, after clients validated each other's models, and their sum,
+plain or encrypted. An upload that cannot be used is left out, and the round goes on with the others.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakbench.aggregation import Report, Rule
+from leakbench.encryption import Keys, Scheme, Sealed, quantise
+from leakbench.errors import UserError
+
+log = logging.getLogger(__name__)
+State = dict[str, Tensor]
+# Shares of some uploads → their weighted mean.
+Mixer = Callable[[Sequence[float]], State]
+# A client's number and a model → its accuracy and mean loss on what that client holds out.
+Validate = Callable[[int, State], tuple[float, float]]
+
+
+class Fit(NamedTuple):
+    """How well a client's model does in its last local epoch, while it learns: mean loss, and accuracy in [0, 1]."""
+
+    loss: float
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How a federation aggregates. fusion: a model's own share in what others validate, 1 for the model itself.
+
+    With a `scheme` all clients have the key pair `keys`, and the server its public half. faults: round, from 0, → client → kind.
+    """
+
+    rule: Rule
+    cross_validates: bool = False
+    fusion: float = 1.0
+    scheme: Scheme | None = None
+    keys: Keys | None = None
+    faults: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
+
+
+class Outcome(NamedTuple):
+    """One round's aggregate and what led to it.
+
+    weights float64 [clients]; validation_loss, validation_accuracy float64 [clients]: of each client's model, the mean over
+    what the clients hold out, NaN where nobody measured. problems: client → why its upload was left out; it then weighs 0.
+    """
+
+    state: State
+    weights: np.ndarray
+    validation_loss: np.ndarray
+    validation_accuracy: np.ndarray
+    problems: dict[int, str]
+
+
+def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
+    """Return the mean of uploads, weighted by `shares`, such as each client's number of images; counters take the largest.
+
+    Source: McMahan et al., algorithm 1; batch norm's statistics are averaged like parameters, as in FedKL's code.
+    """
+    total = sum(shares)
+    out: State = {}
+    for name, first in uploads[0].items():
+        values = [upload[name] for upload in uploads]
+        if first.is_floating_point():
+            mean = sum(value.double() * (n / total) for value, n in zip(values, shares, strict=True))
+            assert isinstance(mean, Tensor)
+            out[name] = mean.to(first.dtype)
+        else:
+            out[name] = torch.stack(values).amax(0)
+    return out
+
+
+def fused_shares(clients: int, fusion: float) -> list[list[float]]:
+    """Return for each client's model the shares of all in what others get to see: `fusion` of its own, the rest alike.
+
+    It adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the thesis calls it: who knows N
+    such mixtures and p̂ solves N equations for N models. One client alone is not mixed. Source: thesis, Eqn 4.5.
+    """
+    if clients == 1:
+        return [[1.0]]
+    other = (1 - fusion) / (clients - 1)
+    return [[fusion if i == j else other for j in range(clients)] for i in range(clients)]
+
+
+def flat(state: State) -> np.ndarray:
+    """Return all that is no counter, float64 [values], by name: a state that was read from a file is in another order."""
+    ordered = [state[name] for name in sorted(state)]
+    parts = [v.detach().double().cpu().flatten() for v in ordered if v.is_floating_point()]
+    return torch.cat(parts).numpy() if parts else np.zeros(0)
+
+
+def moved(state: State, by: np.ndarray) -> State:
+    """Return a state with `by` [values] added to what is no counter."""
+    out, start = dict(state), 0
+    for name in sorted(state):
+        value = state[name]
+        if value.is_floating_point():
+            step = torch.from_numpy(by[start : start + value.numel()]).view(value.shape)
+            out[name] = (value.double() + step.to(value.device)).to(value.dtype)
+            start += value.numel()
+    return out
+
+
+def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) -> Sealed:
+    """Return what a client sends: its update, encrypted; damaged as `fault` says, if it says so.
+
+    Raises UserError for a value that the scheme has no room for.
+    """
+    scheme, keys = protocol.scheme, protocol.keys
+    assert scheme is not None
+    assert keys is not None
+    sealed = scheme.seal(scheme.keys() if fault == "other-key" else keys, flat(upload) - flat(server))
+    if fault == "malformed":
+        sealed = sealed._replace(blocks=(b"\xff" * len(sealed.blocks[0]), *sealed.blocks[1:]))
+    return sealed
+
+
+def _encrypted(
+    server: State, uploads: Mapping[int, State], sealed: Sequence[Sealed], protocol: Protocol
+) -> Mixer:
+    scheme, keys = protocol.scheme, protocol.keys
+    assert scheme is not None
+    assert keys is not None
+    # Counters of batches say nothing of the images and are sent as they are.
+    counted = averaged(list(uploads.values()), [1.0] * len(uploads))
+    base = {name: server[name] if v.is_floating_point() else v for name, v in counted.items()}
+
+    def mix(shares: Sequence[float]) -> State:
+        weights = quantise.weights(shares, scheme.pieces)
+        return moved(base, scheme.opened(keys, scheme.combine(keys.without_private(), sealed, weights)))
+
+    return mix
+
+
+def collected(
+    server: State, uploads: Sequence[State], protocol: Protocol, turn: int
+) -> tuple[list[int], Mixer, dict[int, str]]:
+    """Return the clients whose uploads can be used, what mixes these, and why others were left out.
+
+    Raises UserError where none is left.
+    """
+    faults = protocol.faults.get(turn, {})
+    came: dict[int, Any] = {}
+    problems: dict[int, str] = {}
+    for client, upload in enumerate(uploads):
+        try:
+            if faults.get(client) == "absent":
+                raise UserError("no update came (it is asked again in the next round)")
+            came[client] = upload
+            if protocol.scheme and protocol.keys:
+                came[client] = sealed_update(upload, server, protocol, faults.get(client, ""))
+                public = protocol.keys.without_private()
+                protocol.scheme.check(public, came[client], len(flat(server)))
+        except UserError as problem:
+            came.pop(client, None)
+            problems[client] = str(problem)
+            log.warning("round %d: client %d is left out: %s", turn + 1, client, problem)
+    if not came:
+        first = next(iter(problems.values()))
+        raise UserError(f"round {turn + 1}: no client's update can be used: {first}")
+    if protocol.scheme is None:
+        return list(came), lambda shares: averaged(list(came.values()), shares), problems
+    kept = {client: uploads[client] for client in came}
+    return list(came), _encrypted(server, kept, list(came.values()), protocol), problems
+
+
+def aggregate(
+    server: State,
+    uploads: Sequence[State],
+    fits: Sequence[Fit],
+    samples: Sequence[int],
+    protocol: Protocol,
+    turn: int,
+    validate: Validate,
+) -> Outcome:
+    """Return the outcome of round `turn`, counted from 0. Raises UserError where no upload can be used."""
+    present, mix, problems = collected(server, uploads, protocol, turn)
+    count = len(present)
+    right, loss = np.full((count, count), np.nan), np.full((count, count), np.nan)
+    if protocol.cross_validates:
+        for i, shares in enumerate(fused_shares(count, protocol.fusion)):
+            model = mix(shares)
+            for j, client in enumerate(present):
+                right[i, j], loss[i, j] = validate(client, model)
+    report = Report(
+        [samples[client] for client in present],
+        np.array([fits[client].loss for client in present]),
+        np.array([fits[client].accuracy for client in present]),
+        loss if protocol.cross_validates else None,
+        right if protocol.cross_validates else None,
+    )
+    weights = protocol.rule(report)
+    weighed = np.zeros(len(uploads))
+    weighed[present] = weights
+    losses, rights = np.full((2, len(uploads)), np.nan)
+    losses[present], rights[present] = loss.mean(1), right.mean(1)
+    return Outcome(mix(weights.tolist()), weighed, losses, rights, problems)

@@ -1,0 +1,30 @@
+"""A perceptron with one hidden layer."""
+
+from collections import OrderedDict
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from leakbench.victims.layers import ACTIVATIONS, glorot
+
+
+def perceptron(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    activation: Literal["relu", "sigmoid", "tanh", "linear"] = "sigmoid",
+    width: Annotated[int, Field(gt=0)] = 8,
+) -> nn.Module:
+    """Dense `width` (activation) – dense classes (softmax in the loss). Source: Ren's thesis, section 4.3.1."""
+    rows, columns, channels = shape
+    return glorot(
+        nn.Sequential(
+            OrderedDict(
+                flatten=nn.Flatten(),
+                dense1=nn.Linear(rows * columns * channels, width),
+                activation1=ACTIVATIONS[activation](),
+                dense2=nn.Linear(width, classes),
+            )
+        )
+    )

@@ -1,0 +1,131 @@
+"""Every scheme adds up what it cannot read, and refuses in one line what does not belong together."""
+
+import copy
+import logging
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakbench.encryption import Keys, Scheme, build, quantise
+from leakbench.errors import UserError
+
+SCHEMES: dict[str, tuple[str, dict[str, Any]]] = {
+    "packed": ("paillier", {}),
+    "single": ("paillier", {"packed": False}),
+    "published": ("paillier", {"bits": 128, "packed": False, "decimal_scale": 32}),
+    "packed-128": ("paillier", {"bits": 128}),
+    "ckks": ("ckks", {}),
+}
+PAIRS: dict[str, tuple[Scheme, Keys]] = {}
+
+
+def pair(name: str) -> tuple[Scheme, Keys]:
+    """Return a scheme and one key pair of it, drawn once."""
+    if name not in PAIRS:
+        scheme = build(*SCHEMES[name])
+        PAIRS[name] = scheme, scheme.keys()
+    return PAIRS[name]
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_the_sum_of_what_is_encrypted_is_within_the_bound(name: str) -> None:
+    scheme, keys = pair(name)
+    values = np.random.default_rng(0).normal(size=(3, 7))
+    weights = [61, 0, 39]
+    public = keys.without_private()
+    total = scheme.combine(public, [scheme.seal(keys, each) for each in values], weights)
+    found = scheme.opened(keys, total)
+    exact = np.array(weights) / 100 @ values
+    # Beside the bound, float64 itself rounds.
+    assert np.abs(found - exact).max() <= scheme.bound(weights) + 1e-15
+    assert total.weight == 100
+
+
+@pytest.mark.parametrize("name", ["packed-128", "ckks"])
+def test_encrypted_and_plain_aggregates_agree_to_the_quantisation_bound(name: str) -> None:
+    scheme, keys = pair(name)
+    values, shares = np.random.default_rng(1).normal(size=(3, 40)), [0.333, 0.4155, 0.2515]
+    weights = quantise.weights(shares, scheme.pieces)
+    found = scheme.opened(keys, scheme.combine(keys, [scheme.seal(keys, each) for each in values], weights))
+    bound = scheme.bound(weights) + quantise.weight_bound(values, scheme.pieces) + 1e-15
+    assert (np.abs(found - np.array(shares) @ values) <= bound).all()
+
+
+def test_values_beyond_one_ciphertext() -> None:
+    for name, number in (("packed", 103), ("ckks", 4099)):
+        scheme, keys = pair(name)
+        values = np.linspace(-1, 1, number)
+        sealed = scheme.seal(keys, values)
+        assert len(sealed.blocks) == -(-number // scheme.about["values_per_ciphertext"]) > 1
+        found = scheme.opened(keys, scheme.combine(keys, [sealed, sealed], [50, 50]))
+        assert np.abs(found - values).max() <= scheme.bound([50, 50])
+
+
+def test_a_ciphertext_differs_each_time_and_does_not_open_with_another_pair() -> None:
+    scheme, keys = pair("packed-128")
+    first, second = (scheme.seal(keys, np.ones(3)) for _ in range(2))
+    assert first.blocks != second.blocks
+    with pytest.raises(UserError, match="another key pair"):
+        scheme.opened(scheme.keys(), first)
+
+
+@pytest.mark.parametrize("name", ["packed-128", "published", "ckks"])
+def test_what_does_not_belong_together_is_refused_in_one_line(name: str) -> None:
+    scheme, keys = pair(name)
+    public, sealed = keys.without_private(), scheme.seal(keys, np.ones(5))
+    scheme.check(public, sealed, 5)
+    broken = {
+        "another key pair": scheme.seal(scheme.keys(), np.ones(5)),
+        "values in": sealed._replace(blocks=sealed.blocks[:-1]),
+        "malformed": sealed._replace(blocks=(b"\xff" * len(sealed.blocks[0]), *sealed.blocks[1:])),
+        "ciphertext 0 is malformed": sealed._replace(blocks=(sealed.blocks[0][:-3], *sealed.blocks[1:])),
+    }
+    for says, upload in broken.items():
+        with pytest.raises(UserError, match=says) as told:
+            scheme.check(public, upload, 5)
+        assert "\n" not in str(told.value)
+    with pytest.raises(UserError, match="not 6 in"):
+        scheme.check(public, sealed, 6)
+
+
+@pytest.mark.parametrize(("name", "value"), [("packed-128", 101.0), ("published", 1e6), ("ckks", 101.0)])
+def test_an_overflow_is_refused_before_anything_is_sent(name: str, value: float) -> None:
+    scheme, keys = pair(name)
+    for each in (value, -value):
+        with pytest.raises(UserError, match=r"headroom|beyond"):
+            scheme.seal(keys, np.array([0.0, each]))
+    with pytest.raises(UserError):
+        scheme.seal(keys, np.array([np.inf]))
+
+
+@pytest.mark.parametrize("name", SCHEMES)
+def test_keys_are_in_no_repr_log_pickle_or_copy(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    _, keys = pair(name)
+    logging.getLogger("leakbench").warning("%s %r", keys, keys)
+    told = f"{keys!r} {keys} {caplog.text}"
+    if name != "ckks":
+        for secret in (keys.private.p, keys.private.q, keys.public.n):
+            assert str(secret) not in told
+            assert f"{secret:x}" not in told
+    assert len(repr(keys)) < 60
+    for take in (pickle.dumps, copy.deepcopy, copy.copy):
+        with pytest.raises(TypeError, match="neither pickled nor copied"):
+            take(keys)
+    assert keys.without_private().private is None
+
+
+def test_a_server_with_the_public_half_cannot_open() -> None:
+    for name in ("packed-128", "ckks"):
+        scheme, keys = pair(name)
+        with pytest.raises(UserError, match="opens nothing"):
+            scheme.opened(keys.without_private(), scheme.seal(keys, np.ones(2)))
+
+
+def test_a_small_key_is_told_to_be_insecure() -> None:
+    assert [build("paillier", {"bits": bits}).about["secure"] for bits in (128, 2048, 3072)] == [
+        False,
+        True,
+        True,
+    ]
