@@ -46,6 +46,9 @@ def _parser() -> argparse.ArgumentParser:
         "train", "fit a victim, a generator for one, or the models of a training study", "spec", "data", "out",
         optional=["victim", "record"],
     )  # fmt: skip
+    train.add_argument(
+        "--further", type=Path, nargs="*", help="a study's other data sets, in the order of the spec"
+    )
     command(
         "capture",
         "play the federation and store every update",

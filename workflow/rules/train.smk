@@ -47,6 +47,7 @@ rule train_study:
     input:
         spec=f"{R}/specs/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
         data="data/{dataset}.safetensors",
+        further=lambda w: flow.further("/".join(w)),
         code=lambda w: flow.stamp(flow.study_code("/".join(w))),
     output:
         study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",
@@ -54,12 +55,13 @@ rule train_study:
     log:
         f"logs/{SCALE}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
     resources:
-        mem_mb=3000,
+        # Two training sets of words are a few gigabytes.
+        mem_mb=lambda w: 8000 if flow.further("/".join(w)) else 3000,
         gpu=int(config.get("device", "cpu") != "cpu"),
     params:
         device=config.get("device", "cpu"),
     message:
         "train {wildcards.victim} on {wildcards.dataset} as {wildcards.training}, defence {wildcards.defence}"
     shell:
-        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --device {params.device}"
-        " --out {output.study:q} --record {output.record:q} 2> {log:q}"
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --further {input.further:q}"
+        " --device {params.device} --out {output.study:q} --record {output.record:q} 2> {log:q}"

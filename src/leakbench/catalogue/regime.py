@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from leakbench.catalogue.strict import Distinct, Name, Positive, Strict
+from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
 
 
 class Decay(Strict):
@@ -55,6 +55,8 @@ class Regime(Strict):
     shares alike, or by classes with Dirichlet proportions of concentration `alpha`. `validation`: the share held out, by which
     the round is chosen that counts. `images`, `evaluate`: use so many of the train and of the test split (none: all). `size`:
     rows and columns to which each batch is brought. `augmentation`: data set → how its batches are varied; others are not.
+    `task`: what the network is trained for. `beside`: data set → further ones whose images are trained on as well; with `split:
+    by-client` each is one client's. `tested_on`: data sets whose test images are read as well.
 
     `aggregation`: the rule that weights clients (none: by images). `hold_out`: the share of its own images on which a client
     validates every client's model. `fusion`: a model is validated by others as a mixture with that share of itself.
@@ -77,6 +79,9 @@ class Regime(Strict):
     evaluate: Positive | None = None
     size: Positive | None = None
     augmentation: dict[Name, Literal["flip-crop"]] = {}
+    task: Literal["classification", "recognition"] = "classification"
+    beside: dict[Name, Names] = {}
+    tested_on: Annotated[list[Name], Distinct] = []
     aggregation: Rule | None = None
     hold_out: Annotated[float, Field(gt=0, lt=1)] | None = None
     fusion: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -102,4 +107,6 @@ class Regime(Strict):
     def _concentrated(self) -> "Regime":
         if (self.alpha is None) == (self.split == "dirichlet"):
             raise ValueError("alpha is for split: dirichlet, which needs it")
+        if self.split == "dirichlet" and self.task == "recognition":
+            raise ValueError("split: dirichlet divides classes, which words are not")
         return self

@@ -14,7 +14,7 @@ from leakbench.catalogue.entry import CAPPED, resolved
 from leakbench.catalogue.load import file_of, find, load_kind, suggest
 from leakbench.catalogue.schema import Attack, Dataset, Defence, Experiment, Federation, Scale, Victim
 from leakbench.catalogue.signature import module_file
-from leakbench.catalogue.study import Study, study_spec
+from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
 
 
@@ -36,7 +36,12 @@ class Plan:
     @property
     def datasets(self) -> list[str]:
         """Return the data sets that some cell or study uses."""
-        studied = {study.dataset for studies in self.studies.values() for study in studies}
+        studied = {
+            name
+            for each in self.studies.values()
+            for s in each
+            for name in datasets_of(self.spec(f"study/{s.stem}"))
+        }
         return sorted({cell.dataset for cell in self.cells} | studied)
 
     def spec(self, name: str) -> Spec:
@@ -195,7 +200,7 @@ def plan(
             "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
         }
     for name, dataset in load_kind(config, "datasets").items():
-        entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources"})
+        entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     return out
 
@@ -266,9 +271,9 @@ def described(config: Path) -> Spec:
 def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale, scale_file: str) -> None:
     dataset = find(config, "datasets", cell.dataset, where)
     assert isinstance(dataset, Dataset)
-    if dataset.shape is None or dataset.classes is None:
+    if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
         raise UserError(
-            f"{where}: dataset '{cell.dataset}' holds no images (choose one with shape and classes)"
+            f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and classes, not of words)"
         )
     entries = {
         kind: resolved(config, f"{kind}s", place, getattr(cell, kind), where, scale, scale_file)

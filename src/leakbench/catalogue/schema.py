@@ -56,7 +56,8 @@ class Part(Strict):
 class Dataset(Part):
     """A set of images: shape in rows, columns, channels; counts per split; pinned digests of its arrays.
 
-    `scaled`: images are brought to `shape` after their digests were checked, the first `counts` of each split.
+    `scaled`: images are brought to `shape` after their digests were checked, the first `counts` of each split. `labels`: what
+    an image is of, one of the `classes`, or a word whose characters are.
     """
 
     shape: tuple[Positive, Positive, Positive] | None = None
@@ -64,6 +65,7 @@ class Dataset(Part):
     counts: dict[str, Positive] = {}
     sha256: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] | None = None
     scaled: bool = False
+    labels: Literal["classes", "words"] = "classes"
     sources: list[str] = []
     licence: str = ""
 

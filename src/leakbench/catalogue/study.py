@@ -11,6 +11,8 @@ from leakbench.catalogue.schema import Dataset, Scale
 from leakbench.errors import UserError
 
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
+# What a task's images are of.
+LABELS = {"classification": "classes", "recognition": "words"}
 
 
 @dataclass(frozen=True, order=True)
@@ -41,7 +43,25 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
         resolved(config, f"{kind}s", study.dataset, getattr(study, kind), where, scale, scale_file)
         for kind in ("victim", "training", "defence")
     )
-    images = min(dataset.counts["train"], training["images"] or dataset.counts["train"])
+    if dataset.labels != LABELS[training["task"]]:
+        raise UserError(
+            f"{where}: training '{study.training}': task: {training['task']} is about {LABELS[training['task']]}, "
+            f"and dataset '{study.dataset}' is of {dataset.labels} (choose another of the two)"
+        )
+    # As with augmentation: what is beside other data sets is none of this study's.
+    training["beside"] = training["beside"].get(study.dataset, [])
+    told = f"{where}: training '{study.training}'"
+    beside = [_like(name, dataset, config, f"{told}: beside", "train") for name in training["beside"]]
+    for name in training["tested_on"]:
+        _like(name, dataset, config, f"{told}: tested_on", "test")
+    if training["split"] == "by-client" and beside and training["clients"] != len(beside) + 1:
+        raise UserError(
+            f"{told}: split: by-client: {training['clients']} clients cannot have one each of {len(beside) + 1} data sets "
+            "(set clients to their number)"
+        )
+    images = sum(
+        min(each.counts["train"], training["images"] or each.counts["train"]) for each in [dataset, *beside]
+    )
     held = round(images * training["validation"])
     if held < 1 or (images - held) // training["clients"] < 2:
         raise UserError(
@@ -66,3 +86,26 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
         "study": {key: getattr(study, key) for key in ("dataset", "victim", "training", "defence")},
         "seed": study.seed,
     }
+
+
+def _like(name: str, dataset: Dataset, config: Path, where: str, split: str) -> Dataset:
+    """Return data set `name`. Raises UserError where it has no images of that split, or others than `dataset` has."""
+    found = find(config, "datasets", name, where)
+    assert isinstance(found, Dataset)
+    alike = all(getattr(found, key) == getattr(dataset, key) for key in ("shape", "classes", "labels"))
+    if not alike or split not in found.counts:
+        raise UserError(
+            f"{where}: dataset '{name}' has other images or labels, or none in the split {split} (choose one of the same shape)"
+        )
+    return found
+
+
+def further(spec: Spec) -> list[str]:
+    """Return the data sets of a study besides its own, in the order of its spec: to train on as well, then to test on."""
+    training = spec["training"]
+    return [*training["beside"], *training["tested_on"]]
+
+
+def datasets_of(spec: Spec) -> list[str]:
+    """Return all data sets of a study, its own first."""
+    return [spec["dataset"]["name"], *further(spec)]

@@ -16,6 +16,7 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.needs import BACKBONES, declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
+from leakbench.catalogue.study import further
 from leakbench.errors import UserError
 from leakbench.parts import dotted, parts_of
 
@@ -106,6 +107,10 @@ class Workflow:
     def study_code(self, stem: str) -> list[str]:
         """Return the source files that a training study depends on."""
         return self.code("train", STUDY, *self.parts(f"study/{stem}"))
+
+    def further(self, stem: str) -> list[str]:
+        """Return the data sets that a training study needs besides its own, in the order of its spec."""
+        return [f"data/{name}.safetensors" for name in further(self.plan.spec(f"study/{stem}"))]
 
     def capture_code(self, stem: str) -> list[str]:
         """Return the source files that a capture depends on."""

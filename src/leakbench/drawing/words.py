@@ -14,9 +14,18 @@ DATASETS = {
     "vgg-face": "VGG-Face",
     "imagenet": "ImageNet",
     "gaussians": "points in the plane",
+    "synth90k": "Synth90K",
+    "synthtext": "SynthText",
+    "words-plain": "plain words (stand-in)",
+    "words-over-photos": "words over photographs (stand-in)",
+    "iiit5k": "IIIT5K",
+    "svt": "SVT",
+    "scut-foru": "SCUT-FORU",
+    "icdar2003": "ICDAR 2003",
+    "icdar2015": "ICDAR 2015",
 }
 ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
-SPELLING = {"relu": "ReLU", "fcnn": "FCNN", "cnn": "CNN", "lenet": "LeNet"}
+SPELLING = {"relu": "ReLU", "fcnn": "FCNN", "cnn": "CNN", "lenet": "LeNet", "crnn": "CRNN"}
 ATTACKS = {
     "dlg": "DLG",
     "idlg": "iDLG",

@@ -5,14 +5,15 @@ What a defence keeps secret stays in a client's own model: it is in no upload, a
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from leakbench.defences import Defence
 from leakbench.errors import UserError
+from leakbench.tasks import classification, task_of
 from leakbench.training.fit import OPTIMISERS
 from leakbench.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
 from leakbench.victims.layers import Dropout
@@ -26,7 +27,7 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 @dataclass
 class Client:
     """One client: its model with whatever never leaves it, its optimiser, which keeps its momentum from round to round, its
-    images uint8 [n, rows, columns, channels] and labels int64 [n], and those of both that it holds out for validation, if any.
+    images uint8 [n, rows, columns, channels] and labels int64 [n, …], and those of both that it holds out for validation, if any.
     """
 
     model: nn.Module
@@ -93,7 +94,13 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 
 
 def train_locally(
-    client: Client, epochs: int, size: int, lr: float, prepare: Prepare, rng: torch.Generator
+    client: Client,
+    epochs: int,
+    size: int,
+    lr: float,
+    prepare: Prepare,
+    rng: torch.Generator,
+    task: ModuleType = classification,
 ) -> Fit:
     """Train a client's model on its images; return how well it did in the last epoch. All chance comes from `rng`.
 
@@ -117,11 +124,11 @@ def train_locally(
                 layer.keep = layer.draw((len(batch),), rng).to(device)
             client.optimiser.zero_grad()
             found = model(x)
-            loss = cross_entropy(found, y)
+            loss = task.loss(found, y)
             loss.backward()
             client.optimiser.step()
             total += loss.detach() * len(batch)
-            right += (found.detach().argmax(1) == y).sum()
+            right += task.correct(found.detach(), y).sum()
     for layer in dropouts:
         layer.keep = torch.ones((), device=device)
     model.eval()
@@ -169,6 +176,7 @@ def play_round(
                 decayed(training, turn),
                 prepare,
                 rng,
+                task_of(training),
             )
         )
         uploads.append(sent(client, server, defence, rng))

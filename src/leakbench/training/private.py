@@ -1,13 +1,14 @@
 """Local training with differential privacy: DP-SGD by Opacus, and the ε that its accountant gives."""
 
 from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from leakbench.errors import UserError
+from leakbench.tasks import classification
 from leakbench.training.federated import Client, Prepare
 from leakbench.training.server import Fit
 from leakbench.victims.layers import Dropout
@@ -65,7 +66,13 @@ def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
 
 
 def train_privately(
-    client: Client, epochs: int, size: int, lr: float, prepare: Prepare, rng: torch.Generator
+    client: Client,
+    epochs: int,
+    size: int,
+    lr: float,
+    prepare: Prepare,
+    rng: torch.Generator,
+    task: ModuleType = classification,
 ) -> Fit:
     """Train as `train_locally` does, on Poisson samples of the images and with noise. All chance comes from `rng`.
 
@@ -89,10 +96,10 @@ def train_privately(
                 for layer in dropouts:
                     layer.keep = layer.draw((len(batch),), rng).to(device)
                 found, y = model(prepare(client.images[batch], rng)), client.labels[batch].to(device)
-                loss = cross_entropy(found, y)
+                loss = task.loss(found, y)
                 loss.backward()
                 loss_sum += float(loss.detach()) * len(batch)
-                right += int((found.argmax(1) == y).sum())
+                right += int(task.correct(found.detach(), y).sum())
                 seen += len(batch)
             else:
                 for parameter in model.parameters():

@@ -25,8 +25,8 @@ def divide(
     """Return the places of each client's images among `labels` [n]: disjoint, together all of them.
 
     `iid`: shuffled shares of one size. `dirichlet`: of each class the clients have proportions drawn from a symmetric
-    Dirichlet distribution of concentration `alpha`, drawn anew until each has two images. `by-client`: as the data set has
-    it, whose `owners` [n] count from 0. Raises UserError where no draw gives them, or the data set has other clients. Source: Hsu et al., Measuring the effects of non-identical data distribution (2019), section 2.
+    Dirichlet distribution of concentration `alpha`, drawn anew until each has two images. `by-client`: as the data has
+    it, whose `owners` [n] count from 0. Raises UserError where no draw gives them, or the data has other clients. Source: Hsu et al., Measuring the effects of non-identical data distribution (2019), section 2.
     """
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)

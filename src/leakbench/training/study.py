@@ -2,28 +2,30 @@
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from leakbench import defences, victims
-from leakbench.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.defences import Defence, sent_bytes
 from leakbench.progress import track
 from leakbench.seeds import stream
+from leakbench.tasks import task_of
 from leakbench.training.batches import AUGMENTATIONS, to_size
 from leakbench.training.enlisted import enlist, protocol_of, sealed_bytes, spent
 from leakbench.training.federated import Client, State, hold, play_round, shared
 from leakbench.training.plane import drawing, extent, flat_data, sample
 from leakbench.training.resume import packed, unpack
 from leakbench.training.server import Outcome
+from leakbench.training.sets import Examined, examined, training_images
 from leakbench.training.shares import divide, hold_out
 
 BATCH = 250
@@ -31,7 +33,8 @@ SAVE_EVERY = 10.0
 # Whose row it is where a model is not one client's.
 NOBODY = -1
 COLUMNS = [
-    "round", "client", "key", "validation_accuracy", "validation_loss", "test_accuracy", "test_loss", "training_loss",
+    "round", "client", "key", "tested", "validation_accuracy", "validation_loss", "test_accuracy", "test_loss",
+    "filtered_accuracy", "training_loss",
 ]  # fmt: skip
 # Of the rows, key "client", that a round by a rule of aggregation has for each client.
 BY_RULE = ["weight", "cross_loss", "cross_accuracy"]
@@ -87,14 +90,22 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 
 
 @torch.no_grad()
-def measured(model: nn.Module, images: Tensor, labels: Tensor, size: int | None) -> tuple[float, float]:
-    """Return the share of images uint8 [n, rows, columns, channels] that a model classifies rightly, and its mean loss."""
-    device, right, loss = next(model.parameters()).device, 0, 0.0
+def measured(
+    model: nn.Module, images: Tensor, labels: Tensor, size: int | None, task: ModuleType
+) -> tuple[Tensor, float]:
+    """Return which images uint8 [n, rows, columns, channels] a model gets right, bool [n], and its mean loss."""
+    device, loss = next(model.parameters()).device, 0.0
+    right = []
     for x, y in zip(images.split(BATCH), labels.split(BATCH), strict=True):
         found, truth = model(to_size(x.to(device), size)), y.to(device)
-        right += int((found.argmax(1) == truth).sum())
-        loss += float(cross_entropy(found, truth, reduction="sum"))
-    return right / len(labels), loss / len(labels)
+        right.append(task.correct(found, truth).cpu())
+        loss += float(task.loss(found, truth)) * len(y)
+    return torch.cat(right), loss / len(labels)
+
+
+def share(right: Tensor, counted: Tensor | None) -> float:
+    """Return the share of right answers [n] in [0, 1] among those that count; NaN where none does, or no rule says which."""
+    return float("nan") if counted is None or not counted.any() else float(right[counted].float().mean())
 
 
 class Judge:
@@ -106,37 +117,46 @@ class Judge:
         self,
         clients: list[Client],
         stranger: nn.Module,
-        sets: Mapping[str, tuple[Tensor, Tensor]],
-        size: int | None,
+        validation: Examined,
+        tests: Mapping[str, Examined],
+        training: Mapping[str, Any],
     ) -> None:
-        self.clients, self.stranger, self.sets, self.size = clients, stranger.eval(), sets, size
+        self.clients, self.stranger, self.validation, self.tests = clients, stranger.eval(), validation, tests
+        self.size, self.task = training["size"], task_of(training)
         self.keys = [
             {name: value.clone() for name, value in client.model.named_buffers() if name in client.secret}
             for client in clients
         ]
 
-    def _row(self, client: int, key: str, model: nn.Module) -> dict[str, Any]:
-        row: dict[str, Any] = {"client": client, "key": key}
-        for name, (images, labels) in self.sets.items():
-            right, loss = measured(model.eval(), images, labels, self.size)
-            row |= {f"{name}_accuracy": right, f"{name}_loss": loss}
-        return row
+    def _rows(self, client: int, key: str, model: nn.Module) -> list[dict[str, Any]]:
+        def asked(own: Examined) -> tuple[Tensor, float]:
+            return measured(model.eval(), own.images, own.labels, self.size, self.task)
+
+        right, loss = asked(self.validation)
+        held = {"validation_accuracy": float(right.float().mean()), "validation_loss": loss}
+        found = []
+        for name, test in self.tests.items():
+            right, loss = asked(test)
+            measure = {"test_accuracy": float(right.float().mean()), "test_loss": loss}
+            measure["filtered_accuracy"] = share(right, test.counted)
+            found.append({"client": client, "key": key, "tested": name, **held, **measure})
+        return found
 
     def rows(self, server: State) -> list[dict[str, Any]]:
-        """Return a row for each client and key; one row alone where nothing is secret."""
+        """Return a row for each client, key and test set; of no client where nothing is secret."""
         if not self.clients[0].secret:
             hold(self.clients[0].model, server)
-            return [self._row(NOBODY, "", self.clients[0].model)]
+            return self._rows(NOBODY, "", self.clients[0].model)
         found = []
         for number, client in enumerate(self.clients):
             hold(client.model, server)
-            found.append(self._row(number, "own", client.model))
+            found += self._rows(number, "own", client.model)
             if len(self.clients) > 1:
                 hold(client.model, self.keys[(number + 1) % len(self.clients)])
-                found.append(self._row(number, "other", client.model))
+                found += self._rows(number, "other", client.model)
                 hold(client.model, self.keys[number])
         hold(self.stranger, server)
-        return [*found, self._row(NOBODY, "random", self.stranger)]
+        return [*found, *self._rows(NOBODY, "random", self.stranger)]
 
 
 def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
@@ -170,23 +190,34 @@ def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict
     return {n: torch.from_numpy(v).to(device) for n, v in below("server").items()}, facts
 
 
-def study(
-    spec: Mapping[str, Any], data: Path, scratch: Path, device: str = "cpu", save_every: float = SAVE_EVERY
-) -> tuple[pd.DataFrame, dict[str, Any], float]:
-    """Return one row per round, client and key; facts; and the seconds that a round's training takes.
+def _counts(test: Examined) -> dict[str, int]:
+    counted = {} if test.counted is None else {"filtered": int(test.counted.sum())}
+    return {"images": len(test.labels), **counted}
 
-    Columns: round (from 1), client (-1: of none), key (own, other, random; empty without a lock), test_ and
-    validation_accuracy in [0, 1], test_ and validation_loss, training_loss (of the client, or the clients' mean); with a rule of
-    aggregation also rows of key "client" with a client's weight, cross_loss and cross_accuracy. The fact
+
+def study(
+    spec: Mapping[str, Any],
+    data: Path,
+    scratch: Path,
+    device: str = "cpu",
+    save_every: float = SAVE_EVERY,
+    further: Sequence[Path] = (),
+) -> tuple[pd.DataFrame, dict[str, Any], float]:
+    """Return one row per round, client, key and test set; facts; and the seconds that a round's training takes.
+
+    Columns: round (from 1), client (-1: of none), key (own, other, random; empty without a lock), tested (the data set whose test
+    images they are), test_ and validation_accuracy in [0, 1], test_ and validation_loss, filtered_accuracy (of the words that
+    the published rule counts; NaN where there is none), training_loss (of the client, or the clients' mean); with a rule of
+    aggregation also rows of key "client" with a client's weight, cross_loss and cross_accuracy. `further` are the
+    data sets to train on beside `data`, then those to test on; of the latter, one that is absent is a fact and no row. The fact
     `selected` is the round whose mean own accuracy on validation images is highest, the first of equals. `scratch` names the
     resume file: written about every `save_every` seconds, removed at the end.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
-    arrays, _ = open_tensors(data)
-    images = torch.from_numpy(np.array(arrays["train/images"][: training["images"]]))
-    labels = np.array(arrays["train/labels"][: training["images"]])
-    owners = arrays.get("train/clients")
-    owners = None if owners is None else np.array(owners[: training["images"]])
+    names = [image["name"], *training.get("beside", []), *training.get("tested_on", [])]
+    files = dict(zip(names, [data, *further], strict=True))
+    sources = [data, *further[: len(training.get("beside", []))]]
+    images, labels, owners = training_images(sources, training["images"])
     rng = np.random.default_rng(stream("shares", image["name"], seed))
     places, held = hold_out(len(labels), training["validation"], rng)
     shares = divide(
@@ -197,32 +228,30 @@ def study(
         rng,
         None if owners is None else owners[places],
     )
-    test = slice(training["evaluate"])
-    sets = {
-        "validation": (images[held], torch.from_numpy(labels[held])),
-        "test": (
-            torch.from_numpy(np.array(arrays["test/images"][test])),
-            torch.from_numpy(np.array(arrays["test/labels"][test])),
-        ),
-    }
+    reasons = {name: read_facts(path).get("absent") for name, path in files.items()}
+    tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
     models, stranger = locked_models(spec, defence)
     secret = defence.secret(models[0])
-    mine = [torch.from_numpy(places[share]) for share in shares]
+    mine = [torch.from_numpy(places[part]) for part in shares]
     kept = [(images[own], torch.from_numpy(labels)[own]) for own in mine]
     clients = enlist(spec, models, secret, kept, device)
     protocol = protocol_of(spec)
-    judge = Judge(clients, stranger.to(device), sets, training["size"])
+    validation = Examined(images[held], torch.from_numpy(labels[held]))
+    judge = Judge(clients, stranger.to(device), validation, tests, training)
     server = shared(clients[0].model, secret)
     facts: dict[str, Any] = {"round": 0, "rows": [], "seconds": 0.0, "problems": []}
     if scratch.is_file():
         server, facts = _resume(scratch, clients, device)
-    measure = partial(measured, size=training["size"])
     augment = AUGMENTATIONS[training["augmentation"]]
 
     def prepare(x: Tensor, rng: torch.Generator) -> Tensor:
         found = augment(to_size(x.to(device), training["size"]), rng)
         return found.contiguous(memory_format=torch.channels_last)
+
+    def measure(model: nn.Module, x: Tensor, y: Tensor) -> tuple[float, float]:
+        right, loss = measured(model, x, y, training["size"], task_of(training))
+        return float(right.float().mean()), loss
 
     chance = partial(_rng, "study", image["name"], seed)
     for turn, due in track(range(facts["round"], training["rounds"]), "train study", every=save_every):
@@ -251,7 +280,9 @@ def study(
         "selected": int(own.to_numpy().argmax()) + 1,
         "rounds": training["rounds"],
         "images": sum(map(len, shares)),
-        "test_images": len(sets["test"][1]),
+        "test_images": len(tests[image["name"]].labels),
+        "tested": {name: _counts(test) for name, test in tests.items()},
+        "untested": {name: why for name, why in reasons.items() if why},
         "samples": [len(share) for share in shares],
         "batch_size": training["batch_size"],
         "upload_bytes": upload_bytes(models[0], secret, defence),
@@ -265,6 +296,7 @@ def study(
         told |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
     if flat_data(images):
         hold(clients[0].model, server)
-        points = {"clients": [sample(*each) for each in kept], "test": sample(*sets["test"])}
+        test = tests[image["name"]]
+        points = {"clients": [sample(*each) for each in kept], "test": sample(test.images, test.labels)}
         told |= {"boundary": drawing(clients[0].model, extent(images)) | {"points": points}}
     return rows, told, facts["seconds"] / training["rounds"]

@@ -1,4 +1,4 @@
-"""The table of an experiment that trains: one line per study, key, client and metric, over seeds."""
+"""The table of an experiment that trains: one line per study, key, client, test set and metric, over seeds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +14,14 @@ from leakbench.provenance import provenance, read_spec
 from leakbench.seeds import stream
 
 STUDY = ["dataset", "victim", "training", "defence"]
+# What does not depend on what is tested on.
+TRAINED = ["validation_accuracy", "validation_loss", "training_loss"]
+CONVENTIONS = {"standard": "accuracy", "published": "published"}
 WHOLE = ["lock_share", "lock_share_parameters", "upload_bytes", "seconds_per_round", "selected_round"]
 SOMETIMES = ["epsilon", "delta"]
 BY_RULE = ["weight", "cross_loss", "cross_accuracy", "training_loss"]
 COLUMNS = [
-    *STUDY, "client", "key", "baseline", "round", "metric", "convention", "mean", "std", "median", "q25", "q75", "ci_low",
+    *STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention", "mean", "std", "median", "q25", "q75", "ci_low",
     "ci_high", "n", "failure_rate", "rounds", "images", "unit", "seeds", "scale",
 ]  # fmt: skip
 Value = tuple[dict[str, Any], str, str, float]
@@ -34,38 +37,65 @@ def over_short_batches(images: int, batch_size: int) -> float:
 def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
     """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots of every round.
 
-    Of a round by a rule of aggregation each client's numbers are told for every round. A client's own numbers have its number, their mean none. `gap_to_random` is an accuracy minus that with a stranger's key
-    and the locks that the server drew.
+    Of a round by a rule of aggregation each client's numbers are told for every round. A client's own numbers have its number,
+    their mean none. `tested` is the data set whose test images are measured, empty for what is measured on none. `gap_to_random`
+    is an accuracy minus that with a stranger's key and the locks that the server drew.
+    The published convention counts a short batch as a whole one; of words, only those that the thesis tests on.
     """
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
-    conventions = {"standard": 1.0, "published": nominal}
-    metrics = ["validation_accuracy", "test_loss", "validation_loss", "training_loss"]
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
-    by_rule, rows = rows[rows["key"] == "client"], rows[rows["key"] != "client"]
+    by_rule, rows = rows[rows["key"] == "client"], rows[rows["key"] != "client"].copy()
     for each in by_rule.to_dict("records"):
-        condition = {"client": each["client"], "key": "", "baseline": SNAPSHOT, "round": each["round"]}
+        condition = {
+            "client": each["client"],
+            "key": "",
+            "tested": "",
+            "baseline": SNAPSHOT,
+            "round": each["round"],
+        }
         for metric in BY_RULE:
             if each[metric] == each[metric]:
                 yield condition, metric, "standard", each[metric]
-    for turn, of_round in rows.groupby("round"):
-        whole = of_round.groupby("key")[["accuracy", *metrics]].mean().reset_index().assign(client=np.nan)
+    if rows["filtered_accuracy"].notna().any():
+        rows["published"] = rows["filtered_accuracy"]
+    else:
+        rows["published"] = nominal * rows["accuracy"]
+    first = rows["tested"].iloc[0]
+    for (turn, tested), of_round in rows.groupby(["round", "tested"], sort=False):
+        metrics = {"accuracy": tested, "test_loss": tested} | (
+            dict.fromkeys(TRAINED, "") if tested == first else {}
+        )
+        whole = (
+            of_round.groupby("key")[["published", "accuracy", "test_loss", *TRAINED]]
+            .mean()
+            .reset_index()
+            .assign(client=np.nan)
+        )
         for each in whole.to_dict("records"):
-            for metric in ("accuracy", *metrics):
-                condition = {"client": np.nan, "key": each["key"], "baseline": SNAPSHOT, "round": turn}
+            for metric, where in metrics.items():
+                condition = {
+                    "client": np.nan,
+                    "key": each["key"],
+                    "tested": where,
+                    "baseline": SNAPSHOT,
+                    "round": turn,
+                }
                 yield condition, metric, "standard", each[metric]
         if turn != facts["selected"]:
             continue
-        random = whole.loc[whole["key"] == "random", "accuracy"].mean()
+        random = whole[whole["key"] == "random"]
         clients = of_round[of_round["client"] >= 0]
         for each in pd.concat([whole, clients]).to_dict("records"):
             condition = {"client": each["client"], "key": each["key"], "baseline": "", "round": np.nan}
-            for name, factor in conventions.items():
-                yield condition, "accuracy", name, factor * each["accuracy"]
+            for name, column in CONVENTIONS.items():
+                own = condition | {"tested": tested}
+                yield own, "accuracy", name, each[column]
                 if each["key"] in ("own", "other"):
-                    yield condition, "gap_to_random", name, factor * (each["accuracy"] - random)
-            for metric in metrics:
-                yield condition, metric, "standard", each[metric]
-    condition = {"client": np.nan, "key": "", "baseline": "", "round": np.nan}
+                    yield own, "gap_to_random", name, each[column] - random[column].mean()
+            for metric, where in metrics.items():
+                if metric != "accuracy":
+                    yield condition | {"tested": where}, metric, "standard", each[metric]
+    condition = {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan}
     for metric in (*WHOLE, *(name for name in SOMETIMES if name in facts)):
         yield condition, metric, "standard", float(facts[metric])
 
@@ -85,7 +115,7 @@ def aggregate_studies(studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale:
             for condition, metric, convention, value in values(rows, facts)
         ]
     frame = pd.DataFrame(found)
-    keys = [*STUDY, "client", "key", "baseline", "round", "metric", "convention"]
+    keys = [*STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention"]
     lines = []
     for condition, group in frame.groupby(keys, sort=False, dropna=False):
         line = dict(zip(keys, condition, strict=True))
@@ -142,6 +172,7 @@ def study_table(paths: list[Path], value: dict[str, Any], out: Path, exhibit: Pa
         if "absent" in facts:
             reasons[stem] = facts["absent"]
             continue
+        reasons |= {f"{stem} on {name}": why for name, why in facts["untested"].items()}
         rows, facts = read_table(path)
         cost = read_spec(exhibit.parents[1] / "records" / "study" / f"{stem}.json")
         facts |= {"seconds_per_round": cost["seconds_per_round"], "selected_round": facts["selected"]}

@@ -1,5 +1,6 @@
 """train: fit a victim on the train split, an attacker's generator on auxiliary pairs, or the models of a training study."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +167,16 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> No
         ) from problem
 
 
-def train_study(spec: dict[str, Any], data: Path, out: Path, scratch: Path, device: str) -> float:
-    """Train and measure as a regime says; write a row per round, client and key. Returns the seconds of a round."""
+def train_study(
+    spec: dict[str, Any], data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
+) -> float:
+    """Train and measure as a regime says; write a row per round, client, key and test set. Returns the seconds of a round."""
     # Found by its name, so that no victim depends on how studies train.
     made = provenance(
         spec, "leakbench.verbs.train", dotted("training", "study"), *parts_of(spec), device=device
     )
     resume = scratch / f"{made['spec'][:16]}-{made['code'][:16]}.safetensors"
-    rows, facts, seconds = part("training", "study")(spec, data, resume, device)
+    rows, facts, seconds = part("training", "study")(spec, data, resume, device, further=further)
     write_table(out, rows.assign(**spec["study"], seed=spec["seed"]), facts | made)
     return float(seconds)
 
@@ -186,18 +189,22 @@ def train(
     record: Path | None,
     scratch: Path,
     device: str = "cpu",
+    further: Sequence[Path] | None = None,
 ) -> None:
     """Run the job that `spec` describes; with a `generator` in it, `victim` is the network the generator serves.
 
+    `further`: the data sets of a study besides `data`, those to train on and those to test on, in the order of its spec.
     `device` is where a training study trains; victims and generators do so on the processor.
     """
     with recording(record, "train") as cost:
-        reason = absent([data] if victim is None else [data, victim])
+        value = read_spec(spec)
+        # Of data sets to test on, those that are there will do.
+        needed = list(further or [])[: len(value.get("training", {}).get("beside", []))]
+        reason = absent([data, *needed] if victim is None else [data, victim])
         if reason:
             return pass_on(reason, [out])
-        value = read_spec(spec)
         if "study" in value:
-            cost["seconds_per_round"] = train_study(value, data, out, scratch, device)
+            cost["seconds_per_round"] = train_study(value, data, further or [], out, scratch, device)
             return None
         room, part = (
             ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])

@@ -51,6 +51,68 @@ def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
     assert set(out.spec("table/s")["cells_left_out"].values()) == {"too long"}
 
 
+WORDS = {
+    "summary": "x", "module": "mnist", "shape": [32, 100, 3], "classes": 36, "labels": "words",
+    "counts": {"train": 60, "test": 40},
+}  # fmt: skip
+READING = {
+    "summary": "x", "task": "recognition", "optimiser": "adadelta", "lr": 1.0, "batch_size": 8, "rounds": 2, "clients": 2,
+    "split": "by-client", "beside": {"w": ["w2"]}, "tested_on": ["w3"],
+}  # fmt: skip
+READ = {
+    "datasets/w": WORDS, "datasets/w2": WORDS, "datasets/w3": WORDS | {"counts": {"test": 10}}, "trainings/r": READING,
+    "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"dataset": ["w"], "training": ["r"]}]},
+}  # fmt: skip
+
+
+def test_a_study_of_several_data_sets_takes_them_all_in(root: Callable[..., Path]) -> None:
+    flow = Workflow(root(READ), "quick")
+    training = flow.plan.spec("study/w/v/r/none/0")["training"]
+    assert (training["beside"], training["tested_on"]) == (["w2"], ["w3"])
+    assert flow.further("w/v/r/none/0") == ["data/w2.safetensors", "data/w3.safetensors"]
+    assert {"w", "w2", "w3"} <= set(flow.plan.datasets)
+    # What an image is of changes no byte of a data set.
+    assert "labels" not in flow.plan.spec("fetch/w")
+    code = {Path(name).name for name in flow.study_code("w/v/r/none/0")}
+    assert {"recognition.py", "classification.py", "sets.py"} <= code
+
+
+@pytest.mark.parametrize(("images", "enough"), [(10, True), (5, False)])
+def test_images_of_several_data_sets_count_together(
+    root: Callable[..., Path], images: int, enough: bool
+) -> None:
+    changes = READ | {"trainings/r": READING | {"images": images, "validation": 0.8}}
+    if enough:
+        spec = plan(root(changes), "quick", {"mse": ()}).spec("study/w/v/r/none/0")
+        assert spec["training"]["images"] == images
+        return
+    with pytest.raises(UserError, match="10 images give 8 for validation and 2 to 2 clients"):
+        plan(root(changes), "quick", {"mse": ()})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"trainings/r": READING | {"task": "classification"}}, "is about classes, and dataset 'w' is of words"),
+        ({"trainings/t": TRAINING, "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"training": ["r"]}]}},
+         "is about words, and dataset 'd' is of classes"),
+        ({"trainings/r": READING | {"clients": 3}}, "3 clients cannot have one each of 2 data sets"),
+        ({"trainings/r": READING | {"tested_on": ["d"]}}, "tested_on: dataset 'd' has other images or labels"),
+        ({"trainings/r": READING | {"beside": {"w": ["w3"]}}}, "beside: dataset 'w3' has other images or labels, or none in the split train"),
+        ({"trainings/r": READING | {"tested_on": ["w4"]}}, "tested_on: dataset 'w4' is not in"),
+        ({"trainings/r": READING | {"split": "dirichlet", "alpha": 0.5}}, "divides classes, which words are not"),
+        ({"experiments/e": {"cells": [{"dataset": ["w"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]}},
+         "dataset 'w' holds no images of classes"),
+    ],
+)  # fmt: skip
+def test_words_and_classes_do_not_mix(
+    root: Callable[..., Path], changes: dict[str, dict[str, Any]], says: str
+) -> None:
+    with pytest.raises(UserError, match=says) as told:
+        plan(root(READ | changes), "quick", {"mse": ()})
+    assert "\n" not in str(told.value)
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -56,6 +56,18 @@ def test_lfw_in_a_local_directory(tmp_path: Path) -> None:
     assert facts["classes"] == sorted(facts["classes"])  # type: ignore[call-overload]
 
 
+@pytest.mark.parametrize("name", ["iiit5k", "svt", "icdar2003", "synth90k"])
+def test_words_in_a_local_directory(name: str, tmp_path: Path) -> None:
+    tensors, _ = local(name, tmp_path)
+    images, labels = tensors["test/images"], tensors["test/labels"]
+    assert images.shape[1:] == (32, 100, 3)
+    # Real words show something, and are of usual lengths; the thesis tests on about a third of them.
+    assert np.median(images.std(axis=(1, 2, 3))) > 20
+    assert 4 < (labels >= 0).sum(1).mean() < 9
+    wide = (tensors["test/widths"] >= 100) & (tensors["test/lengths"] >= 3)
+    assert 0.2 < wide.mean() < 0.8
+
+
 @pytest.mark.parametrize(
     ("tensor", "md5"),
     [

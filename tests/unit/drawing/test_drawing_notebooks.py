@@ -14,6 +14,7 @@ from synthetic import (
     panel,
     prices,
     quality,
+    readings,
     successes,
     trainings,
     weighted,
@@ -45,6 +46,7 @@ CURVES = {
     "training-curves": trainings(),
     "client-weights": weighted(),
     "decision-boundaries": weighted(),
+    "reading": readings(),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],

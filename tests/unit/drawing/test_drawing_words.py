@@ -14,6 +14,7 @@ from leakbench.drawing import words
         ("mnist-32", "MNIST at 32×32"),
         ("cifar100-64", "CIFAR-100 at 64×64"),
         ("fashion-mnist", "Fashion-MNIST"),
+        ("words-plain", "plain words (stand-in)"),
         ("something-else", "something-else"),
     ],
 )

@@ -13,7 +13,7 @@ from project import blobs
 from leakbench import defences
 from leakbench.artefacts import write_tensors
 from leakbench.training import study as module
-from leakbench.training.study import lock_shares, locked_models, study, upload_bytes
+from leakbench.training.study import lock_shares, locked_models, share, study, upload_bytes
 
 SPEC: dict[str, Any] = {
     "training": {
@@ -125,3 +125,60 @@ def test_images_are_brought_to_the_regimes_size(data: Path, tmp_path: Path) -> N
         spec(size=16, rounds=1, clients=1, augmentation="flip-crop"), data, tmp_path / "resume"
     )
     assert list(rows["key"]) == ["own", "random"]
+
+
+def lines(path: Path, count: int, seed: int) -> Path:
+    """Narrow pictures that say A, and wide ones that say BAB."""
+    rng = np.random.default_rng(seed)
+    tensors = {}
+    for split in ("train", "test"):
+        two = rng.integers(0, 2, count)
+        images = rng.integers(0, 60, (count, 32, 100, 3)).astype(np.uint8)
+        images[two == 1, :, 50:] += 150
+        labels = np.full((count, 25), -1)
+        labels[:, 0] = np.where(two == 1, 11, 10)
+        labels[two == 1, 1:3] = 10, 11
+        tensors |= {
+            f"{split}/images": images,
+            f"{split}/labels": labels,
+            f"{split}/widths": np.where(two == 1, 160, 90).astype(np.float32),
+            f"{split}/lengths": np.where(two == 1, 3, 1),
+        }
+    write_tensors(path, tensors, {})
+    return path
+
+
+def reading(**changes: Any) -> dict[str, Any]:
+    own = spec(
+        task="recognition", optimiser="adadelta", lr=1.0, options={}, batch_size=4, rounds=1, split="by-client",
+        beside=["other"], tested_on=["far", "gone"], images=24,
+    )  # fmt: skip
+    own["training"] |= changes
+    return own | {
+        "victim": {"module": "crnn", "parameters": {"width": 2}},
+        "defence": {"module": "none", "parameters": {}},
+        "dataset": {"name": "own", "shape": [32, 100, 3], "classes": 36},
+    }
+
+
+def test_words_of_two_data_sets_are_tested_on_others(tmp_path: Path) -> None:
+    own, other, far = (lines(tmp_path / name, 30, seed) for seed, name in enumerate(("own", "other", "far")))
+    write_tensors(tmp_path / "gone", {}, {"absent": "nobody has it"})
+    further = [other, far, tmp_path / "gone"]
+    rows, facts, _ = study(reading(), own, tmp_path / "resume", further=further)
+    assert list(rows["tested"]) == ["own", "other", "far"]
+    assert facts["untested"] == {"gone": "nobody has it"}
+    # A fifth of 48 is held out; the clients have what is left of one data set each.
+    assert sum(facts["samples"]) == facts["images"] == 38
+    assert max(facts["samples"]) <= 24
+    assert facts["tested"]["far"]["images"] == 30
+    assert 0 < facts["tested"]["far"]["filtered"] < 30
+    assert rows["validation_loss"].nunique() == 1
+    assert rows["test_loss"].nunique() == 3
+
+
+def test_only_words_that_the_rule_counts_are_in_the_filtered_accuracy() -> None:
+    right = torch.tensor([True, False, True, True])
+    assert share(right, torch.tensor([True, True, False, False])) == 0.5
+    assert np.isnan(share(right, None))
+    assert np.isnan(share(right, torch.zeros(4, dtype=torch.bool)))

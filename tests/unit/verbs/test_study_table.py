@@ -13,7 +13,9 @@ FACTS = {
 }  # fmt: skip
 
 
-def study(shift: float = 0.0, seed: int = 0) -> tuple[pd.DataFrame, dict[str, Any]]:
+def study(
+    shift: float = 0.0, seed: int = 0, tested: str = "d", filtered: float = float("nan")
+) -> tuple[pd.DataFrame, dict[str, Any]]:
     rows = []
     for turn in (1, 2):
         for client, key, right in (
@@ -28,6 +30,8 @@ def study(shift: float = 0.0, seed: int = 0) -> tuple[pd.DataFrame, dict[str, An
                 own
                 | {
                     "validation_accuracy": right,
+                    "tested": tested,
+                    "filtered_accuracy": filtered * right,
                     "test_loss": 1.0,
                     "validation_loss": 1.0,
                     "training_loss": 2.0,
@@ -132,3 +136,30 @@ def test_boundaries_are_compared_with_centralised_training() -> None:
     )
     _, about = boundaries([(rows, two), (rows, alone)])
     assert [each["apart"] for each in about] == [0.25, 0]
+
+
+def test_each_test_set_has_its_lines_and_training_is_told_once() -> None:
+    own, facts = study()
+    rows = pd.concat([own, study(0.05, tested="other")[0]], ignore_index=True)
+    table = aggregate_studies([(rows, facts)], "quick")
+    assert line(table, "accuracy", tested="d")["mean"] == pytest.approx(0.8)
+    assert line(table, "accuracy", tested="other")["mean"] == pytest.approx(0.85)
+    assert line(table, "gap_to_random", tested="other")["mean"] == pytest.approx(0.5)
+    assert line(table, "accuracy", tested="other", baseline="snapshot", round=1)["mean"] == pytest.approx(
+        0.75
+    )
+    assert line(table, "training_loss", client=1)["tested"] == ""
+    assert line(table, "validation_accuracy", baseline="snapshot", round=2)["mean"] == pytest.approx(0.6)
+    assert line(table, "lock_share", key="")["tested"] == ""
+
+
+def test_of_words_the_published_convention_is_those_that_the_thesis_tests_on() -> None:
+    own, facts = study(filtered=1.2)
+    # Of this set the rule counts no word.
+    rows = pd.concat([own, study(tested="narrow")[0]], ignore_index=True)
+    table = aggregate_studies([(rows, facts)], "quick")
+    found = line(table, "accuracy", convention="published", tested="d")
+    assert found["mean"] == pytest.approx(1.2 * 0.6)
+    assert line(table, "accuracy", tested="d")["mean"] == pytest.approx(0.8)
+    none = line(table, "accuracy", convention="published", tested="narrow")
+    assert none["mean"] != none["mean"]

@@ -1,0 +1,44 @@
+"""ICDAR 2003, robust word recognition (Lucas et al. 2003): words cut out of photographs of scenes.
+
+Never downloaded. Read is the official list word.xml, of `image`s with a `file` and a `tag`, from the archive of the training words
+unpacked to icdar2003/train and that of the test words unpacked to icdar2003/test. Words with other signs than letters and digits
+are left out, as is usual; the sample of 860 is without them, and without words of fewer than three characters, already.
+"""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, listed, plain, read_words
+
+WHERE = "train/word.xml, test/word.xml and their pictures in icdar2003"
+_LAYOUTS = [
+    *((name, "test/word.xml") for name in ("icdar2003", "ICDAR2003")),
+    ("icdar2003_test_860", "labels.tsv"),
+    ("text/icdar2003_test_860", "labels.tsv"),
+]
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, _LAYOUTS)
+
+
+def icdar2003(folder: Path, *, plain_words: bool = True) -> Found:
+    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has them."""
+    if (folder / "labels.tsv").is_file():
+        splits, note = {"test": listed(folder)}, "sample"
+    else:
+        files = {split: folder / split / "word.xml" for split in ("train", "test")}
+        splits, note = {split: _listed(file) for split, file in files.items() if file.is_file()}, ""
+    if plain_words:
+        splits = {split: plain(words) for split, words in splits.items()}
+    return read_words(folder, splits, note)
+
+
+def _listed(file: Path) -> list[Word]:
+    try:
+        images = list(ElementTree.parse(file).getroot().iter("image"))
+        return [Word(file.parent / image.attrib["file"], image.attrib["tag"]) for image in images]
+    except (ElementTree.ParseError, KeyError) as problem:
+        raise Damaged(file, f"a list that cannot be read: {problem}") from problem

@@ -1,0 +1,52 @@
+"""ICDAR 2015, incidental scene text, task 3 (Karatzas et al. 2015): 4,468 words for training and 2,077 for tests.
+
+Never downloaded. Read is the official layout: ch4_training_word_images_gt with its gt.txt, and ch4_test_word_images_gt with
+Challenge4_Test_Task3_GT.txt in it or beside it, of lines `word_1.png, "word"`. The thesis leaves out words with other signs than
+letters and digits, which leaves 1,811 for tests.
+"""
+
+import re
+from pathlib import Path
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, plain, read_words
+
+WHERE = "ch4_training_word_images_gt, ch4_test_word_images_gt and Challenge4_Test_Task3_GT.txt in icdar2015"
+_TEST = "ch4_test_word_images_gt"
+_TRAIN = "ch4_training_word_images_gt"
+_LISTS = {
+    "train": (_TRAIN, f"{_TRAIN}/gt.txt"),
+    "test": (_TEST, f"{_TEST}/Challenge4_Test_Task3_GT.txt", "Challenge4_Test_Task3_GT.txt", f"{_TEST}/gt.txt"),
+}  # fmt: skip
+_LINE = re.compile(r'\s*(?P<file>[^,]+?)\s*,\s*"(?P<word>.*)"\s*')
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, [(name, _TEST) for name in ("icdar2015", "ICDAR2015", ".")])
+
+
+def icdar2015(folder: Path, *, plain_words: bool = True) -> Found:
+    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has them."""
+    splits = {}
+    for split, (pictures, *lists) in _LISTS.items():
+        file = next((folder / name for name in lists if (folder / name).is_file()), None)
+        if file is None:
+            if split == "train":
+                continue
+            raise Damaged(folder / lists[0], "no list of the words")
+        words = _written(file, folder / pictures)
+        splits[split] = plain(words) if plain_words else words
+    return read_words(folder, splits)
+
+
+def _written(file: Path, pictures: Path) -> list[Word]:
+    words = []
+    for line in file.read_text(encoding="utf-8-sig").splitlines():
+        if not line.strip():
+            continue
+        match = _LINE.fullmatch(line)
+        if match is None:
+            raise Damaged(file, f"the line '{line}', which is not <file>, \"<word>\"")
+        words.append(Word(pictures / match["file"], match["word"].replace('\\"', '"').replace("\\\\", "\\")))
+    return words

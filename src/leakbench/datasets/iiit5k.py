@@ -1,0 +1,48 @@
+"""IIIT 5K-Word: words cut out of pictures from the web (Mishra et al. 2012), 2,000 for training and 3,000 for tests.
+
+Never downloaded. Read is the official layout, version 3.0: traindata.mat and testdata.mat beside the folders train and test, each
+a struct array with ImgName (such as test/1002_1.png) and GroundTruth.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, listed, read_words
+
+WHERE = "testdata.mat, traindata.mat and their pictures in IIIT5K"
+_LAYOUTS = [
+    *((name, "testdata.mat") for name in ("IIIT5K", "IIIT5K-Word_V3.0/IIIT5K", "iiit5k")),
+    ("iiit5k_test_1500", "labels.tsv"),
+    ("text/iiit5k_test_1500", "labels.tsv"),
+]
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, _LAYOUTS)
+
+
+def iiit5k(folder: Path) -> Found:
+    """Read the words: tensors as `words.arrays` has them. The sample is a part of the split `test`."""
+    if (folder / "labels.tsv").is_file():
+        return read_words(folder, {"test": listed(folder)}, "sample")
+    splits = {}
+    for split in ("train", "test"):
+        if (folder / f"{split}data.mat").is_file():
+            splits[split] = _described(folder / f"{split}data.mat", f"{split}data")
+    return read_words(folder, splits)
+
+
+def _described(file: Path, name: str) -> list[Word]:
+    from scipy.io import loadmat
+
+    try:
+        entries = np.ravel(loadmat(file, variable_names=[name])[name])
+        return [
+            Word(file.parent / str(np.ravel(each["ImgName"])[0]), str(np.ravel(each["GroundTruth"])[0]))
+            for each in entries
+        ]
+    except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as problem:
+        raise Damaged(file, f"no struct array '{name}' with ImgName and GroundTruth: {problem}") from problem

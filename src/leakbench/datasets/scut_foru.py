@@ -1,0 +1,49 @@
+"""SCUT-FORU, English2k: words on pictures from Flickr (Zhang et al. 2016), cut out by their boxes.
+
+Never downloaded. Read is the official layout: word_img/<name>.jpg and word_annotation/<name>.txt, with a line
+`x, y, width, height, "word"` for each word. The lists name no split: as in code of the thesis' authors, the first 1,000 pictures
+by name are `train`, the others `test`, where the set's own description has 1,200 and 515.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, read_words
+
+WHERE = "word_img and word_annotation in SCUT_FORU_DB_Release/English2k"
+_NAMES = ("SCUT_FORU_DB_Release/English2k", "English2k", "scut-foru")
+_SUFFIXES = (".jpg", ".JPG")
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, [(name, "word_annotation") for name in _NAMES])
+
+
+def scut_foru(folder: Path, *, train: Annotated[int, Field(gt=0)] = 1000) -> Found:
+    """Read the words, those of the first `train` pictures as the split `train`: tensors as `words.arrays` has them."""
+    files = sorted((folder / "word_annotation").glob("*.txt"))
+    if len(files) <= train:
+        raise Damaged(folder, f"{len(files)} annotated pictures, of which {train} are for training")
+    parts = {"train": files[:train], "test": files[train:]}
+    splits = {split: [word for file in part for word in _annotated(file)] for split, part in parts.items()}
+    return read_words(folder, splits)
+
+
+def _annotated(file: Path) -> list[Word]:
+    names = [file.parents[1] / "word_img" / f"{file.stem}{suffix}" for suffix in _SUFFIXES]
+    picture = next(filter(Path.is_file, names), names[0])
+    words = []
+    for line in file.read_text(encoding="utf-8-sig", errors="replace").splitlines():
+        if not line.strip():
+            continue
+        *numbers, text = line.split(",", 4)
+        try:
+            left, top, wide, high = (float(number) for number in numbers)
+        except ValueError as problem:
+            raise Damaged(file, f"the line '{line}', which is not x, y, width, height, word") from problem
+        words.append(Word(picture, text.strip().strip('"'), (left, top, left + wide, top + high)))
+    return words

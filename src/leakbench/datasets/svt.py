@@ -1,0 +1,45 @@
+"""Street View Text: signs in Google Street View (Wang et al. 2011), 257 words for training and 647 for tests.
+
+Never downloaded. Read is the official layout: train.xml and test.xml beside the folder img, with the words of each picture as
+`taggedRectangle`s (x, y, width, height, and a `tag`), which are cut out.
+"""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, listed, read_words
+
+WHERE = "train.xml, test.xml and img in svt1"
+_LAYOUTS = [
+    *((name, "test.xml") for name in ("svt1", "svt")),
+    ("svt_test_647", "labels.tsv"),
+    ("text/svt_test_647", "labels.tsv"),
+]
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, _LAYOUTS)
+
+
+def svt(folder: Path) -> Found:
+    """Read the words: tensors as `words.arrays` has them. The sample is the whole split `test`."""
+    if (folder / "labels.tsv").is_file():
+        return read_words(folder, {"test": listed(folder)}, "sample")
+    files = {split: folder / f"{split}.xml" for split in ("train", "test")}
+    return read_words(folder, {split: _tagged(file) for split, file in files.items() if file.is_file()})
+
+
+def _tagged(file: Path) -> list[Word]:
+    words = []
+    try:
+        for image in ElementTree.parse(file).getroot().iter("image"):
+            picture = file.parent / image.findtext("imageName", "").strip()
+            for each in image.iter("taggedRectangle"):
+                left, top, wide, high = (float(each.attrib[key]) for key in ("x", "y", "width", "height"))
+                box = (left, top, left + wide, top + high)
+                words.append(Word(picture, each.findtext("tag", "").strip(), box))
+    except (ElementTree.ParseError, KeyError, ValueError) as problem:
+        raise Damaged(file, f"a list that cannot be read: {problem}") from problem
+    return words

@@ -1,0 +1,66 @@
+"""Synth90K, or MJSynth: rendered words of a lexicon of 90,000 (Jaderberg et al. 2014), the thesis' first training set.
+
+Never downloaded: ten gigabytes. Read is the official layout, annotation_{train,test}.txt in mnt/ramdisk/max/90kDICT32px with a
+line `./<folder>/<folder>/<number>_<word>_<number>.jpg <number>` for each picture, whose word is in the name of its file.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, listed, read_words, spread
+
+WHERE = "annotation_train.txt, annotation_test.txt and the pictures in mnt/ramdisk/max/90kDICT32px"
+_LISTS = {"train": "annotation_train.txt", "test": "annotation_test.txt"}
+_LAYOUTS = [
+    *(
+        (name, _LISTS["train"])
+        for name in ("mnt/ramdisk/max/90kDICT32px", "mjsynth/mnt/ramdisk/max/90kDICT32px", "90kDICT32px", "synth90k")
+    ),
+    ("mjsynth_1695", "labels.tsv"),
+    ("text/mjsynth_1695", "labels.tsv"),
+]  # fmt: skip
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, _LAYOUTS)
+
+
+def synth90k(
+    folder: Path,
+    *,
+    train: Annotated[int, Field(gt=0)] | None = 100_000,
+    test: Annotated[int, Field(gt=0)] | None = 10_000,
+) -> Found:
+    """Read at most so many pictures of each split, evenly spaced over its list (none: all): tensors as `words.arrays` has them.
+
+    Pictures of the official set that cannot be read, of which it has some, are left out and counted in the note. The sample has
+    pictures of the validation and of the test part: the former are `train`.
+    """
+    if (folder / "labels.tsv").is_file():
+        splits = {
+            split: listed(folder, lambda row, part=part: row.get("source_shard") == part)  # type: ignore[misc]
+            for split, part in {"train": "val", "test": "test"}.items()
+        }
+        return read_words(folder, splits, "sample, its validation part as train")
+    notes, splits = [], {}
+    for split, most in {"train": train, "test": test}.items():
+        lines = (folder / _LISTS[split]).read_text().splitlines()
+        splits[split] = _named(folder / _LISTS[split], spread(lines, most))
+        notes.append(f"{split}: {len(splits[split])} of {len(lines)} in the list, evenly spaced")
+    return read_words(folder, splits, "; ".join(notes), skip_damaged=True)
+
+
+def _named(file: Path, lines: Sequence[str]) -> list[Word]:
+    words = []
+    for line in lines:
+        name = line.partition(" ")[0]
+        parts = Path(name).stem.split("_")
+        if len(parts) != 3:
+            raise Damaged(file, f"the line '{line}', whose file is not called <number>_<word>_<number>")
+        words.append(Word(file.parent / name, parts[1]))
+    return words

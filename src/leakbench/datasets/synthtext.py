@@ -1,0 +1,76 @@
+"""SynthText in the wild: words drawn into photographs (Gupta et al. 2016), the thesis' second training set.
+
+Never downloaded: 41 gigabytes. Read is the official layout, gt.mat beside the folders of pictures: `imnames`, the corners `wordBB`
+[2, 4, words] of each picture's words, and their texts `txt`, several words to a string. A word is cut out by the upright box
+around its corners, as the thesis did.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import Field
+
+from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.words import Word, first_place, listed, read_words, spread
+
+WHERE = "gt.mat and its folders of pictures in SynthText, or labels.tsv (file, word) and cut words in synthtext_words"
+_LAYOUTS = [
+    *((name, "gt.mat") for name in ("SynthText", "SynthText/SynthText", "synthtext")),
+    ("synthtext_words", "labels.tsv"),
+]
+
+
+def place(folder: Path) -> Path | None:
+    """Return where in `folder` the data set lies, if it does."""
+    return first_place(folder, _LAYOUTS)
+
+
+def synthtext(
+    folder: Path,
+    *,
+    train: Annotated[int, Field(gt=0)] | None = 100_000,
+    test: Annotated[float, Field(gt=0, lt=1)] = 0.02,
+) -> Found:
+    """Read at most so many words for training, evenly spaced (none: all): tensors as `words.arrays` has them.
+
+    The set has no split: of the words taken, the last share `test` is the split `test`. Words that cannot be cut out are left out
+    and counted in the note.
+    """
+    most = train if train is None else round(train / (1 - test))
+    if (folder / "labels.tsv").is_file():
+        every = listed(folder)
+        chosen, count = spread(every, most), len(every)
+    else:
+        chosen, count = _described(folder / "gt.mat", most)
+    held = max(1, round(len(chosen) * test))
+    splits = {"train": chosen[:-held], "test": chosen[-held:]}
+    note = f"{len(chosen)} of {count} words, evenly spaced"
+    return read_words(folder, splits, note, skip_damaged=True)
+
+
+def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
+    """Return at most so many words, evenly spaced, and how many there are: all of them as objects would fill the memory."""
+    from scipy.io import loadmat
+
+    names = ("imnames", "wordBB", "txt")
+    try:
+        found: dict[str, Any] = loadmat(file, variable_names=list(names))
+        columns = [np.ravel(found[name]) for name in names]
+        pictures = list(zip(*columns, strict=True))
+    except (ValueError, KeyError, TypeError, NotImplementedError) as problem:
+        raise Damaged(file, f"no table of {', '.join(names)}: {problem}") from problem
+    count = sum(corners.size // 8 for _, corners, _ in pictures)
+    wanted = set(spread(range(count), most))
+    chosen, number = [], 0
+    for name, corners, texts in pictures:
+        words = [word for text in np.ravel(texts) for word in str(text).split()]
+        boxes = corners.reshape(2, 4, -1)
+        if len(words) != boxes.shape[2]:
+            raise Damaged(file, f"{len(words)} words in {boxes.shape[2]} boxes for {np.ravel(name)[0]}")
+        for word, (x, y) in zip(words, boxes.transpose(2, 0, 1), strict=True):
+            if number in wanted:
+                box = (float(x.min()), float(y.min()), float(x.max()), float(y.max()))
+                chosen.append(Word(file.parent / str(np.ravel(name)[0]), word, box))
+            number += 1
+    return chosen, count

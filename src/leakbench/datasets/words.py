@@ -1,0 +1,162 @@
+"""Pictures of single words, and what they say: what the sets for text recognition have in common.
+
+Kept of a picture are its pixels at 32×100, and two facts by which the thesis chooses test words: its width at a height of 32,
+and the length of its word before signs are taken out.
+"""
+
+import csv
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from leakbench.datasets.canonical import Damaged, Found
+
+ROWS, COLUMNS = 32, 100
+LONGEST = 25
+CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+# What the place of a character without one holds.
+NONE = -1
+_CODES = {character: code for code, character in enumerate(CHARACTERS)}
+T = TypeVar("T")
+
+
+class Word(NamedTuple):
+    """A word on a picture: the file, what it says, and where (left, top, right, bottom in pixels; none: the whole)."""
+
+    file: Path
+    text: str
+    box: tuple[float, float, float, float] | None = None
+
+
+def codes(text: str) -> list[int]:
+    """Return the places in CHARACTERS of a word's letters and digits, whatever their case; other signs are left out."""
+    return [_CODES[character] for character in text.upper() if character in _CODES]
+
+
+def spelt(label: Iterable[int]) -> str:
+    """Return the word of a label: codes, padded with NONE."""
+    return "".join(CHARACTERS[code] for code in label if code != NONE)
+
+
+def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
+    """Return at most so many of `items`, evenly spaced and in their order; none: all."""
+    if most is None or len(items) <= most:
+        return items
+    return [items[number * len(items) // most] for number in range(most)]
+
+
+def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the canonical arrays of pictures uint8 [N, 32, 100, 3], their widths at a height of 32 and their words, by kind.
+
+    images as given; labels int64 [N, 25], codes padded with NONE, of a longer word the first 25; widths float32 [N]; lengths
+    int64 [N], of the word with its signs.
+    """
+    labels = np.full((len(texts), LONGEST), NONE, np.int64)
+    for row, text in zip(labels, texts, strict=True):
+        found = codes(text)[:LONGEST]
+        row[: len(found)] = found
+    return {
+        "images": images,
+        "labels": labels,
+        "widths": np.array(widths, np.float32),
+        "lengths": np.array([len(text) for text in texts], np.int64),
+    }
+
+
+def read_words(
+    folder: Path, splits: Mapping[str, Sequence[Word]], note: str = "", *, skip_damaged: bool = False
+) -> Found:
+    """Read the words of each split (`train`, `test`) as `arrays` describes them, under <split>/<kind>.
+
+    Words without a letter or digit are left out, and so, with `skip_damaged`, is what cannot be read; the note counts both.
+    Raises Damaged for a picture that cannot be read, and where no word is left of a split.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    notes = [note] if note else []
+    for split, words in splits.items():
+        legible = [word for word in words if codes(word.text)]
+        # In one piece from the start: a large set fits into memory once.
+        images = np.empty((len(legible), ROWS, COLUMNS, 3), np.uint8)
+        widths: list[float] = []
+        texts: list[str] = []
+        opened = _Opened()
+        for word in legible:
+            try:
+                images[len(texts)], width = opened.cut(word)
+            except Damaged:
+                if not skip_damaged:
+                    raise
+                continue
+            widths.append(width)
+            texts.append(word.text)
+        if not texts:
+            raise Damaged(folder, f"no word with letters or digits for the split {split}")
+        damaged = len(legible) - len(texts)
+        left = [(len(words) - len(legible), "without letters or digits"), (damaged, "that cannot be read")]
+        told = [f"{number} {what}" for number, what in left if number]
+        notes.append(f"{split}: {len(texts)} words" + (f", without {' and '.join(told)}" if told else ""))
+        tensors |= {
+            f"{split}/{kind}": array for kind, array in arrays(images[: len(texts)], widths, texts).items()
+        }
+    return Found(tensors, dict.fromkeys(tensors, folder), list(CHARACTERS), "; ".join(notes))
+
+
+class _Opened:
+    """The picture that was opened last: of one with many words each is cut out of the same pixels."""
+
+    def __init__(self) -> None:
+        self.file: Path | None = None
+
+    def cut(self, word: Word) -> tuple[np.ndarray, float]:
+        """Return the word's pixels uint8 [32, 100, 3] and its width at a height of 32. Raises Damaged."""
+        from PIL import Image
+
+        try:
+            if word.file != self.file:
+                with Image.open(word.file) as picture:
+                    self.image = picture.convert("RGB")
+                self.file = word.file
+        except (OSError, SyntaxError, ValueError) as problem:
+            what = f"a picture that is missing, cut short or altered: {problem}"
+            raise Damaged(word.file, what.replace("\n", " ")) from problem
+        columns, rows = self.image.size
+        left, top, right, bottom = word.box or (0, 0, columns, rows)
+        within = (
+            max(0, round(left)),
+            max(0, round(top)),
+            min(columns, round(right)),
+            min(rows, round(bottom)),
+        )
+        wide, high = within[2] - within[0], within[3] - within[1]
+        if wide < 1 or high < 1:
+            raise Damaged(word.file, f"a box of {wide}×{high} pixels for the word '{word.text}'")
+        # resize's own `box` reads what is beside it.
+        small = self.image.crop(within).resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
+        return np.asarray(small), wide * ROWS / high
+
+
+def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: True) -> list[Word]:
+    """Return the words of a tab-separated `labels.tsv` (columns file, word) below `folder`, of the chosen rows.
+
+    Raises Damaged for a list without these columns.
+    """
+    file = folder / "labels.tsv"
+    with file.open(newline="", encoding="utf-8") as stream:
+        # A word may be a quotation mark.
+        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    lacking = sorted({"file", "word"} - set(rows[0] if rows else {}))
+    if lacking or any(None in row.values() for row in rows):
+        raise Damaged(file, f"a list without {', '.join(lacking) or 'a value in every column'}")
+    return [Word(folder / row["file"], row["word"]) for row in rows if chosen(row)]
+
+
+def plain(words: Iterable[Word]) -> list[Word]:
+    """Return the words that are letters and digits alone."""
+    return [word for word in words if len(codes(word.text)) == len(word.text)]
+
+
+def first_place(folder: Path, layouts: Iterable[tuple[str, str]]) -> Path | None:
+    """Return the first <place> of `layouts` (place, a file that must be there) in `folder`."""
+    return next((folder / place for place, file in layouts if (folder / place / file).exists()), None)

@@ -1,0 +1,65 @@
+"""The images of a training study: what is trained on, of one data set or several, and what is tested on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from leakbench.artefacts import open_tensors
+
+# The published test of word recognition: width at a height of 32, and length of the word (thesis, section 4.3.2.1; its code).
+NARROWEST, SHORTEST, LONGEST = 100, 3, 25
+
+
+@dataclass(frozen=True)
+class Examined:
+    """Images to measure a model on: uint8 [n, rows, columns, channels], their labels int64 [n, …], and which of them, bool [n],
+    the published rule counts, where there is one.
+    """
+
+    images: Tensor
+    labels: Tensor
+    counted: Tensor | None = None
+
+
+def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
+    """Return images, labels and owners int64 [n] of the train splits of data sets, of each the first `most` (none: all).
+
+    An owner is the client whose an image is: of several data sets their place; of one what it says itself, if it does.
+    """
+    found = [open_tensors(path)[0] for path in paths]
+    images, labels = (
+        np.concatenate([np.asarray(arrays[f"train/{kind}"][:most]) for arrays in found])
+        for kind in ("images", "labels")
+    )
+    owners: np.ndarray | None
+    if len(found) > 1:
+        counts = [len(arrays["train/labels"][:most]) for arrays in found]
+        owners = np.repeat(np.arange(len(found)), counts)
+    else:
+        own = found[0].get("train/clients")
+        owners = None if own is None else np.array(own[:most])
+    return torch.from_numpy(images), labels, owners
+
+
+def examined(path: Path, most: int | None) -> Examined:
+    """Return the first `most` test images of a data set (none: all), and of words those that the thesis tests on.
+
+    Those have letters and digits alone, three to 25 of them, on a picture that is no narrower than 100 pixels at a height of 32.
+    """
+    arrays, _ = open_tensors(path)
+    own = {
+        kind: np.array(arrays[f"test/{kind}"][:most])
+        for kind in ("images", "labels", "widths", "lengths")
+        if f"test/{kind}" in arrays
+    }
+    counted = None
+    if "widths" in own:
+        length = own["lengths"]
+        plain = (own["labels"] >= 0).sum(1) == length
+        kept = (own["widths"] >= NARROWEST) & (length >= SHORTEST) & (length <= LONGEST) & plain
+        counted = torch.from_numpy(kept)
+    return Examined(torch.from_numpy(own["images"]), torch.from_numpy(own["labels"]), counted)

@@ -1,0 +1,89 @@
+"""The CRNN of FedBoosting's code: convolutions, two bidirectional LSTMs over the columns, and a character or none per step."""
+
+from collections import OrderedDict
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.victims.layers import glorot, normalised
+
+
+class Columns(nn.Module):
+    """Features [n, channels, rows, columns] as a sequence [n, columns, channels × rows]."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.flatten(1, 2).transpose(1, 2)
+
+
+class Sequence(nn.Module):
+    """A bidirectional LSTM that returns its states alone, [n, steps, 2 × units]."""
+
+    def __init__(self, features: int, units: int) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(features, units, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        states: Tensor = self.lstm(x)[0]
+        return states
+
+
+def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Field(gt=0)] = 64) -> nn.Module:
+    """Return the network, untrained: pixels [n, 3, 32, columns] in [0, 1] → logits [n, steps, classes + 1], blank last.
+
+    There is a step for every four columns. Convolutions have 1, 2, 4, 4, 8, 8, 8 times `width` channels, LSTMs 4 times
+    `width` units in each direction; 64 is the published one. Batch norm stands behind the third, fifth and last ReLU. Raises
+    ValueError for images that are not 32 rows high. Source: Shi et al., and FedBoosting's code, whose paddings these are;
+    initialised as Keras does it, but batch norm with torch's constants, which few rounds can follow.
+    """
+    rows, _, channels = shape
+    if rows != 32:
+        raise ValueError(f"crnn reads lines of 32 rows, not {rows}")
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+
+    def convolution(number: int, times: int, size: int = 3) -> None:
+        nonlocal channels
+        layers[f"conv{number}"] = nn.Conv2d(channels, times * width, size, padding="same" if size == 3 else 0)
+        layers[f"relu{number}"] = nn.ReLU()
+        channels = times * width
+
+    convolution(1, 1)
+    layers["pool1"] = nn.MaxPool2d(2)
+    convolution(2, 2)
+    layers["pool2"] = nn.MaxPool2d(2)
+    convolution(3, 4)
+    layers["norm3"] = nn.BatchNorm2d(channels)
+    convolution(4, 4)
+    layers["pad4"] = nn.ZeroPad2d((0, 1, 0, 0))
+    layers["pool4"] = nn.MaxPool2d(2, (2, 1))
+    convolution(5, 8)
+    layers["norm5"] = nn.BatchNorm2d(channels)
+    convolution(6, 8)
+    layers["pad6"] = nn.ZeroPad2d((1, 1, 0, 0))
+    layers["pool6"] = nn.MaxPool2d(2, (2, 1))
+    convolution(7, 8, size=2)
+    layers["norm7"] = nn.BatchNorm2d(channels)
+    layers["columns"] = Columns()
+    layers["lstm1"] = Sequence(channels, 4 * width)
+    layers["lstm2"] = Sequence(8 * width, 4 * width)
+    layers["dense"] = nn.Linear(8 * width, classes + 1)
+    return normalised(recurrent(glorot(nn.Sequential(layers))), "half")
+
+
+@torch.no_grad()
+def recurrent(model: nn.Module) -> nn.Module:
+    """Initialise LSTMs as Keras does by default: Glorot-uniform and orthogonal weights, forget gates open by a bias of 1."""
+    for layer in model.modules():
+        if isinstance(layer, nn.LSTM):
+            for name, value in layer.named_parameters():
+                if name.startswith("weight_ih"):
+                    nn.init.xavier_uniform_(value)
+                elif name.startswith("weight_hh"):
+                    nn.init.orthogonal_(value)
+                else:
+                    value.zero_()
+                if name.startswith("bias_ih"):
+                    # Gates are in the order input, forget, cell, output.
+                    value[layer.hidden_size : 2 * layer.hidden_size] = 1
+    return model

@@ -1,0 +1,269 @@
+"""Pictures of words in the layouts of their official sets, made small."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from leakbench.datasets import icdar2003, icdar2015, iiit5k, scut_foru, svt, synth90k, synthtext
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.words import CHARACTERS, codes, first_place, listed, plain, read_words, spelt, spread
+
+WORD = tuple[str, int]
+
+
+def draw(file: Path, level: int, columns: int = 60, rows: int = 30) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full((rows, columns, 3), level, np.uint8)).save(file)
+    return file
+
+
+def scene(file: Path, boxes: dict[int, tuple[int, int, int, int]]) -> Path:
+    """A black picture whose boxes (left, top, width, height) are of one level each."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.zeros((60, 200, 3), np.uint8)
+    for level, (left, top, wide, high) in boxes.items():
+        pixels[top : top + high, left : left + wide] = level
+    Image.fromarray(pixels).save(file)
+    return file
+
+
+def words(labels: np.ndarray) -> list[str]:
+    return [spelt(label) for label in labels]
+
+
+def levels(images: np.ndarray) -> list[int]:
+    """The one level of each image: it was cut out exactly."""
+    assert images.shape[1:] == (32, 100, 3)
+    # What JPEG does to one level is at most two steps.
+    assert all(np.ptp(image.astype(int)) <= 2 for image in images)
+    return [round(float(image.mean()) / 10) * 10 for image in images]
+
+
+def test_letters_and_digits_have_a_code_whatever_their_case() -> None:
+    assert len(CHARACTERS) == 36
+    assert codes("a-Z 09'É") == [10, 35, 0, 9]
+    assert spelt([10, 35, 0, -1, -1]) == "AZ0"
+
+
+def test_what_is_kept_of_a_picture(tmp_path: Path) -> None:
+    draw(tmp_path / "a.png", 50, columns=80, rows=16)
+    draw(tmp_path / "b.png", 90, columns=10, rows=40)
+    file = tmp_path / "labels.tsv"
+    long = "abcdefghijklmnopqrstuvwxyz"
+    file.write_text(f"file\tword\na.png\tDon't\nb.png\t\"\na.png\t{long}\nb.png\tNo\n")
+    found = read_words(tmp_path, {"test": listed(tmp_path)}, "sample")
+    assert words(found.tensors["test/labels"]) == ["DONT", long[:25].upper(), "NO"]
+    assert found.tensors["test/labels"].shape == (3, 25)
+    assert found.tensors["test/lengths"].tolist() == [5, 26, 2]
+    assert found.tensors["test/widths"].tolist() == [160, 160, 8]
+    assert levels(found.tensors["test/images"]) == [50, 50, 90]
+    assert found.note == "sample; test: 3 words, without 1 without letters or digits"
+    assert {name: array.dtype.name for name, array in found.tensors.items()} == {
+        "test/images": "uint8", "test/labels": "int64", "test/widths": "float32", "test/lengths": "int64",
+    }  # fmt: skip
+
+
+def test_what_cannot_be_read_is_refused_or_counted(tmp_path: Path) -> None:
+    draw(tmp_path / "a.png", 50)
+    (tmp_path / "labels.tsv").write_text("file\tword\na.png\tyes\ngone.png\tno\n")
+    with pytest.raises(Damaged, match=r"gone\.png"):
+        read_words(tmp_path, {"test": listed(tmp_path)})
+    found = read_words(tmp_path, {"test": listed(tmp_path)}, skip_damaged=True)
+    assert words(found.tensors["test/labels"]) == ["YES"]
+    assert found.note == "test: 1 words, without 1 that cannot be read"
+    (tmp_path / "labels.tsv").write_text("file\tword\na.png\t!\n")
+    with pytest.raises(Damaged, match="no word with letters or digits for the split test"):
+        read_words(tmp_path, {"test": listed(tmp_path)})
+    (tmp_path / "labels.tsv").write_text("file\ttext\na.png\tyes\n")
+    with pytest.raises(Damaged, match="a list without word"):
+        listed(tmp_path)
+
+
+def test_a_choice_is_spread_over_all() -> None:
+    assert spread(range(10), 4) == [0, 2, 5, 7]
+    assert list(spread(range(3), 4)) == list(spread(range(3), None)) == [0, 1, 2]
+
+
+def annotated_synth90k(folder: Path) -> None:
+    home = folder / "mnt/ramdisk/max/90kDICT32px"
+    for split, names in {
+        "train": ("1_Slow_3", "2_fast_4", "3_new_5", "4_old_6"),
+        "test": ("9_WORD_7",),
+    }.items():
+        for number, name in enumerate(names):
+            draw(home / "1" / f"{number % 2}" / f"{name}.jpg", 40 + 20 * number)
+        lines = [f"./1/{number % 2}/{name}.jpg {number}\n" for number, name in enumerate(names)]
+        (home / f"annotation_{split}.txt").write_text("".join(lines))
+
+
+def test_synth90k_has_its_words_in_the_names_of_files(tmp_path: Path) -> None:
+    annotated_synth90k(tmp_path)
+    place = synth90k.place(tmp_path)
+    assert place is not None
+    found = synth90k.synth90k(place, train=2)
+    assert words(found.tensors["train/labels"]) == ["SLOW", "NEW"]
+    assert levels(found.tensors["train/images"]) == [40, 80]
+    assert words(found.tensors["test/labels"]) == ["WORD"]
+    assert "train: 2 of 4 in the list, evenly spaced" in found.note
+    (place / "1/0/1_Slow_3.jpg").write_bytes(b"")
+    found = synth90k.synth90k(place, train=None)
+    assert words(found.tensors["train/labels"]) == ["FAST", "NEW", "OLD"]
+    assert "without 1 that cannot be read" in found.note
+    (place / "annotation_test.txt").write_text("./1/0/word.jpg 3\n")
+    with pytest.raises(Damaged, match="not called <number>_<word>_<number>"):
+        synth90k.synth90k(place)
+
+
+def test_a_sample_of_synth90k_has_its_validation_part_as_train(tmp_path: Path) -> None:
+    home = tmp_path / "text" / "mjsynth_1695"
+    draw(home / "images/a.jpg", 50)
+    lines = [
+        "images/a.jpg\tval\t1\t1\tval",
+        "images/a.jpg\ttest\t1\t1\ttest",
+        "images/a.jpg\tTwo\t1\t1\ttest",
+    ]
+    (home / "labels.tsv").write_text("\n".join(["file\tword\twidth\theight\tsource_shard", *lines]))
+    place = synth90k.place(tmp_path)
+    assert place == home
+    found = synth90k.synth90k(home)
+    assert words(found.tensors["train/labels"]) == ["VAL"]
+    assert words(found.tensors["test/labels"]) == ["TEST", "TWO"]
+
+
+def test_iiit5k_has_its_words_in_a_struct_array(tmp_path: Path) -> None:
+    home = tmp_path / "IIIT5K"
+    draw(home / "test/1_1.png", 60)
+    draw(home / "test/1_2.png", 90)
+    draw(home / "train/2_1.png", 30)
+    kinds = [("ImgName", object), ("GroundTruth", object), ("smallLexi", object)]
+    for split, rows in {"test": [("test/1_1.png", "PRIVATE"), ("test/1_2.png", "No.5")], "train": [("train/2_1.png", "ONE")]}.items():  # fmt: skip
+        entries = np.array([(*row, "x") for row in rows], dtype=kinds)
+        savemat(home / f"{split}data.mat", {f"{split}data": entries})
+    place = iiit5k.place(tmp_path)
+    assert place == home
+    found = iiit5k.iiit5k(home)
+    assert words(found.tensors["test/labels"]) == ["PRIVATE", "NO5"]
+    assert levels(found.tensors["test/images"]) == [60, 90]
+    assert words(found.tensors["train/labels"]) == ["ONE"]
+    savemat(home / "testdata.mat", {"other": 1})
+    with pytest.raises(Damaged, match="no struct array 'testdata'"):
+        iiit5k.iiit5k(home)
+
+
+def test_svt_has_its_words_in_boxes(tmp_path: Path) -> None:
+    home = tmp_path / "svt1"
+    scene(home / "img/1.png", {100: (20, 10, 60, 20), 200: (120, 30, 64, 16)})
+    boxes = [("DOOR", 20, 10, 60, 20), ("OPEN", 120, 30, 64, 16)]
+    tags = "".join(
+        f'<taggedRectangle height="{h}" width="{w}" x="{x}" y="{y}"><tag>{tag}</tag></taggedRectangle>'
+        for tag, x, y, w, h in boxes
+    )
+    (home / "test.xml").write_text(
+        f"<tagset><image><imageName>img/1.png</imageName><lex>A,B</lex><taggedRectangles>{tags}</taggedRectangles></image></tagset>"
+    )
+    assert svt.place(tmp_path) == home
+    found = svt.svt(home)
+    assert words(found.tensors["test/labels"]) == ["DOOR", "OPEN"]
+    assert levels(found.tensors["test/images"]) == [100, 200]
+    assert found.tensors["test/widths"].tolist() == [96, 128]
+    (home / "test.xml").write_text("<tagset>")
+    with pytest.raises(Damaged, match="a list that cannot be read"):
+        svt.svt(home)
+
+
+def test_icdar_2003_has_a_list_of_files_and_tags(tmp_path: Path) -> None:
+    home = tmp_path / "icdar2003"
+    draw(home / "test/word/1/1.jpg", 70)
+    draw(home / "test/word/1/2.jpg", 90)
+    (home / "test/word.xml").write_text(
+        '<imagelist><image file="word/1/1.jpg" tag="self"/><image file="word/1/2.jpg" tag="it&apos;s"/></imagelist>'
+    )
+    assert icdar2003.place(tmp_path) == home
+    assert words(icdar2003.icdar2003(home).tensors["test/labels"]) == ["SELF"]
+    every = icdar2003.icdar2003(home, plain_words=False).tensors
+    assert words(every["test/labels"]) == ["SELF", "ITS"]
+    assert levels(every["test/images"]) == [70, 90]
+
+
+def test_icdar_2015_has_a_list_of_files_and_quoted_words(tmp_path: Path) -> None:
+    home = tmp_path / "icdar2015"
+    for number, level in enumerate((50, 70, 90), 1):
+        draw(home / f"ch4_test_word_images_gt/word_{number}.png", level)
+    text = '\ufeffword_1.png, "JOINT"\nword_2.png, "say \\"so\\", yes"\nword_3.png, "24"\n'
+    (home / "Challenge4_Test_Task3_GT.txt").write_text(text, encoding="utf-8")
+    assert icdar2015.place(tmp_path) == home
+    assert words(icdar2015.icdar2015(home).tensors["test/labels"]) == ["JOINT", "24"]
+    every = icdar2015.icdar2015(home, plain_words=False).tensors
+    assert words(every["test/labels"]) == ["JOINT", "SAYSOYES", "24"]
+    assert every["test/lengths"].tolist() == [5, 13, 2]
+    assert levels(every["test/images"]) == [50, 70, 90]
+    (home / "Challenge4_Test_Task3_GT.txt").write_text("word_1.png JOINT\n")
+    with pytest.raises(Damaged, match="which is not <file>"):
+        icdar2015.icdar2015(home)
+    (home / "Challenge4_Test_Task3_GT.txt").unlink()
+    with pytest.raises(Damaged, match="no list of the words"):
+        icdar2015.icdar2015(home)
+
+
+def test_scut_foru_cuts_words_out_and_splits_by_name(tmp_path: Path) -> None:
+    home = tmp_path / "SCUT_FORU_DB_Release" / "English2k"
+    scene(home / "word_img/a.JPG", {100: (16, 16, 64, 16)})
+    scene(home / "word_img/b.jpg", {200: (16, 16, 64, 32)})
+    (home / "word_annotation").mkdir()
+    (home / "word_annotation/a.txt").write_text('24,17,48,14,"Shop"\n')
+    (home / "word_annotation/b.txt").write_text('24,18,48,28,"Bed, Bath"\n\n')
+    assert scut_foru.place(tmp_path) == home
+    found = scut_foru.scut_foru(home, train=1)
+    assert words(found.tensors["train/labels"]) == ["SHOP"]
+    assert words(found.tensors["test/labels"]) == ["BEDBATH"]
+    assert abs(found.tensors["test/images"].astype(int).mean() - 200) < 3
+    (home / "word_annotation/b.txt").write_text("1,2,x,4,word\n")
+    with pytest.raises(Damaged, match="not x, y, width, height, word"):
+        scut_foru.scut_foru(home, train=1)
+    with pytest.raises(Damaged, match="2 annotated pictures"):
+        scut_foru.scut_foru(home)
+
+
+def test_synthtext_cuts_words_out_of_its_table(tmp_path: Path) -> None:
+    home = tmp_path / "SynthText"
+    scene(home / "8/one.png", {100: (10, 10, 64, 16), 150: (100, 10, 32, 16)})
+    scene(home / "9/two.png", {200: (20, 20, 64, 32)})
+
+    def corners(left: int, top: int, wide: int, high: int) -> np.ndarray:
+        return np.array([[left, left + wide, left + wide, left], [top, top, top + high, top + high]], float)
+
+    boxes = np.empty((1, 2), object)
+    boxes[0, 0] = np.stack([corners(10, 10, 64, 16), corners(100, 10, 32, 16)], axis=2)
+    # A picture with one word has no third axis.
+    boxes[0, 1] = corners(20, 20, 64, 32)
+    texts = np.empty((1, 2), object)
+    texts[0, 0], texts[0, 1] = np.array(["Two\n words"]), np.array(["Last "])
+    names = np.empty((1, 2), object)
+    names[0, 0], names[0, 1] = "8/one.png", "9/two.png"
+    savemat(home / "gt.mat", {"imnames": names, "wordBB": boxes, "txt": texts, "charBB": boxes})
+    assert synthtext.place(tmp_path) == home
+    found = synthtext.synthtext(home, train=None)
+    assert words(found.tensors["train/labels"]) == ["TWO", "WORDS"]
+    assert levels(found.tensors["train/images"]) == [100, 150]
+    assert (words(found.tensors["test/labels"]), levels(found.tensors["test/images"])) == (["LAST"], [200])
+    few = synthtext.synthtext(home, train=1, test=0.5).tensors
+    assert (words(few["train/labels"]), words(few["test/labels"])) == (["TWO"], ["WORDS"])
+    texts[0, 1] = np.array(["Last one"])
+    savemat(home / "gt.mat", {"imnames": names, "wordBB": boxes, "txt": texts})
+    with pytest.raises(Damaged, match="2 words in 1 boxes"):
+        synthtext.synthtext(home)
+
+
+@pytest.mark.parametrize("module", [icdar2003, icdar2015, iiit5k, scut_foru, svt, synth90k, synthtext])
+def test_an_empty_folder_holds_none_of_them(module: Callable[..., object], tmp_path: Path) -> None:
+    assert module.place(tmp_path) is None  # type: ignore[attr-defined]
+
+
+def test_plain_words_have_letters_and_digits_alone(tmp_path: Path) -> None:
+    (tmp_path / "labels.tsv").write_text("file\tword\na\tdon't\na\tDo\n")
+    assert [word.text for word in plain(listed(tmp_path))] == ["Do"]
+    assert first_place(tmp_path, [("other", "x"), (".", "labels.tsv")]) == tmp_path

@@ -1,0 +1,82 @@
+"""The images of a study: of one data set or several, and the words that the published rule counts."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from leakbench.artefacts import write_tensors
+from leakbench.errors import UserError
+from leakbench.training.sets import examined, training_images
+from leakbench.training.shares import divide
+
+
+def write(path: Path, level: int, count: int = 4, **more: np.ndarray) -> Path:
+    tensors: dict[str, np.ndarray] = {}
+    for split in ("train", "test"):
+        tensors[f"{split}/images"] = np.full((count, 2, 3, 1), level, np.uint8)
+        tensors[f"{split}/labels"] = np.arange(count) + level
+    write_tensors(path, tensors | more, {})
+    return path
+
+
+def test_images_of_several_sets_are_their_owners(tmp_path: Path) -> None:
+    paths = [write(tmp_path / "a", 10), write(tmp_path / "b", 20, count=3)]
+    images, labels, owners = training_images(paths, None)
+    assert images[:, 0, 0, 0].tolist() == [10] * 4 + [20] * 3
+    assert labels.tolist() == [10, 11, 12, 13, 20, 21, 22]
+    assert owners is not None
+    assert owners.tolist() == [0] * 4 + [1] * 3
+    few, _, owners = training_images(paths, 2)
+    assert few[:, 0, 0, 0].tolist() == [10, 10, 20, 20]
+    assert owners is not None
+    assert owners.tolist() == [0, 0, 1, 1]
+
+
+def test_images_of_one_set_are_whose_it_says(tmp_path: Path) -> None:
+    assert training_images([write(tmp_path / "a", 10)], None)[2] is None
+    own = np.array([1, 0, 1, 0])
+    owners = training_images([write(tmp_path / "a", 10, **{"train/clients": own})], 3)[2]
+    assert owners is not None
+    assert owners.tolist() == [1, 0, 1]
+
+
+def test_each_client_has_what_is_its_own() -> None:
+    rng = np.random.default_rng(0)
+    owners = np.array([1, 0, 1, 0, 1])
+    shares = divide(np.arange(5), 2, "by-client", None, rng, owners)
+    assert [share.tolist() for share in shares] == [[1, 3], [0, 2, 4]]
+    with pytest.raises(UserError, match="are of 2 clients, the training has 3"):
+        divide(np.arange(5), 3, "by-client", None, rng, owners)
+    with pytest.raises(UserError, match="does not say whose its images are"):
+        divide(np.arange(5), 2, "by-client", None, rng)
+
+
+def test_the_published_rule_counts_wide_plain_words_of_three_to_25_characters(tmp_path: Path) -> None:
+    # Codes, length with signs, width, counted or not.
+    words = [
+        (5, 5, 160.0, True),
+        (5, 5, 99.9, False),
+        (5, 5, 100.0, True),
+        (2, 2, 160.0, False),
+        (3, 3, 160.0, True),
+        (5, 6, 160.0, False),
+        (25, 26, 400.0, False),
+        (25, 25, 400.0, True),
+    ]
+    labels = np.array([[7] * codes + [-1] * (25 - codes) for codes, _, _, _ in words])
+    write_tensors(
+        tmp_path / "words",
+        {
+            "test/images": np.zeros((8, 32, 100, 3), np.uint8),
+            "test/labels": labels,
+            "test/lengths": np.array([length for _, length, _, _ in words]),
+            "test/widths": np.array([width for _, _, width, _ in words], np.float32),
+        },
+        {},
+    )
+    found = examined(tmp_path / "words", None)
+    assert found.counted is not None
+    assert found.counted.tolist() == [counted for *_, counted in words]
+    assert len(examined(tmp_path / "words", 3).labels) == 3
+    assert examined(write(tmp_path / "a", 10), None).counted is None
