@@ -11,10 +11,11 @@ UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help reproduce test lint bench lock env browser clean
+.PHONY: help reproduce test lint bench fuzz lock env browser slurm flower clean
 help:
 	@echo "make reproduce   environment, data, the whole quick scale, results/quick/report.html"
 	@echo "make test        environment, every check and test"
+	@echo "make fuzz        the readers of files from elsewhere, on mutated files (for a night)"
 	@echo "make bench       comparisons on the same work, results/bench.csv"
 	@echo "make lint        style, types, import contracts, workflow"
 	@echo "make lock        resolve requirements.in into requirements.lock"
@@ -23,7 +24,7 @@ reproduce: env
 	snakemake --cores $(CORES)
 	@echo "open results/quick/report.html"
 
-test: env browser lint
+test: env browser slurm flower lint
 	pytest -n 2 --dist loadfile
 
 lint: env
@@ -37,6 +38,12 @@ lint: env
 
 bench: env
 	python -m bench
+
+# Coverage-guided, as many inputs as FUZZ says: about a hundred a second.
+FUZZ ?= 100000
+fuzz: env
+	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r tests/fuzz/requirements.lock
+	cd tests/fuzz && OMP_NUM_THREADS=1 python nightly.py $(FUZZ)
 
 # uv makes the environment, and pip brings uv: neither root nor python3-venv is needed.
 env: $(VENV)/.complete
@@ -54,10 +61,25 @@ browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
 	  || echo "chromium is missing: apt-get install chromium, or the tests of the page are skipped"
 
+# profiles/slurm is tested on a real Slurm of one node. Without root that test is skipped and says so.
+slurm:
+	@command -v sbatch >/dev/null && test -x /usr/sbin/munged || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq slurm-wlm munge >/dev/null; } \
+	  || echo "Slurm is missing: apt-get install slurm-wlm munge, or its test is skipped"
+
+# The test of a Flower app's capture runs that app; flwr wants an environment of its own.
+flower: .flower/.complete
+.flower/.complete: tests/flower/requirements.lock $(VENV)/.complete
+	rm -f $@
+	test -x .flower/bin/python || $(UV) venv --quiet --python $(PYTHON) .flower
+	$(UV) pip sync --quiet --python .flower/bin/python --compile-bytecode --require-hashes $<
+	touch $@
+
 lock:
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .bootstrap uv
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade requirements.in -o requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade bootstrap.in -o bootstrap.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade tests/flower/requirements.in -o tests/flower/requirements.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade tests/fuzz/requirements.in -o tests/fuzz/requirements.lock
 
 clean:
 	rm -rf results logs scratch .snakemake

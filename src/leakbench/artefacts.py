@@ -32,6 +32,13 @@ _DTYPES = {
     "bool": "BOOL",
 }
 _LARGEST_HEADER = 100_000_000
+# What NumPy can hold, even of an array without elements.
+_MOST_AXES, _LONGEST_AXIS = 32, 1 << 40
+# What a library may raise while it reads a file that nobody wrote on purpose.
+_MALFORMED = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError,
+    NotImplementedError,
+)  # fmt: skip
 # One write's bytes: megabytes at once took five times as long (Linux 6.18, ext4).
 _AT_ONCE = 1 << 19
 
@@ -189,7 +196,13 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             ) from problem
     for name, (dtype, shape, begin, stop) in layout.items():
         expected = math.prod(shape) * np.dtype(dtype).itemsize
-        if min(shape, default=0) < 0 or begin < 0 or stop - begin != expected:
+        if (
+            len(shape) > _MOST_AXES
+            or max(shape, default=0) > _LONGEST_AXIS
+            or min(shape, default=0) < 0
+            or begin < 0
+            or stop - begin != expected
+        ):
             raise UserError(
                 f"{path}: tensor {name!r} does not fit its own header (delete it and run its rule again)"
             )
@@ -232,6 +245,14 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
+def _facts(metadata: Mapping[bytes, bytes] | None) -> Facts:
+    """Return the facts in a parquet schema's metadata. Raises ValueError if they are no mapping."""
+    facts = json.loads((metadata or {}).get(_KEY.encode(), b"{}"))
+    if not isinstance(facts, dict):
+        raise ValueError("its facts are no mapping")
+    return facts
+
+
 def read_table(path: Path) -> tuple[Any, Facts]:
     """Read a parquet file: (pandas frame, facts)."""
     import pyarrow as pa
@@ -239,10 +260,10 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
     try:
         table = pq.read_table(path)
-        return table.to_pandas(), json.loads((table.schema.metadata or {}).get(_KEY.encode(), b"{}"))
+        return table.to_pandas(), _facts(table.schema.metadata)
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as problem:
+    except (pa.ArrowException, *_MALFORMED) as problem:
         raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem
 
 
@@ -270,8 +291,8 @@ def read_facts(path: Path) -> Facts:
     import pyarrow.parquet as pq
 
     try:
-        return json.loads((pq.read_schema(path).metadata or {}).get(_KEY.encode(), b"{}"))
+        return _facts(pq.read_schema(path).metadata)
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
-    except (pa.ArrowException, OSError, ValueError) as problem:
+    except (pa.ArrowException, *_MALFORMED) as problem:
         raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem

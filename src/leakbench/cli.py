@@ -6,10 +6,14 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from leakbench.errors import UserError
 from leakbench.process import prepare
 from leakbench.warm import run_warm
+
+# What a federation that is played needs or makes beside its spec and its observation.
+_PLAYED = ("data", "victim", "oracle", "truth")
 
 
 def _positive(text: str) -> int:
@@ -49,16 +53,15 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--further", type=Path, nargs="*", help="a study's other data sets, in the order of the spec"
     )
-    command(
-        "capture",
-        "play the federation and store every update",
-        "spec",
-        "data",
-        "victim",
-        "out",
-        "oracle",
-        "truth",
-        optional=["record"],
+    capture = command(
+        "capture", "play the federation and store every update, or take those of a Flower app", "spec", "out",
+        optional=[*_PLAYED, "record"],
+    )  # fmt: skip
+    capture.add_argument(
+        "--from-flower",
+        type=Path,
+        metavar="FOLDER",
+        help="what leakbench.flower.record kept; takes only --spec (network, local) and --out",
     )
     attack = command(
         "attack",
@@ -117,6 +120,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _capture(values: dict[str, Any]) -> None:
+    folder = values.pop("from_flower")
+    given = [name for name in _PLAYED if values[name] is not None]
+    if folder is not None:
+        from leakbench.verbs.flower_capture import flower_capture
+
+        if given:
+            raise UserError(f"--{given[0]}: a Flower app has none (leave it out)")
+        return flower_capture(folder, values["spec"], values["out"])
+    from leakbench.verbs.capture import capture
+
+    if missing := [name for name in _PLAYED if name not in given]:
+        raise UserError(f"--{missing[0]} is missing (only --from-flower does without)")
+    return capture(**values)
+
+
 def _run(arguments: argparse.Namespace) -> None:
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
     root = values.pop("root")
@@ -130,9 +149,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
             train(**values, scratch=root / "scratch" / "train")
         case "capture":
-            from leakbench.verbs.capture import capture
-
-            capture(**values)
+            _capture(values)
         case "attack":
             from leakbench.verbs.attack import attack
 

@@ -24,7 +24,7 @@ def read_spec(path: Path) -> dict[str, Any]:
         value = json.loads(Path(path).read_text())
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such spec (run `python -m leakbench plan`)") from problem
-    except (ValueError, UnicodeDecodeError) as problem:
+    except (ValueError, OSError, RecursionError) as problem:
         raise UserError(f"{path}: not a spec ({problem}; run `python -m leakbench plan`)") from problem
     if not isinstance(value, dict):
         raise UserError(f"{path}: not a spec (run `python -m leakbench plan`)")

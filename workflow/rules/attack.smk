@@ -17,7 +17,12 @@ rule attack:
         federation=flow.bulky(keep=True),
     threads: 1
     resources:
-        mem_mb=lambda w, threads: 3000 + 1000 * threads,
+        mem_mb=lambda w, threads, attempt: flow.needs("attack", "/".join(w)).megabytes(
+            threads, attempt
+        ),
+        runtime=lambda w, threads, attempt: flow.needs("attack", "/".join(w)).minutes(
+            threads, attempt
+        ),
         gpu=int(DEVICE != "cpu"),
     params:
         generator=lambda w, input: (

@@ -14,7 +14,12 @@ rule capture:
     wildcard_constraints:
         federation=flow.bulky(keep=True),
     resources:
-        mem_mb=4000,
+        mem_mb=lambda w, threads, attempt: flow.needs(
+            "capture", "/".join(w)
+        ).megabytes(threads, attempt),
+        runtime=lambda w, threads, attempt: flow.needs("capture", "/".join(w)).minutes(
+            threads, attempt
+        ),
     message:
         "capture {wildcards.federation} of {wildcards.victim} on {wildcards.dataset}, defence {wildcards.defence}"
     shell:

@@ -12,7 +12,8 @@ rule fetch:
     log:
         "logs/fetch/{dataset}.log",
     resources:
-        mem_mb=2000,
+        mem_mb=lambda w, attempt: attempt * 2000,
+        runtime=lambda w, attempt: attempt * 60,
     message:
         "fetch {wildcards.dataset}"
     shell:

@@ -14,7 +14,8 @@ rule report:
     log:
         f"logs/{SCALE}/report.log",
     resources:
-        mem_mb=1000,
+        mem_mb=lambda w, attempt: attempt * 2000,
+        runtime=lambda w, attempt: attempt * 30,
     params:
         experiments=len(flow.plan.experiments),
     message:
@@ -63,7 +64,8 @@ rule scorecard:
     log:
         f"logs/{SCALE}/scorecard.log",
     resources:
-        mem_mb=1000,
+        mem_mb=lambda w, attempt: attempt * 2000,
+        runtime=lambda w, attempt: attempt * 30,
     message:
         "scorecard: every published number beside ours"
     shell:
@@ -84,7 +86,8 @@ rule table:
     log:
         f"logs/{SCALE}/table/{{experiment}}.log",
     resources:
-        mem_mb=2000,
+        mem_mb=lambda w, attempt: attempt * 2000,
+        runtime=lambda w, attempt: attempt * 30,
     message:
         "table {wildcards.experiment}"
     shell:
@@ -111,7 +114,8 @@ rule figure:
     log:
         f"logs/{SCALE}/figure/{{experiment}}.log",
     resources:
-        mem_mb=2000,
+        mem_mb=lambda w, attempt: attempt * 2000,
+        runtime=lambda w, attempt: attempt * 30,
     message:
         "figure {wildcards.experiment}"
     shell:

@@ -14,7 +14,8 @@ rule score:
     log:
         f"logs/{SCALE}/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
     resources:
-        mem_mb=3000,
+        mem_mb=lambda w, attempt: attempt * 3000,
+        runtime=lambda w, attempt: attempt * 60,
     params:
         backbones=lambda w, input: (
             f"--backbones '{input.backbones}'" if input.backbones else ""

@@ -11,7 +11,12 @@ rule train:
     log:
         f"logs/{SCALE}/train/{{dataset}}/{{victim}}/{{seed}}.log",
     resources:
-        mem_mb=3000,
+        mem_mb=lambda w, threads, attempt: flow.needs("train", "/".join(w)).megabytes(
+            threads, attempt
+        ),
+        runtime=lambda w, threads, attempt: flow.needs("train", "/".join(w)).minutes(
+            threads, attempt
+        ),
     message:
         "train victim {wildcards.victim} on {wildcards.dataset}, seed {wildcards.seed}"
     shell:
@@ -33,7 +38,12 @@ rule train_generator:
     log:
         f"logs/{SCALE}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
     resources:
-        mem_mb=3000,
+        mem_mb=lambda w, threads, attempt: flow.needs(
+            "generator", "/".join(w)
+        ).megabytes(threads, attempt),
+        runtime=lambda w, threads, attempt: flow.needs(
+            "generator", "/".join(w)
+        ).minutes(threads, attempt),
     params:
         victim=lambda w, input: f"--victim '{input.victim}'" if input.victim else "",
     message:
@@ -55,8 +65,12 @@ rule train_study:
     log:
         f"logs/{SCALE}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
     resources:
-        # Two training sets of words are a few gigabytes.
-        mem_mb=lambda w: 8000 if flow.further("/".join(w)) else 3000,
+        mem_mb=lambda w, threads, attempt: flow.needs("study", "/".join(w)).megabytes(
+            threads, attempt
+        ),
+        runtime=lambda w, threads, attempt: flow.needs("study", "/".join(w)).minutes(
+            threads, attempt
+        ),
         gpu=int(config.get("device", "cpu") != "cpu"),
     params:
         device=config.get("device", "cpu"),

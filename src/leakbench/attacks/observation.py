@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from leakbench import generators, victims
 from leakbench.artefacts import Facts, open_tensors
+from leakbench.attacks.observation_facts import told
 from leakbench.defences.key_lock import LAYERS
 from leakbench.errors import Unfit, UserError
 from leakbench.matching.unlocked import unlock
@@ -134,6 +135,13 @@ class _Beside:
         return found if asked.ndim else found[0]
 
 
+# What a network's constructor, or a lock that does not fit it, may raise for values that were never meant for it.
+_NO_NETWORK = (
+    KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError, ArithmeticError,
+    AssertionError, NotImplementedError,
+)  # fmt: skip
+
+
 def _one_line(problem: Exception) -> str:
     return f"{type(problem).__name__}: {' '.join(str(problem).split())}"
 
@@ -143,11 +151,13 @@ def check(observation: Observation, where: str) -> None:
     network, origin = observation.network, observation.origin
     try:
         shape = tuple(int(n) for n in network["shape"])
-        model = victims.build(
-            network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
-        )
-        unlock(model, observation.lock.get("layers", []))
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError) as problem:
+        # Its names and shapes alone: a network that its file's tensors do not fit is never made.
+        with torch.device("meta"):
+            model = victims.build(
+                network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
+            )
+            unlock(model, observation.lock.get("layers", []))
+    except _NO_NETWORK as problem:
         raise UserError(
             f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)"
         ) from problem
@@ -167,7 +177,7 @@ def check(observation: Observation, where: str) -> None:
                 raise Unfit(f"{where}: {kind}/{name} is missing (the victim has it)")
             array = tensors[name]
             lead = 1 if kind == "global" else 2
-            if array.shape[lead:] != expected or array.dtype != dtype:
+            if array.ndim != lead + len(expected) or array.shape[lead:] != expected or array.dtype != dtype:
                 raise Unfit(
                     f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has {dtype} {expected}"
                 )
@@ -233,15 +243,7 @@ def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
             made["module"], tuple(made["features"]), tuple(network["shape"]), made["parameters"]
         )
         trained.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in tensors.items()})
-    except (
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        ImportError,
-        RuntimeError,
-    ) as problem:
+    except _NO_NETWORK as problem:
         raise UserError(
             f"{path}: not a generator ({_one_line(problem)}; delete it and run its rule again)"
         ) from problem
@@ -274,14 +276,11 @@ def read_observation(
 
     Raises UserError for a file that is malformed, misses a tensor or holds NaN or Inf.
     """
-    tensors, facts = open_tensors(path)
-    try:
-        network, clients, kind = facts["network"], facts["clients"], facts["kind"]
-        origin = np.array(tensors["origin"])
-    except KeyError as missing:
-        raise UserError(
-            f"{path}: not an observation, {missing} is missing (see docs/observation.md)"
-        ) from missing
+    tensors, read = open_tensors(path)
+    facts = told(read, str(path))
+    if "origin" not in tensors:
+        raise UserError(f"{path}: not an observation, 'origin' is missing (see docs/observation.md)")
+    network = facts["network"]
     observation = Observation(
         network=network,
         weights={
@@ -294,15 +293,15 @@ def read_observation(
             for name, value in tensors.items()
             if name.startswith("updates/")
         },
-        origin=origin,
-        clients=clients,
-        kind=kind,
-        knows=facts.get("knows", {}),
-        lock=facts.get("lock", {}),
+        origin=np.array(tensors["origin"]),
+        clients=facts["clients"],
+        kind=facts["kind"],
+        knows=facts["knows"],
+        lock=facts["lock"],
         shown={
             name.removeprefix("shown/"): value for name, value in tensors.items() if name.startswith("shown/")
         },
-        local=facts.get("local", {"lr": 1.0, "batch_size": None, "epochs": 1}),
+        local=facts["local"],
         labelling=labelling,
         work=work or Work(),
     )
@@ -311,4 +310,4 @@ def read_observation(
         observation = replace(observation, generator=_read_generator(generator, network))
     if labels is not None:
         observation = replace(observation, labels=_read_labels(labels, observation))
-    return observation, facts
+    return observation, read

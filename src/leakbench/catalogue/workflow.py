@@ -9,6 +9,7 @@ from pathlib import Path
 
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
+from leakbench.catalogue import budget
 from leakbench.catalogue.cell import ANY_VICTIM
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
@@ -72,6 +73,24 @@ class Workflow:
         self.results = f"results/{scale}"
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
+
+    def needs(self, verb: str, stem: str) -> budget.Needs:
+        """Return what a job asks of a cluster: train, generator, study, capture or attack, of one spec."""
+        record, spec = (
+            self.root / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
+        )
+        if found := budget.recorded(record, spec, workers=verb == "attack"):
+            return found
+        value = self.plan.spec(f"{verb}/{stem}")
+        match verb:
+            case "train" | "generator":
+                return budget.of_training(value, "victim" if verb == "train" else verb)
+            case "study":
+                return budget.of_study(value)
+            case "capture":
+                return budget.of_capture(value)
+        *names, _, seed = stem.split("/")
+        return budget.of_attack(value, self.plan.spec(f"capture/{'/'.join([*names, seed])}"))
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on, relative to the root if below it."""

@@ -4,6 +4,7 @@ import hashlib
 import itertools
 import os
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 
 import torch
@@ -12,7 +13,8 @@ from leakbench import attacks
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
-from leakbench.errors import Unfit, UserError
+from leakbench.errors import Unfit
+from leakbench.gpu_lease import leased
 from leakbench.parts import parts_of
 from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
@@ -30,12 +32,14 @@ def attack(
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
 
     `labels` is the oracle's file, for an attack that is given labels. `workers` processes share what an attack can share
-    out; the result is the same for any number. `device` is torch's name of the processor or GPU to match gradients on.
+    out; the result is the same for any number. `device` is torch's name of the processor or GPU to match gradients on;
+    `cuda` without a number is one that no other job of this machine has leased.
     """
-    with recording(record, "attack") as cost:
+    with ExitStack() as on, recording(record, "attack") as cost:
         reason = absent([path for path in (capture, generator, labels) if path is not None])
         if reason:
             return pass_on(reason, [out])
+        device = on.enter_context(leased(device))
         value = read_spec(spec)
         entry = value["attack"]
         made = provenance(value, "leakbench.verbs.attack", *parts_of(value), device=_named(device))
@@ -89,11 +93,9 @@ def _content(path: Path) -> str:
 
 
 def _named(device: str) -> str:
-    """Return the name by which results tell of a device; make a GPU repeat its results. Raises UserError if it is absent."""
+    """Return the name by which results tell of a device; make a GPU repeat its results."""
     if device == "cpu":
         return device
-    if not torch.cuda.is_available():
-        raise UserError(f"--device {device}: torch finds no CUDA device (leave it out, or check the driver)")
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.backends.cudnn.allow_tf32 = False

@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 from leakbench import generators, victims
 from leakbench.artefacts import open_tensors, write_table, write_tensors
 from leakbench.errors import UserError
+from leakbench.gpu_lease import leased
 from leakbench.parts import dotted, part, parts_of
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -176,7 +177,8 @@ def train_study(
         spec, "leakbench.verbs.train", dotted("training", "study"), *parts_of(spec), device=device
     )
     resume = scratch / f"{made['spec'][:16]}-{made['code'][:16]}.safetensors"
-    rows, facts, seconds = part("training", "study")(spec, data, resume, device, further=further)
+    with leased(device) as leasehold:
+        rows, facts, seconds = part("training", "study")(spec, data, resume, leasehold, further=further)
     write_table(out, rows.assign(**spec["study"], seed=spec["seed"]), facts | made)
     return float(seconds)
 

@@ -1,0 +1,195 @@
+"""Files that nobody wrote on purpose: real ones of each kind, changed by random bytes, and what a reader may make of them.
+
+Shared by the test (hypothesis) and the nightly run (atheris).
+"""
+
+import json
+import struct
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from leakbench import victims
+from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
+from leakbench.attacks.observation import read_observation
+from leakbench.errors import UserError
+from leakbench.provenance import read_spec
+
+SHAPE, CLASSES = (8, 8, 1), 4
+FACTS = {
+    "network": {"module": "resnet", "parameters": {"depth": 18, "width": 4}, "shape": list(SHAPE), "classes": CLASSES},
+    "clients": [1, 2],
+    "kind": "model",
+    "local": {"lr": 0.1, "batch_size": None, "epochs": 1},
+    "knows": {"defence": "none"},
+}  # fmt: skip
+# Values that have broken readers before, as JSON.
+EVIL = [
+    "null", "true", "[]", "{}", '""', "-1", "0", "1e999", "NaN", "1e308", "99999999999999999999", "4294967296", '"../../x"',
+    '"/etc/passwd"', '"__class__"', '"os"', "[[[[]]]]", '{"../../x": 1}', "[100000]", "0.5", '"\\u0000"', '"model"',
+]  # fmt: skip
+
+
+def _network(folder: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    network = FACTS["network"] | {"module": "fcnn", "parameters": {}}
+    model = victims.build("fcnn", SHAPE, CLASSES, {})
+    return {name: value.numpy() for name, value in model.state_dict().items()}, network
+
+
+def observation(path: Path) -> None:
+    """Write a sound observation of a small network: two rounds, two clients."""
+    weights, network = _network(path.parent)
+    tensors = {f"global/{name}": value[None] for name, value in weights.items()}
+    tensors |= {
+        f"updates/{name}": np.zeros((2, 2, *value.shape), np.float32) for name, value in weights.items()
+    }
+    write_tensors(path, tensors | {"origin": np.zeros(2, np.int64)}, FACTS | {"network": network})
+
+
+def labels(path: Path) -> None:
+    write_tensors(path, {"labels/0": np.zeros((2, 1), np.int64), "labels/1": np.ones((2, 2), np.int64)}, {})
+
+
+def table(path: Path) -> None:
+    write_table(path, pd.DataFrame({"n": [1, 2], "s": ["a", None], "x": [0.5, np.nan]}), FACTS)
+
+
+def spec(path: Path) -> None:
+    path.write_text(to_json({"attack": {"module": "fidel", "parameters": {}}, "seed": 0, "facts": FACTS}))
+
+
+def _observed(path: Path) -> None:
+    torch.manual_seed(0)
+    read_observation(path)
+
+
+def _labelled(path: Path) -> None:
+    sound = path.parent / "sound.safetensors"
+    if not sound.exists():
+        observation(sound)
+    read_observation(sound, labels=path, labelling="oracle")
+
+
+def _generator(path: Path) -> None:
+    sound = path.parent / "sound.safetensors"
+    if not sound.exists():
+        observation(sound)
+    read_observation(sound, generator=path)
+
+
+def _table(path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read_table(path)
+    read_facts(path)
+
+
+# Kind → (suffix, what writes a sound one, what reads it).
+KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
+    "observation": (".safetensors", observation, _observed),
+    "tensors": (".safetensors", observation, read_tensors),
+    "labels": (".safetensors", labels, _labelled),
+    "generator": (".safetensors", observation, _generator),
+    "table": (".parquet", table, _table),
+    "spec": (".json", spec, read_spec),
+}
+
+
+def seeds(folder: Path) -> dict[str, bytes]:
+    """Return a sound file of each kind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for kind, (suffix, write, _) in KINDS.items():
+        path = folder / f"seed{suffix}"
+        write(path)
+        found[kind] = path.read_bytes()
+        path.unlink()
+    return found
+
+
+class Bytes:
+    """Random choices from bytes: numbers until they run out, then zeros."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data, self.place = data, 0
+
+    def number(self, below: int) -> int:
+        """Return a number in [0, below)."""
+        size = 1 if below <= 256 else 4
+        part = self.data[self.place : self.place + size].ljust(size, b"\0")
+        self.place += size
+        return int.from_bytes(part, "little") % max(1, below)
+
+    def rest(self) -> bytes:
+        return self.data[self.place :]
+
+
+def mutant(choices: Bytes, sound: bytes) -> bytes:
+    """Return a changed file: its bytes, the JSON within it, its length, or something else altogether."""
+    how = choices.number(8)
+    if how == 0:
+        return choices.rest()
+    out = bytearray(sound)
+    if how <= 3 and len(sound) > 8 and sound[8:9] == b"{":
+        length = struct.unpack("<Q", sound[:8])[0]
+        header = _json(choices, sound[8 : 8 + length].decode())
+        return struct.pack("<Q", len(header)) + header + sound[8 + length :]
+    if how <= 3 and sound[:1] == b"{":
+        return _json(choices, sound.decode())
+    for _ in range(1 + choices.number(6)):
+        out[choices.number(len(out))] = choices.number(256)
+    return bytes(out[: choices.number(len(out))] if how == 7 else out)
+
+
+def _json(choices: Bytes, text: str) -> bytes:
+    """Return JSON text with values put in the place of others, in the facts within it too."""
+    value = json.loads(text)
+    inner = value.get("__metadata__", {}).get("leakbench")
+    if inner is not None and choices.number(4):
+        value["__metadata__"]["leakbench"] = _json(choices, inner).decode()
+        return json.dumps(value).encode()
+    marks = {}
+    for number in range(1 + choices.number(3)):
+        _put(value, choices, f"@{number}@")
+        marks[f'"@{number}@"'] = EVIL[choices.number(len(EVIL))]
+    out = json.dumps(value)
+    for mark, evil in marks.items():
+        out = out.replace(mark, evil)
+    return out.encode()
+
+
+def _put(value: Any, choices: Bytes, mark: str) -> None:
+    """Put `mark` somewhere into a mapping or list, in place."""
+    while True:
+        places = list(value) if isinstance(value, dict) else list(range(len(value)))
+        if not places:
+            return
+        place = places[choices.number(len(places))]
+        if isinstance(value[place], dict | list) and value[place] and choices.number(4):
+            value = value[place]
+            continue
+        if isinstance(value, dict) and choices.number(5) == 0:
+            value[f"../../{place}"] = value.pop(place)
+        else:
+            value[place] = mark
+        return
+
+
+def read(kind: str, data: bytes, folder: Path) -> str:
+    """Read a mutant; return the refusal, or nothing if it is a value. Whatever else is raised is a fault of the reader."""
+    suffix, _, reader = KINDS[kind]
+    path = folder / f"mutant{suffix}"
+    path.write_bytes(data)
+    try:
+        reader(path)
+    except UserError as refusal:
+        told = str(refusal)
+        assert len(told.splitlines()) == 1, told
+        assert str(folder) in told, told
+        return told
+    return ""

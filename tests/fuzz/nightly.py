@@ -1,0 +1,46 @@
+"""A night's fuzzing of the readers by coverage (atheris): `make fuzz`, or with the number of inputs as `FUZZ=1000000`.
+
+It ends with the traceback of the first input that a reader neither reads nor refuses, or that takes ten seconds, and says where
+that input lies.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import atheris
+
+with atheris.instrument_imports(include=["leakbench"]):
+    import mutants
+
+FOLDER = Path(tempfile.mkdtemp(prefix="leakbench-fuzz-"))
+SOUND = mutants.seeds(FOLDER / "seeds")
+NAMES = sorted(mutants.KINDS)
+
+
+def one(data: bytes) -> None:
+    """Read one mutant."""
+    choices = mutants.Bytes(data)
+    kind = NAMES[choices.number(len(NAMES))]
+    mutants.read(kind, mutants.mutant(choices, SOUND[kind]), FOLDER)
+
+
+if __name__ == "__main__":
+    corpus = FOLDER / "corpus"
+    corpus.mkdir()
+    for number in range(len(NAMES) * 8):
+        (corpus / str(number)).write_bytes(bytes([number % len(NAMES), number // len(NAMES), *range(60)]))
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
+    atheris.Setup(
+        [
+            sys.argv[0],
+            f"-runs={runs}",
+            "-max_len=64",
+            "-timeout=10",
+            "-rss_limit_mb=4096",
+            f"-artifact_prefix={FOLDER}/",
+            str(corpus),
+        ],
+        one,
+    )
+    atheris.Fuzz()

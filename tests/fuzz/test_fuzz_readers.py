@@ -1,0 +1,109 @@
+"""Files from elsewhere are data: whatever their bytes, a reader returns a value or a refusal, and does nothing else."""
+
+import os
+import pickle
+import time
+from pathlib import Path
+
+import mutants
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from leakbench.artefacts import read_facts, write_tensors
+
+INPUTS = 2000
+SECONDS = 5
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder two levels down in one that holds nothing else, which is where ../../x would go."""
+    deep = tmp_path_factory.mktemp("outside") / "one" / "two"
+    deep.mkdir(parents=True)
+    return deep
+
+
+@pytest.fixture(scope="module")
+def sound(folder: Path) -> dict[str, bytes]:
+    return mutants.seeds(folder / "seeds")
+
+
+@pytest.mark.parametrize("kind", mutants.KINDS)
+def test_what_is_mutated_is_sound(kind: str, sound: dict[str, bytes], folder: Path) -> None:
+    """Guards the test below. What is no generator is refused for that alone."""
+    refusal = mutants.read(kind, sound[kind], folder)
+    assert refusal == "" or (kind == "generator" and "not a generator" in refusal)
+
+
+def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> None:
+    outcomes: dict[str, set[bool]] = {kind: set() for kind in mutants.KINDS}
+    slowest = 0.0
+
+    @given(st.sampled_from(sorted(mutants.KINDS)), st.binary(min_size=4, max_size=64))
+    @settings(max_examples=INPUTS, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    def read(kind: str, data: bytes) -> None:
+        nonlocal slowest
+        start = time.monotonic()
+        refusal = mutants.read(kind, mutants.mutant(mutants.Bytes(data), sound[kind]), folder)
+        slowest = max(slowest, time.monotonic() - start)
+        outcomes[kind].add(bool(refusal))
+
+    read()
+    # Both outcomes were met, so that neither is what everything ends in.
+    assert all(found == {True, False} for kind, found in outcomes.items() if kind != "generator"), outcomes
+    assert slowest < SECONDS
+    allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
+    assert {path.name for path in folder.iterdir()} <= allowed
+    assert [path.name for path in folder.parents[1].rglob("*") if path.is_file()] == [
+        path.name for path in folder.parents[1].rglob("*") if path.is_file() and path.parent == folder
+    ]
+
+
+class Planted:
+    """What unpickling it does: it makes a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        return os.mkdir, (str(self.mark),)
+
+
+@pytest.mark.parametrize("kind", mutants.KINDS)
+def test_a_planted_pickle_is_not_executed(
+    kind: str, sound: dict[str, bytes], folder: Path, tmp_path: Path
+) -> None:
+    mark = tmp_path / "executed"
+    planted = pickle.dumps(Planted(mark))
+    pickle.loads(planted)  # noqa: S301
+    assert mark.exists()
+    mark.rmdir()
+    assert mutants.read(kind, planted, folder)
+    mutants.read(kind, sound[kind] + planted, folder)
+    assert not mark.exists()
+
+
+def test_a_pickle_in_a_tables_type_is_not_executed(tmp_path: Path) -> None:
+    """Arrow had a type that is a pickle; its name in a file's schema is all that it takes."""
+    mark = tmp_path / "executed"
+    kind = {
+        b"ARROW:extension:name": b"arrow.py_extension_type",
+        b"ARROW:extension:metadata": pickle.dumps(Planted(mark)),
+    }
+    field = pa.field("x", pa.int64(), metadata=kind)
+    path = tmp_path / "mutant.parquet"
+    pq.write_table(pa.Table.from_arrays([pa.array([1])], schema=pa.schema([field])), path)
+    mutants.read("table", path.read_bytes(), tmp_path)
+    assert not mark.exists()
+
+
+def test_a_name_that_climbs_is_a_name(tmp_path: Path) -> None:
+    deep = tmp_path / "one" / "two"
+    deep.mkdir(parents=True)
+    write_tensors(deep / "x.safetensors", {"updates/../../x": np.zeros(1, np.float32)}, {"knows": "../../x"})
+    assert read_facts(deep / "x.safetensors") == {"knows": "../../x"}
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.safetensors"]

@@ -1,0 +1,158 @@
+"""The tiny pipeline on a real Slurm: GPU requests, a job that fails, one that is cancelled, and the run that takes it up again.
+
+The node, its processors and its GPUs are this machine's on paper (cluster.py); everything between Snakemake and a job's own
+process is real.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from cluster import slurm, why_not
+from project import CELL, EXPERIMENT, Project, tiny_project
+
+# The plugin asks what became of jobs after so many seconds, then ten later each time; a job takes about as many.
+SHORT = ["--slurm-init-seconds-before-status-checks", "12", "--latency-wait", "5", "--retries", "0"]
+LIMIT = 150
+SLOW = '''"""Waits to be cancelled at its first run; then the attack `fidel`."""
+
+import os
+import pathlib
+import time
+
+from leakbench.attacks.fidel import fidel
+
+
+def slow(observation, rng):
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "none")
+    pathlib.Path("slow-runs").write_text(gpus)
+    for _ in range(600):
+        if pathlib.Path("go").exists():
+            return fidel(observation, rng)
+        time.sleep(0.1)
+    raise TimeoutError("nobody cancelled it")
+'''
+BROKEN = '''"""Fails."""
+
+
+def broken(observation, rng):
+    raise MemoryError("broken on purpose")
+'''
+MENDED = '''"""Works."""
+
+from leakbench.attacks.fidel import fidel
+
+
+def broken(observation, rng):
+    return fidel(observation, rng)
+'''
+
+
+@pytest.fixture
+def cluster() -> Iterator[Path]:
+    if reason := why_not():
+        if os.environ.get("CI"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with slurm() as folder:
+        yield folder
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    made = tiny_project(tmp_path)
+    for name, text in (("slow", SLOW), ("broken", BROKEN)):
+        made.path(f"src/leakbench/attacks/{name}.py").write_text(text)
+        made.write(f"attacks/{name}", {"summary": name, "matching": "best"})
+    (product,) = EXPERIMENT["cells"]
+    cells = [product | {"attack": ["fidel", "slow", "broken"]}]
+    made.write("experiments/tiny", EXPERIMENT | {"cells": cells})
+    return made
+
+
+def submit(project: Project, log: Path, *targets: str) -> subprocess.Popen[bytes]:
+    """Start Snakemake on profiles/slurm, as docs/cluster.md says; its output goes to `log`."""
+    command = [sys.executable, "-m", "snakemake", "--workflow-profile", "profiles/slurm", *SHORT]
+    command += ["--set-resources", "attack:gpu=1", "attack:tasks=1", "--", *targets]
+    with log.open("wb") as out:
+        return subprocess.Popen(command, cwd=project.root, env=project.variables(), stdout=out, stderr=out)
+
+
+def ended(run: subprocess.Popen[bytes], log: Path) -> str:
+    """Wait for the run's end and return its output; kill it after LIMIT seconds, since SIGTERM would wait for jobs."""
+    try:
+        run.wait(LIMIT)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        run.wait()
+        pytest.fail(f"the run hung:\n{log.read_text()[-5000:]}")
+    return log.read_text()
+
+
+def until(condition: Callable[[], object], run: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + LIMIT
+    while not condition():
+        if run.poll() is not None or time.monotonic() > end:
+            run.kill()
+            pytest.fail(log.read_text()[-5000:])
+        time.sleep(0.2)
+
+
+def queue() -> list[tuple[str, str, str, str]]:
+    """Return (number, state, GPUs asked for, comment) of every job that Slurm knows of."""
+    columns = "JobID:10,State:12,tres-per-job:20,Comment:200"
+    told = subprocess.run(
+        ["squeue", "--noheader", "--states=all", f"--Format={columns}"],
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
+    return [tuple(line.split()[:4]) for line in told.stdout.splitlines()]  # type: ignore[misc]
+
+
+def test_a_pipeline_that_is_broken_and_cancelled_is_taken_up_again(
+    cluster: Path, project: Project, tmp_path: Path
+) -> None:
+    scores = [f"results/quick/scores/{CELL}/{name}/0.parquet" for name in ("fidel", "slow", "broken")]
+    # Begun on this machine, for the time it saves.
+    begun = project.snakemake("results/quick/victims/tiny/tiny/0.safetensors")
+    assert begun.rc == 0, begun.text[-3000:]
+    log = tmp_path / "first.log"
+    run = submit(project, log, *scores)
+    try:
+        until(project.path("slow-runs").exists, run, log)
+        ((number, state, gpus, _),) = [job for job in queue() if "none_slow" in job[3]]
+        assert state == "RUNNING"
+        assert gpus in ("gres:gpu:1", "gpu:1")
+        assert project.path("slow-runs").read_text() in ("0", "1")
+        subprocess.run(["scancel", number], check=True, timeout=20)
+        text = ended(run, log)
+    finally:
+        run.kill()
+    # One is cancelled and one fails, whose own log is shown; all that needs neither is there.
+    assert run.returncode == 1, text[-3000:]
+    assert "MemoryError: broken on purpose" in text
+    assert "CANCELLED" in text
+    states = {comment: state for _, state, _, comment in queue()}
+    assert len(states) == 5, states
+    assert states[f"rule_attack_wildcards_{CELL.replace('/', '_')}_slow_0"] == "CANCELLED"
+    assert states[f"rule_attack_wildcards_{CELL.replace('/', '_')}_broken_0"] == "FAILED"
+    assert sorted(states.values()) == ["CANCELLED", *["COMPLETED"] * 3, "FAILED"]
+    assert [project.path(score).exists() for score in scores] == [True, False, False]
+    assert project.leftovers() == []
+
+    project.path("src/leakbench/attacks/broken.py").write_text(MENDED)
+    project.path("go").touch()
+    guesses = [f"results/quick/guesses/{CELL}/{name}/0.safetensors" for name in ("fidel", "slow", "broken")]
+    log = tmp_path / "second.log"
+    text = ended(submit(project, log, *guesses), log)
+    assert "2 of 2 steps (100%) done" in text, text[-3000:]
+    done = re.findall(r"^Job \d+: (.*)$", text, re.MULTILINE)
+    assert sorted(line.split()[-1] for line in done) == ["broken", "slow"]
+    assert all(project.path(guess).exists() for guess in guesses)

@@ -1,0 +1,157 @@
+"""The recorder on a strategy of Flower's shape, and folders that do not say what they should; the real thing is in tests/flower."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from leakbench import victims
+from leakbench.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.cli import main
+from leakbench.errors import UserError
+from leakbench.flower import record
+from leakbench.verbs.flower_capture import flower_capture
+
+NETWORK = {"module": "fcnn", "parameters": {}, "shape": [4, 4, 1], "classes": 3}
+State = dict[str, np.ndarray]
+
+
+class Strategy:
+    """What of Flower's strategy the recorder knows."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[str]:
+        return [f"train {server_round}"]
+
+    def aggregate_train(self, server_round: int, replies: list[Any]) -> str:
+        self.heard = list(replies)
+        return "aggregated"
+
+
+def arrays(state: State) -> dict[str, Any]:
+    return {name: SimpleNamespace(numpy=lambda value=value: value) for name, value in state.items()}
+
+
+def reply(node: int, state: State, samples: int, error: bool = False) -> Any:
+    content = SimpleNamespace(
+        array_records={"arrays": arrays(state)}, metric_records={"metrics": {"num-examples": samples}}
+    )
+    return SimpleNamespace(
+        has_error=lambda: error, metadata=SimpleNamespace(src_node_id=node), content=content
+    )
+
+
+@pytest.fixture
+def state() -> State:
+    torch.manual_seed(0)
+    model = victims.build("fcnn", (4, 4, 1), 3, {})
+    return {name: value.numpy() for name, value in model.state_dict().items()}
+
+
+def spec(folder: Path, **facts: Any) -> Path:
+    path = folder / "network.json"
+    path.write_text(json.dumps({"network": NETWORK} | facts))
+    return path
+
+
+def play(folder: Path, state: State, rounds: list[dict[int, int]]) -> Strategy:
+    """Record rounds, each a mapping of node → samples; node n returns everything plus n."""
+    strategy = record(Strategy(), folder)
+    for number, nodes in enumerate(rounds, 1):
+        assert strategy.configure_train(number, arrays(state), {}, None) == [f"train {number}"]
+        replies = [
+            reply(node, {n: v + np.float32(node) for n, v in state.items()}, k) for node, k in nodes.items()
+        ]
+        replies.append(reply(99, {}, 1, error=True))
+        assert strategy.aggregate_train(number, iter(replies)) == "aggregated"
+    return strategy
+
+
+def test_updates_are_what_came_back_less_what_was_sent(tmp_path: Path, state: State) -> None:
+    strategy = play(tmp_path / "rounds", state, [{7: 2, 3: 1}, {3: 1, 7: 2}])
+    assert len(strategy.heard) == 3
+    flower_capture(
+        tmp_path / "rounds", spec(tmp_path, knows={"labels": "known"}), tmp_path / "out.safetensors"
+    )
+    tensors, facts = read_tensors(tmp_path / "out.safetensors")
+    assert facts["clients"] == [1, 2]
+    assert facts["knows"]["labels"] == "known"
+    assert "local" not in facts
+    for name, value in state.items():
+        np.testing.assert_array_equal(tensors[f"global/{name}"], np.stack([value, value]))
+        assert tensors[f"updates/{name}"].shape == (2, 2, *value.shape)
+        np.testing.assert_allclose(tensors[f"updates/{name}"][:, 0], 3, atol=1e-5)
+        np.testing.assert_allclose(tensors[f"updates/{name}"][:, 1], 7, atol=1e-5)
+
+
+def test_clients_that_miss_a_round_or_change_are_left_out(tmp_path: Path, state: State) -> None:
+    play(tmp_path / "rounds", state, [{1: 1, 2: 2, 3: 3}, {1: 1, 3: 4}])
+    flower_capture(tmp_path / "rounds", spec(tmp_path), tmp_path / "out.safetensors")
+    tensors, facts = open_tensors(tmp_path / "out.safetensors")
+    assert facts["clients"] == [1]
+    assert tensors["updates/dense1.bias"].shape == (2, 1, 128)
+
+
+def _no_one(folder: Path, state: State) -> None:
+    play(folder, state, [{1: 1}, {2: 1}])
+
+
+def _other_network(folder: Path, state: State) -> None:
+    play(folder, state | {"dense1.bias": np.zeros(5, np.float32)}, [{1: 1}])
+
+
+def _nothing_sent(folder: Path, state: State) -> None:
+    write_tensors(folder / "round-1.safetensors", {}, {"nodes": [1], "clients": [1]})
+
+
+def _no_lists(folder: Path, state: State) -> None:
+    write_tensors(folder / "round-1.safetensors", {}, {"nodes": ["../../x"], "clients": [1]})
+
+
+def _a_reply_lacks(folder: Path, state: State) -> None:
+    play(folder, state, [{1: 1}])
+    kept, facts = read_tensors(folder / "round-1.safetensors")
+    write_tensors(
+        folder / "round-1.safetensors",
+        {n: v for n, v in kept.items() if n != "returned/1/dense2.bias"},
+        facts,
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda folder, state: None, "no round-<number>.safetensors"),
+        (_no_one, "no client answered in every round"),
+        (_other_network, "the victim has float32"),
+        (_nothing_sent, "no models that were sent"),
+        (_no_lists, "not two lists of whole numbers"),
+        (_a_reply_lacks, "dense2.bias is not in every reply"),
+    ],
+)
+def test_a_folder_that_is_no_capture_is_refused(
+    make: Callable[[Path, State], None], says: str, tmp_path: Path, state: State
+) -> None:
+    make(tmp_path / "rounds", state)
+    with pytest.raises(UserError, match=says):
+        flower_capture(tmp_path / "rounds", spec(tmp_path), tmp_path / "out.safetensors")
+    assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_the_command_line_tells_what_goes_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["capture", "--spec", str(spec(tmp_path)), "--out", str(tmp_path / "out.safetensors")]
+    assert main(own) == 2
+    assert "--data is missing (only --from-flower does without)" in capsys.readouterr().err
+    assert main([*own, "--from-flower", str(tmp_path), "--truth", "x"]) == 2
+    assert "--truth: a Flower app has none" in capsys.readouterr().err
+    assert main([*own, "--from-flower", str(tmp_path)]) == 2
+    assert "no round-<number>.safetensors" in capsys.readouterr().err

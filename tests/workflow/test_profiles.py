@@ -1,0 +1,88 @@
+"""The profiles for clusters: every line is commented, every rule has its requests, and Snakemake plans a run by them."""
+
+import importlib.util
+import itertools
+import re
+import sys
+import tomllib
+from typing import Any
+
+import pytest
+import yaml
+from project import ROOT, Project, Ran, tiny_project
+
+PROFILES = ROOT / "profiles"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    made = tiny_project(tmp_path_factory.mktemp("profiles"))
+    made.environment["HOME"] = str(made.root)
+    return made
+
+
+def planned(project: Project, profile: str, *more: str) -> Ran:
+    command = [sys.executable, "-m", "snakemake", "--workflow-profile", profile, "--dry-run"]
+    return project.run(*command, *more)
+
+
+@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
+def test_every_key_of_a_profile_has_a_comment_above_it(name: str) -> None:
+    lines = (PROFILES / name / "config.yaml").read_text().splitlines()
+    assert isinstance(yaml.safe_load("\n".join(lines)), dict)
+    for above, line in itertools.pairwise(lines):
+        if line.strip() and not line.lstrip().startswith("#"):
+            assert above.lstrip().startswith("#"), line
+
+
+@pytest.mark.parametrize("name", ["slurm", "kubernetes"])
+def test_a_profile_is_complete_without_the_default_one(name: str) -> None:
+    own, default = (
+        yaml.safe_load((PROFILES / profile / "config.yaml").read_text()) for profile in (name, "default")
+    )
+    assert {key: own[key] for key in default} == default
+
+
+def test_every_rule_asks_for_memory_and_time() -> None:
+    rules = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    found = re.findall(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", rules, re.MULTILINE | re.DOTALL)
+    assert len(found) >= 10
+    for name, body in found:
+        assert "mem_mb=" in body, name
+        assert "runtime=" in body, name
+
+
+def test_the_profile_for_slurm_is_planned_as_it_is(project: Project) -> None:
+    ran = planned(project, "profiles/slurm")
+    assert ran.rc == 0, ran.text[-3000:]
+    assert {"train", "attack", "score", "report"} <= ran.verbs
+
+
+def test_a_device_asks_for_a_gpu(project: Project) -> None:
+    # A rule without a message has its resources printed.
+    rule = project.path("workflow/rules/attack.smk")
+    text = re.sub(r"    message:\n.*\n", "", rule.read_text(), count=1)
+    assert text != rule.read_text()
+    rule.write_text(text)
+    both = [planned(project, "profiles/slurm", "--config", f"device={device}") for device in ("cpu", "cuda")]
+    assert [ran.rc for ran in both] == [0, 0], both[1].text[-3000:]
+    asked = [re.findall(r"gpu=(\d+)", ran.text) for ran in both]
+    assert asked == [["0", "0"], ["1", "1"]], both[1].text[-3000:]
+
+
+def test_the_profile_for_kubernetes_is_planned(project: Project) -> None:
+    """With its plugin where that is installed; without, all but what the plugin itself reads."""
+    told: dict[str, Any] = yaml.safe_load((PROFILES / "kubernetes" / "config.yaml").read_text())
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert any(need.startswith("snakemake-executor-plugin-kubernetes") for need in extra[told["executor"]])
+    profile = "profiles/kubernetes"
+    if importlib.util.find_spec("snakemake_executor_plugin_kubernetes") is None:
+        kept = {k: v for k, v in told.items() if k != "executor" and not k.startswith("kubernetes-")}
+        assert len(kept) == len(told) - 3
+        profile = "profiles/without-plugin"
+        project.path(profile).mkdir()
+        (project.path(profile) / "config.yaml").write_text(yaml.safe_dump(kept))
+    project.environment["LEAKBENCH_DATA"] = str(project.data)
+    ran = planned(project, profile)
+    assert ran.rc == 0, ran.text[-3000:]
+    assert {"train", "score", "report"} <= ran.verbs
