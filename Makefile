@@ -67,7 +67,8 @@ slurm:
 	  || echo "Slurm is missing: apt-get install slurm-wlm munge, or its test is skipped"
 
 # The test of a Flower app's capture runs that app; flwr wants an environment of its own.
-flower: .flower/.complete
+flower: env
+	@$(MAKE) --no-print-directory .flower/.complete || echo "flwr's environment is missing: make flower, or its test is skipped"
 .flower/.complete: tests/flower/requirements.lock $(VENV)/.complete
 	rm -f $@
 	test -x .flower/bin/python || $(UV) venv --quiet --python $(PYTHON) .flower
