@@ -210,7 +210,7 @@ def study(
     the published rule counts; NaN where there is none), training_loss (of the client, or the clients' mean); with a rule of
     aggregation also rows of key "client" with a client's weight, cross_loss and cross_accuracy. `further` are the
     data sets to train on beside `data`, then those to test on; of the latter, one that is absent is a fact and no row. The fact
-    `selected` is the round whose mean own accuracy on validation images is highest, the first of equals. `scratch` names the
+    `selected` is the round whose mean own accuracy on validation images is highest, of equals the one with the least loss. `scratch` names the
     resume file: written about every `save_every` seconds, removed at the end.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
@@ -275,9 +275,13 @@ def study(
             _save(scratch, server, clients, facts)
     scratch.unlink(missing_ok=True)
     rows = pd.DataFrame(facts["rows"], columns=COLUMNS + (BY_RULE if protocol else []))
-    own = rows[rows["key"].isin(["", "own"])].groupby("round")["validation_accuracy"].mean()
+    own = (
+        rows[rows["key"].isin(["", "own"])]
+        .groupby("round")[["validation_accuracy", "validation_loss"]]
+        .mean()
+    )
     told = {
-        "selected": int(own.to_numpy().argmax()) + 1,
+        "selected": int(np.lexsort((own["validation_loss"], -own["validation_accuracy"]))[0]) + 1,
         "rounds": training["rounds"],
         "images": sum(map(len, shares)),
         "test_images": len(tests[image["name"]].labels),

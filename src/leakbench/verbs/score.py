@@ -1,7 +1,7 @@
 """score: match the guesses of every attack on a capture with the truth and measure them, one row per private image."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,10 @@ def _unrelated(
     names: list[str],
     matching: str,
     resources: Resources,
-    rng: np.random.Generator,
+    seed: int,
 ) -> pd.DataFrame:
-    """Return the rows of pairs of different images, which stand for nobody's reconstruction."""
+    """Return the rows of pairs of different images, which stand for nobody's reconstruction: the same for every attack."""
+    rng = np.random.Generator(np.random.PCG64(stream("unrelated", seed)))
     pairs = unrelated_pairs(len(pictures), PAIRS, rng)
     shown = np.stack([aim_at("images", pictures[each], victim) for each in pairs.T])[:, :, None]
     made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
@@ -133,12 +134,16 @@ def _baselines(
 
 @dataclass(frozen=True)
 class Hidden:
-    """What an attack must not know: the truth's tensors and facts, the data set's arrays, and the victim's file."""
+    """What an attack must not know: the truth's tensors and facts, the data set's arrays, and the victim's file.
+
+    `unrelated` keeps the rows of unrelated images, by matching and metrics.
+    """
 
     secret: Mapping[str, np.ndarray]
     facts: Facts
     arrays: Mapping[str, np.ndarray]
     victim: Path
+    unrelated: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
 
     @cached_property
     def pictures(self) -> np.ndarray:
@@ -217,8 +222,12 @@ def _attack_rows(
             frame.insert(0, "checkpoint", np.repeat(secret["checkpoint"][:rounds], k))
             frames.append(frame)
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
-        frame = _unrelated(hidden.pictures, hidden.victim, names, matching, resources, rng)
-        frame = frame.assign(
+        key = matching, *names
+        if key not in hidden.unrelated:
+            hidden.unrelated[key] = _unrelated(
+                hidden.pictures, hidden.victim, names, matching, resources, seed
+            )
+        frame = hidden.unrelated[key].assign(
             iterations=facts["iterations"],
             checkpoint=secret["checkpoint"][0],
             **{"pass": secret["pass"][0]},
