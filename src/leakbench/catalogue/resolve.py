@@ -12,6 +12,7 @@ from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
 from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import CAPPED, resolved
 from leakbench.catalogue.load import file_of, find, load_kind, suggest
+from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import Attack, Dataset, Defence, Experiment, Federation, Scale, Victim
 from leakbench.catalogue.signature import module_file
 from leakbench.catalogue.study import Study, datasets_of, study_spec
@@ -256,6 +257,22 @@ def described(config: Path) -> Spec:
             name: sum(entry.counts.values())
             for name, entry in load_kind(config, "datasets").items()
             if isinstance(entry, Dataset)
+        },
+        "splits": {
+            name: entry.counts
+            for name, entry in load_kind(config, "datasets").items()
+            if isinstance(entry, Dataset) and entry.labels == "words"
+        },
+        "points": getattr(load_kind(config, "datasets").get("gaussians"), "parameters", {}).get("samples"),
+        "trainings": {
+            name: {
+                "optimiser": entry.optimiser,
+                "lr": entry.lr,
+                "fusion": entry.fusion,
+                "encryption": entry.encryption.parameters if entry.encryption else None,
+            }
+            for name, entry in load_kind(config, "trainings").items()
+            if isinstance(entry, Regime)
         },
         "key_length": getattr(load_kind(config, "defences").get("key-lock"), "parameters", {}).get(
             "key_length"

@@ -43,6 +43,9 @@ NONSTANDARD = [
     (r"table-3\.6|table-3\.9", r"visually_recognisable"),  # judged by eye, without a rule
     (r"table-3\.13", r"label_accuracy_percent_std"),  # a fraction beside a percentage
     (r"fig-3\.5", r"mse_threshold|success_rate"),  # on an axis normalised in an unstated way
+    # of wide words of 3 to 25 letters and digits
+    (r"table-4\.[13]", r"word_accuracy_percent"),
+    (r"text-4\.3\.2\.2", r"accuracy_percent|accuracy_difference_percent"),
     # RMSE on 0..255, the PSNR made of it, and LPIPS of raw 0..255 BGR
     (r"table-5\.6", r"mse_as_printed|psnr_as_printed|lpips_.*"),
     (r"text-5\.3\.3", r"percent|psnr_as_printed|lpips"),

@@ -8,7 +8,8 @@ from leakbench.drawing import printed_trainings
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.provenance import read_spec
 from leakbench.reference import recorded
-from leakbench.scorecard import agic, fedkl_accuracy, fedkl_leakage, fidel, grnn
+from leakbench.scorecard import agic, fedboosting, fedkl_accuracy, fedkl_leakage, fidel, grnn
+from leakbench.scorecard.fedboosting_evidence import boundary_length
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard as judge
 
@@ -143,6 +144,31 @@ def lock_shares(catalogue: dict[str, Any]) -> dict[str, float]:
     return found
 
 
+def gather_fedboosting(exhibit: Path | None, catalogue: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that FedBoosting's findings look at: boundaries out of the exhibit of Figure 4.2, the units of the network
+    in the plane, and the pieces of a quantised update.
+    """
+    from inspect import signature
+
+    from leakbench import victims
+    from leakbench.encryption.paillier import paillier
+
+    out: dict[str, Any] = {"units": {}, "boundaries": {}}
+    out["pieces"] = signature(paillier).parameters["pieces"].default
+    if entry := catalogue["networks"].get("perceptron"):
+        network = victims.build(entry["module"], (1, 2, 1), 2, entry["parameters"])
+        out["units"]["perceptron"] = [
+            layer.out_features for layer in network.modules() if hasattr(layer, "out_features")
+        ]
+    if exhibit is not None:
+        tensors, told = open_tensors(exhibit)
+        for place, about in enumerate(told.get("boundaries", [])):
+            length = boundary_length(tensors[f"{place}/surface"], about["extent"])
+            of_seed = out["boundaries"].setdefault(about["training"], {})
+            of_seed[str(about["seed"])] = {"length": length, "apart": about["apart"]}
+    return out
+
+
 def _steps(parameters: dict[str, Any]) -> int | None:
     """Return how many steps the images had that an attack's rows are about; matching alone ends with the first look."""
     return parameters.get("pre_iterations" if parameters.get("steps") == "matching" else "iterations")
@@ -183,4 +209,7 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
     facts["lock_shares"] = lock_shares(facts)
     found |= fedkl_leakage.findings(frames, facts, absent)
     found |= fedkl_accuracy.findings(frames, facts, absent)
+    facts["print"] = dict(zip(published["id"], published["published"], strict=True))
+    drawn = next((path for path in exhibits if path.stem == "thesis-figure-4-2"), None)
+    found |= fedboosting.findings(frames, facts | gather_fedboosting(drawn, facts), absent)
     write_text(out, judge(published, found).to_csv(index=False, float_format="%.6g"))
