@@ -104,7 +104,7 @@ def test_the_scorecard_says_what_was_measured_and_what_was_not(project: Project)
     # Of the thesis this little run has no experiment: judged are settings of the catalogue, parameters that can be counted,
     # and arithmetic on what is printed.
     thesis = card[(card["source"] == "thesis") & (card["verdict"] != "not-run")]
-    told = thesis["id"].str.contains("[.](?:text-3-3-|text-5-3-1|doubt-)")
+    told = thesis["id"].str.contains("[.](?:text-3-3-|text-4-|text-5-3-1|doubt-)")
     counted = thesis["metric"] == "lock_parameter_percent"
     assert "thesis.doubt-16.label-averages" in set(thesis["id"])
     assert list(thesis["id"][~(told | counted)]) == []

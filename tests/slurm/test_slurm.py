@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 from cluster import slurm, why_not
-from project import CELL, EXPERIMENT, Project, tiny_project
+from project import CELL, EXPERIMENT, FEDERATION, Project, tiny_project
 
 # The plugin asks what became of jobs after so many seconds, then ten later each time; a job takes about as many.
 SHORT = ["--slurm-init-seconds-before-status-checks", "12", "--latency-wait", "5", "--retries", "0"]
 LIMIT = 400
+OTHER = "tiny/tiny/other/none"
 SLOW = '''"""Waits to be cancelled at its first run; then the attack `fidel`."""
 
 import os
@@ -67,7 +68,12 @@ def project(tmp_path: Path) -> Project:
         made.path(f"src/leakbench/attacks/{name}.py").write_text(text)
         made.write(f"attacks/{name}", {"summary": name, "matching": "best"})
     (product,) = EXPERIMENT["cells"]
-    cells = [product | {"attack": ["fidel", "slow", "broken"]}]
+    # All attacks on a capture are scored together, so that what fails has a capture of its own.
+    made.write("federations/other", FEDERATION)
+    cells = [
+        product | {"attack": ["fidel"]},
+        product | {"federation": ["other"], "attack": ["slow", "broken"]},
+    ]
     made.write("experiments/tiny", EXPERIMENT | {"cells": cells})
     return made
 
@@ -116,12 +122,16 @@ def queue() -> list[tuple[str, str, str, str]]:
 def test_a_pipeline_that_is_broken_and_cancelled_is_taken_up_again(
     cluster: Path, project: Project, tmp_path: Path
 ) -> None:
-    scores = [f"results/quick/scores/{CELL}/{name}/0.parquet" for name in ("fidel", "slow", "broken")]
+    guesses = [
+        f"results/quick/guesses/{cell}/{name}/0.safetensors"
+        for cell, name in ((CELL, "fidel"), (OTHER, "slow"), (OTHER, "broken"))
+    ]
+    wanted = [f"results/quick/scores/{CELL}/0.parquet", *guesses[1:]]
     # Begun on this machine, for the time it saves.
     begun = project.snakemake("results/quick/victims/tiny/tiny/0.safetensors")
     assert begun.rc == 0, begun.text[-3000:]
     log = tmp_path / "first.log"
-    run = submit(project, log, *scores)
+    run = submit(project, log, *wanted)
     try:
         until(project.path("slow-runs").exists, run, log)
         ((number, state, gpus, _),) = [job for job in queue() if "none_slow" in job[3]]
@@ -137,16 +147,15 @@ def test_a_pipeline_that_is_broken_and_cancelled_is_taken_up_again(
     assert "MemoryError: broken on purpose" in text
     assert "CANCELLED" in text
     states = {comment: state for _, state, _, comment in queue()}
-    assert len(states) == 5, states
-    assert states[f"rule_attack_wildcards_{CELL.replace('/', '_')}_slow_0"] == "CANCELLED"
-    assert states[f"rule_attack_wildcards_{CELL.replace('/', '_')}_broken_0"] == "FAILED"
-    assert sorted(states.values()) == ["CANCELLED", *["COMPLETED"] * 3, "FAILED"]
-    assert [project.path(score).exists() for score in scores] == [True, False, False]
+    assert len(states) == 6, states
+    assert states[f"rule_attack_wildcards_{OTHER.replace('/', '_')}_slow_0"] == "CANCELLED"
+    assert states[f"rule_attack_wildcards_{OTHER.replace('/', '_')}_broken_0"] == "FAILED"
+    assert sorted(states.values()) == ["CANCELLED", *["COMPLETED"] * 4, "FAILED"]
+    assert [project.path(file).exists() for file in wanted] == [True, False, False]
     assert project.leftovers() == []
 
     project.path("src/leakbench/attacks/broken.py").write_text(MENDED)
     project.path("go").touch()
-    guesses = [f"results/quick/guesses/{CELL}/{name}/0.safetensors" for name in ("fidel", "slow", "broken")]
     log = tmp_path / "second.log"
     text = ended(submit(project, log, *guesses), log)
     assert "2 of 2 steps (100%) done" in text, text[-3000:]

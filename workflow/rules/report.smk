@@ -38,6 +38,7 @@ rule verify:
         f"logs/{SCALE}/verify.log",
     resources:
         mem_mb=1000,
+        runtime=10,
     params:
         scale=SCALE,
     message:

@@ -31,6 +31,8 @@ NETWORKS = {
     "resnet-34-unpooled": (590, 22),
     "densenet": (120, 8),
     "vgg": (870, 135),
+    "crnn": (400, 9),
+    "perceptron": (0.06, 0.001),
 }
 # A network that nobody has counted is taken for a large one.
 UNKNOWN = (1300, 30)
@@ -104,7 +106,7 @@ def of_study(spec: Spec) -> Needs:
     """Return the needs of a training study."""
     training, shape = spec["training"], spec["dataset"]["shape"]
     size = training["size"] or 0
-    operations, weights = network(spec["victim"], [size or shape[0], size or shape[1], 3])
+    operations, weights = network(spec["victim"], [size or shape[0], size or shape[1], shape[2]])
     images = training["rounds"] * training["local_epochs"] * (training["images"] or 60_000)
     seconds = images * (STEP * operations / MILLIONS_A_SECOND + SECONDS_AN_IMAGE / 30)
     return Needs(seconds, 3000 + 24 * weights * (1 + training["clients"]))

@@ -33,7 +33,7 @@ def place(folder: Path) -> Path | None:
 def synth90k(
     folder: Path,
     *,
-    train: Annotated[int, Field(gt=0)] | None = 100_000,
+    train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[int, Field(gt=0)] | None = 10_000,
 ) -> Found:
     """Read at most so many pictures of each split, evenly spaced over its list (none: all): tensors as `words.arrays` has them.

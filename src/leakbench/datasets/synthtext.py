@@ -29,7 +29,7 @@ def place(folder: Path) -> Path | None:
 def synthtext(
     folder: Path,
     *,
-    train: Annotated[int, Field(gt=0)] | None = 100_000,
+    train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[float, Field(gt=0, lt=1)] = 0.02,
 ) -> Found:
     """Read at most so many words for training, evenly spaced (none: all): tensors as `words.arrays` has them.

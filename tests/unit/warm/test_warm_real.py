@@ -73,7 +73,7 @@ def test_the_real_warm_process_goes_with_its_owner() -> None:
         server = made.peer()
         assert server is not None
         made.owner.communicate(b"\n")
-        until(lambda: not alive(server), 5)
+        until(lambda: not alive(server), 60)
         assert not made.folder.exists()
     finally:
         made.end()
