@@ -161,8 +161,9 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file (run the rule that writes it)")
-    size = path.stat().st_size
     with path.open("rb") as file:
+        # Of the file that is read: by its name another may have taken its place meanwhile.
+        size = os.fstat(file.fileno()).st_size
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else _LARGEST_HEADER + 1
         if length > min(_LARGEST_HEADER, size - 8):

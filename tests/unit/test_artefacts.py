@@ -307,3 +307,23 @@ def test_a_whole_csv_is_read(tmp_path: Path) -> None:
 def test_json_has_one_form() -> None:
     assert to_json({"b": 1, "a": {"d": 2, "c": "é"}}) == to_json({"a": {"c": "é", "d": 2}, "b": 1})
     assert "é" in to_json({"c": "é"})
+
+
+def test_a_file_that_is_replaced_while_it_is_read_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, other = tmp_path / "x.safetensors", tmp_path / "longer.safetensors"
+    write_tensors(path, {"a": np.zeros(3, np.float32)}, {"turn": 1})
+    write_tensors(other, {"a": np.zeros(300, np.float32)}, {"turn": 2})
+    opened = Path.open
+
+    def replaced(self: Path, *arguments: Any, **options: Any) -> Any:
+        file = opened(self, *arguments, **options)
+        if self == path and other.exists():
+            os.replace(other, path)
+        return file
+
+    monkeypatch.setattr(Path, "open", replaced)
+    assert read_facts(path) == {"turn": 1}
+    assert not other.exists()
+    assert read_facts(path) == {"turn": 2}

@@ -255,5 +255,7 @@ def test_the_page_says_how_exact_it_is(card: pd.DataFrame) -> None:
         in text
     )
     assert "two runs from scratch gave 8 of 9 tables with the same bytes" in text
+    once = {**verified, "recorded": {"device": "cpu"}}
+    assert "from scratch" not in page(card, [], FACTS | {"verified": once})
     assert "Nothing is recorded" in page(card, [], FACTS | {"verified": {**verified, "recorded": {}}})
     assert "Exactness" not in page(card, [], FACTS)
