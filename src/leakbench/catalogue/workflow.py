@@ -10,7 +10,7 @@ from pathlib import Path
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
 from leakbench.catalogue import budget
-from leakbench.catalogue.cell import ANY_VICTIM
+from leakbench.catalogue.cell import ANY_VICTIM, capture_of
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import load_kind
@@ -89,8 +89,7 @@ class Workflow:
                 return budget.of_study(value)
             case "capture":
                 return budget.of_capture(value)
-        *names, _, seed = stem.split("/")
-        return budget.of_attack(value, self.plan.spec(f"capture/{'/'.join([*names, seed])}"))
+        return budget.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on, relative to the root if below it."""
@@ -192,10 +191,8 @@ class Workflow:
 
     def oracle(self, stem: str) -> list[str]:
         """Return the file of true labels if the cell's attack is given them."""
-        dataset, victim, federation, defence, _, seed = stem.split("/")
         given = self.plan.spec(f"attack/{stem}")["attack"]["labels"] == "oracle"
-        name = f"{dataset}/{victim}/{federation}/{defence}/{seed}"
-        return [f"{self.results}/oracle/{name}.safetensors"] if given else []
+        return [f"{self.results}/oracle/{capture_of(stem)}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
         """Return the data that a generator is trained on, or its weights; `name` is <data set>/<victim>/<generator>/<seed>."""

@@ -3,7 +3,8 @@
 What a defence keeps secret stays in a client's own model: it is in no upload, and the server's copy has none of it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -93,6 +94,25 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
         raise UserError(f"client {client}: the upload lacks '{missing[0]}' (send all that the server shares)")
 
 
+@contextmanager
+def at_work(client: Client, lr: float, rng: torch.Generator) -> Iterator[Callable[[int], None]]:
+    """Have a client's model train at a learning rate; give what draws dropout's masks for a batch of so many images."""
+    model = client.model.train()
+    device = next(model.parameters()).device
+    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
+    for group in client.optimiser.param_groups:
+        group["lr"] = lr
+
+    def draw(count: int) -> None:
+        for layer in dropouts:
+            layer.keep = layer.draw((count,), rng).to(device)
+
+    yield draw
+    for layer in dropouts:
+        layer.keep = torch.ones((), device=device)
+    model.eval()
+
+
 def train_locally(
     client: Client,
     epochs: int,
@@ -106,32 +126,26 @@ def train_locally(
 
     A last batch of one image is left out: batch norm has nothing to normalise it by.
     """
-    model, count = client.model.train(), len(client.images)
+    model, count = client.model, len(client.images)
     device = next(model.parameters()).device
-    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
-    for group in client.optimiser.param_groups:
-        group["lr"] = lr
     total, right = torch.zeros((2,), device=device)
-    for _ in range(epochs):
-        order = torch.randperm(count, generator=rng)
-        total.zero_()
-        right.zero_()
-        for batch in order.split(size):
-            if len(batch) == 1 and count > 1:
-                continue
-            x, y = prepare(client.images[batch], rng), client.labels[batch].to(device)
-            for layer in dropouts:
-                layer.keep = layer.draw((len(batch),), rng).to(device)
-            client.optimiser.zero_grad()
-            found = model(x)
-            loss = task.loss(found, y)
-            loss.backward()
-            client.optimiser.step()
-            total += loss.detach() * len(batch)
-            right += task.correct(found.detach(), y).sum()
-    for layer in dropouts:
-        layer.keep = torch.ones((), device=device)
-    model.eval()
+    with at_work(client, lr, rng) as draw:
+        for _ in range(epochs):
+            order = torch.randperm(count, generator=rng)
+            total.zero_()
+            right.zero_()
+            for batch in order.split(size):
+                if len(batch) == 1 and count > 1:
+                    continue
+                x, y = prepare(client.images[batch], rng), client.labels[batch].to(device)
+                draw(len(batch))
+                client.optimiser.zero_grad()
+                found = model(x)
+                loss = task.loss(found, y)
+                loss.backward()
+                client.optimiser.step()
+                total += loss.detach() * len(batch)
+                right += task.correct(found.detach(), y).sum()
     return Fit(float(total) / count, float(right) / count)
 
 

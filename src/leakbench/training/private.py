@@ -9,9 +9,8 @@ from torch import nn
 
 from leakbench.errors import UserError
 from leakbench.tasks import classification
-from leakbench.training.federated import Client, Prepare
+from leakbench.training.federated import Client, Prepare, at_work
 from leakbench.training.server import Fit
-from leakbench.victims.layers import Dropout
 
 
 def steps_of(count: int, size: int) -> int:
@@ -79,33 +78,27 @@ def train_privately(
     The client must be `made_private`. An empty sample is a step of noise alone, as the accountant has it. Source: Abadi et al.,
     Deep learning with differential privacy (2016), algorithm 1.
     """
-    model, optimiser, count = client.model.train(), client.optimiser, len(client.labels)
+    model, optimiser, count = client.model, client.optimiser, len(client.labels)
     device = next(model.parameters()).device
-    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
     optimiser.generator = rng  # type: ignore[attr-defined]
-    for group in optimiser.param_groups:
-        group["lr"] = lr
     rate = min(1.0, size / count)
     loss_sum = right = seen = 0.0
-    for _ in range(epochs):
-        loss_sum = right = seen = 0.0
-        for _ in range(steps_of(count, size)):
-            batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()
-            optimiser.zero_grad()
-            if len(batch):
-                for layer in dropouts:
-                    layer.keep = layer.draw((len(batch),), rng).to(device)
-                found, y = model(prepare(client.images[batch], rng)), client.labels[batch].to(device)
-                loss = task.loss(found, y)
-                loss.backward()
-                loss_sum += float(loss.detach()) * len(batch)
-                right += int(task.correct(found.detach(), y).sum())
-                seen += len(batch)
-            else:
-                for parameter in model.parameters():
-                    parameter.grad_sample = torch.zeros((0, *parameter.shape), device=device)  # type: ignore[attr-defined]
-            optimiser.step()
-    for layer in dropouts:
-        layer.keep = torch.ones((), device=device)
-    model.eval()
+    with at_work(client, lr, rng) as draw:
+        for _ in range(epochs):
+            loss_sum = right = seen = 0.0
+            for _ in range(steps_of(count, size)):
+                batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()
+                optimiser.zero_grad()
+                if len(batch):
+                    draw(len(batch))
+                    found, y = model(prepare(client.images[batch], rng)), client.labels[batch].to(device)
+                    loss = task.loss(found, y)
+                    loss.backward()
+                    loss_sum += float(loss.detach()) * len(batch)
+                    right += int(task.correct(found.detach(), y).sum())
+                    seen += len(batch)
+                else:
+                    for parameter in model.parameters():
+                        parameter.grad_sample = torch.zeros((0, *parameter.shape), device=device)  # type: ignore[attr-defined]
+                optimiser.step()
     return Fit(loss_sum / max(seen, 1), right / max(seen, 1))

@@ -1,10 +1,10 @@
 """score: match the guesses of every attack on a capture with the truth and measure them, one row per private image."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ from leakbench.verbs.candidates import Candidates, rows_of
 from leakbench.verbs.resources import Resources, gather, judged
 
 GAPS = ("gap", "snapshot_gaps")
+T = TypeVar("T")
 
 
 def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
@@ -136,14 +137,21 @@ def _baselines(
 class Hidden:
     """What an attack must not know: the truth's tensors and facts, the data set's arrays, and the victim's file.
 
-    `unrelated` keeps the rows of unrelated images, by matching and metrics.
+    `made` keeps what attacks on one capture share.
     """
 
     secret: Mapping[str, np.ndarray]
     facts: Facts
     arrays: Mapping[str, np.ndarray]
     victim: Path
-    unrelated: dict[tuple[str, ...], pd.DataFrame] = field(default_factory=dict)
+    made: dict[tuple[object, ...], Any] = field(default_factory=dict)
+
+    def once(self, make: Callable[[], T], *key: object) -> T:
+        """Return what `make` makes, made once for each key."""
+        if key not in self.made:
+            self.made[key] = make()
+        found: T = self.made[key]
+        return found
 
     @cached_property
     def pictures(self) -> np.ndarray:
@@ -181,7 +189,7 @@ def _attack_rows(
         {name: judges[name] for name in entry["judges"] if name in judges},
         lambda: aim_at("images", np.array(hidden.pictures[:POOL]), hidden.victim),
     )
-    average = hidden.average(target)
+    average = hidden.once(lambda: hidden.average(target), "average", target)
     rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
     frames = []
     for client, k in enumerate(hidden.facts["clients"]):
@@ -222,12 +230,12 @@ def _attack_rows(
             frame.insert(0, "checkpoint", np.repeat(secret["checkpoint"][:rounds], k))
             frames.append(frame)
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
-        key = matching, *names
-        if key not in hidden.unrelated:
-            hidden.unrelated[key] = _unrelated(
-                hidden.pictures, hidden.victim, names, matching, resources, seed
-            )
-        frame = hidden.unrelated[key].assign(
+        frame = hidden.once(
+            lambda: _unrelated(hidden.pictures, hidden.victim, names, matching, resources, seed),
+            "unrelated",
+            matching,
+            *names,
+        ).assign(
             iterations=facts["iterations"],
             checkpoint=secret["checkpoint"][0],
             **{"pass": secret["pass"][0]},

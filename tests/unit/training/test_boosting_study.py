@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from killed_studies import killed
 
 from leakbench.artefacts import to_json, write_tensors
 from leakbench.catalogue.load import load_kind
@@ -146,18 +147,7 @@ def test_a_killed_study_goes_on_to_the_same_rows(
 ) -> None:
     """With a new pair of keys, for none is kept."""
     whole, told, _ = study(spec(PAILLIER, fusion=0.9), data, tmp_path / "whole")
-    play, done = module.play_round, []
-
-    def dying(*arguments: Any) -> Any:
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(1)
-        return play(*arguments)
-
-    monkeypatch.setattr(module, "play_round", dying)
-    with pytest.raises(KeyboardInterrupt):
-        study(spec(PAILLIER, fusion=0.9), data, tmp_path / "resume", save_every=0)
-    monkeypatch.setattr(module, "play_round", play)
+    killed(monkeypatch, lambda: study(spec(PAILLIER, fusion=0.9), data, tmp_path / "resume", save_every=0))
     rest, facts, _ = study(spec(PAILLIER, fusion=0.9), data, tmp_path / "resume", save_every=0)
     pd.testing.assert_frame_equal(rest, whole)
     assert facts == told

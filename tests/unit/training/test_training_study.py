@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from killed_studies import killed
 from project import blobs
 
 from leakbench import defences
 from leakbench.artefacts import write_tensors
-from leakbench.training import study as module
 from leakbench.training.study import lock_shares, locked_models, share, study, upload_bytes
 
 SPEC: dict[str, Any] = {
@@ -71,19 +71,8 @@ def test_a_killed_study_goes_on_to_the_same_rows(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, told, _ = study(SPEC, data, tmp_path / "whole")
-    play, done = module.play_round, []
-
-    def dying(*arguments: Any) -> Any:
-        if len(done) == 2:
-            raise KeyboardInterrupt
-        done.append(1)
-        return play(*arguments)
-
-    monkeypatch.setattr(module, "play_round", dying)
-    with pytest.raises(KeyboardInterrupt):
-        study(SPEC, data, tmp_path / "resume", save_every=0)
+    killed(monkeypatch, lambda: study(SPEC, data, tmp_path / "resume", save_every=0))
     assert (tmp_path / "resume").is_file()
-    monkeypatch.setattr(module, "play_round", play)
     rest, facts, _ = study(SPEC, data, tmp_path / "resume", save_every=0)
     pd.testing.assert_frame_equal(rest, whole)
     assert facts == told
