@@ -11,11 +11,12 @@ UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help reproduce test lint bench fuzz lock env browser slurm flower clean
+.PHONY: help reproduce test lint bench fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   environment, data, the whole quick scale, results/quick/report.html"
 	@echo "make test        environment, every check and test"
 	@echo "make fuzz        the readers of files from elsewhere, on mutated files (for a night)"
+	@echo "make kills       a second whole run, killed twenty times, beside this one (for a night)"
 	@echo "make bench       comparisons on the same work, results/bench.csv"
 	@echo "make lint        style, types, import contracts, workflow"
 	@echo "make lock        resolve requirements.in into requirements.lock"
@@ -44,6 +45,15 @@ FUZZ ?= 100000
 fuzz: env
 	$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r tests/fuzz/requirements.lock
 	cd tests/fuzz && OMP_NUM_THREADS=1 python nightly.py $(FUZZ)
+
+# In a clone with an environment of its own, whose bytes are compared with those of this finished checkout.
+KILLS ?= 20
+kills: env
+	test -f results/quick/report.html || { echo "nothing to compare with: make reproduce first"; exit 2; }
+	rm -rf scratch/kills
+	git clone --quiet . scratch/kills
+	$(MAKE) -C scratch/kills env PYTHON=$(PYTHON)
+	cd scratch/kills && .venv/bin/python tests/pipeline/kills.py $(CURDIR) --kills $(KILLS)
 
 # uv makes the environment, and pip brings uv: neither root nor python3-venv is needed.
 env: $(VENV)/.complete

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.errors import UserError
+from leakbench.errors import UserError, raise_if_unwritable
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
@@ -47,23 +47,29 @@ _AT_ONCE = 1 << 19
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
 
-    What a killed writer of the same file left behind is removed too.
+    What a killed writer of the same file left behind is removed too. Raises UserError where the disk is full or the folder
+    is not to be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-        stale.unlink(missing_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            stale.unlink(missing_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        os.close(handle)
+        temporary = Path(name)
         yield temporary
         mask = os.umask(0)
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
+    except OSError as problem:
+        raise_if_unwritable(problem, path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.errors import UserError
-from leakbench.process import prepare
-from leakbench.warm import run_warm
+from leakbench.process import end_with, prepare
+from leakbench.warm import owner_of_the_run, run_warm
 
 # What a federation that is played needs or makes beside its spec and its observation.
 _PLAYED = ("data", "victim", "oracle", "truth")
@@ -198,6 +198,9 @@ def run(argv: Sequence[str]) -> int:
     # exception either lets a half-written file be removed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
+    owner = owner_of_the_run()
+    if owner is not None:
+        end_with(owner)
     try:
         _run(arguments)
     except UserError as problem:

@@ -1,5 +1,12 @@
 """The one error a user can cause."""
 
+import errno
+import os
+from pathlib import Path
+
+_FULL, _LOCKED = "free some space", "make the folder writable"
+_UNWRITABLE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _LOCKED, errno.EACCES: _LOCKED}
+
 
 class UserError(Exception):
     """A mistake of the user, in one line: where (file and key), what, how to mend it.
@@ -10,3 +17,13 @@ class UserError(Exception):
 
 class Unfit(UserError):
     """An update that an attack cannot work on: the cell is marked with the reason and the rest goes on."""
+
+
+def raise_if_unwritable(problem: OSError, path: Path) -> None:
+    """Raise UserError if `problem` is a full disk or a folder that may not be written; `path` is what was to be written."""
+    mend = _UNWRITABLE.get(problem.errno or 0)
+    if mend is not None:
+        what = os.strerror(problem.errno or 0).lower()
+        raise UserError(
+            f"{problem.filename or path}: {what} ({mend}, then run the same command again)"
+        ) from problem

@@ -2,6 +2,9 @@
 
 import ctypes
 import os
+import signal
+import threading
+import time
 from contextlib import suppress
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -20,3 +23,30 @@ def prepare(threads: int) -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_MMAP_THRESHOLD, _KEPT)
         libc.mallopt(_M_TRIM_THRESHOLD, _KEPT)
+
+
+def alive(process: int) -> bool:
+    """Return whether there is such a process."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def end_with(owner: int, patience: float = 10.0) -> None:
+    """Terminate this process soon after `owner` is gone; kill it if it has not ended `patience` seconds later.
+
+    Who was killed starts its jobs anew, and two processes must not write one file.
+    """
+
+    def watch() -> None:
+        while alive(owner):
+            time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(patience)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -20,7 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
-from leakbench.process import prepare
+from leakbench.process import alive, prepare
 
 OWNER = "LEAKBENCH_WARM"
 # torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
@@ -54,18 +54,27 @@ def _receive(stream: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
+def owner_of_the_run() -> int | None:
+    """Return the process that owns the run this job belongs to; None where there is none to be seen, as in a container."""
+    owner = os.environ.get(OWNER, "")
+    return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
+
+
 def run_warm(argv: Sequence[str]) -> int | None:
     """Run a job in a fork of the warm process; return its exit code, or None if the caller must run it itself."""
-    owner = os.environ.get(OWNER, "")
-    if not owner.isdigit() or any(name in os.environ for name in _CONTAINERS):
+    owner = owner_of_the_run()
+    if owner is None:
         return None
     try:
-        address = _address(int(owner))
+        address = _address(owner)
         with socket.socket(socket.AF_UNIX) as stream:
             try:
                 stream.connect(str(address))
-            except (FileNotFoundError, ConnectionRefusedError):
-                _leave_behind(int(owner), address)
+            except (FileNotFoundError, ConnectionRefusedError) as problem:
+                if isinstance(problem, ConnectionRefusedError):
+                    # The socket outlived its process, which was killed: the next one binds its own.
+                    _clear(address)
+                _leave_behind(owner, address)
                 return None
             return _follow(stream, argv)
     except OSError:
@@ -81,6 +90,12 @@ def _leave_behind(owner: int, address: Path) -> None:
     quiet = subprocess.DEVNULL
     command = [sys.executable, "-m", "leakbench.warm", str(owner), str(address)]
     subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+
+
+def _clear(address: Path) -> None:
+    """Remove a warm process's socket and the marker of who started it."""
+    for path in (address, address.parent / "starting"):
+        path.unlink(missing_ok=True)
 
 
 def _follow(stream: socket.socket, argv: Sequence[str]) -> int:
@@ -108,7 +123,7 @@ def _end(worker: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(worker, signal.SIGKILL)
     for _ in range(50):
-        if not _alive(worker):
+        if not alive(worker):
             return
         time.sleep(0.02)
 
@@ -176,7 +191,7 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
         door.bind(str(address))
         door.listen(64)
         door.settimeout(1.0)
-        while _alive(owner):
+        while alive(owner):
             with suppress(TimeoutError):
                 stream, _ = door.accept()
                 if os.fork() == 0:
@@ -188,20 +203,9 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
                     finally:
                         os._exit(1)
                 stream.close()
-    for path in (address, address.parent / "starting"):
-        path.unlink(missing_ok=True)
+    _clear(address)
     with suppress(OSError):
         address.parent.rmdir()
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
 
 
 if __name__ == "__main__":

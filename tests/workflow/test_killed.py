@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from project import CELL, VICTIM, Project, tiny_project
 
-from leakbench.artefacts import read_facts, read_tensors
+from leakbench.artefacts import read_facts, read_table, read_tensors
 
 VICTIM_FILE = "results/quick/victims/tiny/tiny/0.safetensors"
 # The command line itself, told to save after every epoch instead of every ten seconds, and to dawdle between them.
@@ -140,6 +141,50 @@ def test_a_killed_job_leaves_nothing_that_the_next_run_does_not_clear(copied: Pr
     assert ran.rc == 0, ran.text
     assert copied.leftovers() == []
     assert capture.read_bytes() == whole
+
+
+def scored(project: Project) -> pd.DataFrame:
+    """Return the cell's scores without what a clock tells."""
+    rows, _ = read_table(project.path(f"results/quick/scores/{CELL}/0.parquet"))
+    return rows.drop(columns="seconds")
+
+
+def whole_run(project: Project) -> subprocess.Popen[str]:
+    return start(project, sys.executable, "-m", "snakemake", "--cores", "2")
+
+
+def test_a_second_run_is_refused_and_a_killed_one_does_not_stand_in_the_way(copied: Project) -> None:
+    """Kill -9 of Snakemake: its jobs end by themselves, its locks open, and the next run makes the same bytes."""
+    capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
+    whole, scores = capture.read_bytes(), scored(copied)
+    capture.unlink()
+    play = copied.path("src/leakbench/federation/play.py")
+    text = play.read_text()
+    dawdle(copied)
+    first = whole_run(copied)
+    until(copied.path("waiting").exists, first)
+    (part,) = copied.leftovers()
+    second = copied.snakemake()
+    assert second.rc == 1
+    assert "no other Snakemake process is trying to create the same files" in second.text
+    assert "Traceback" not in second.text
+    assert first.poll() is None
+    assert part.exists()
+
+    assert list(copied.path(".snakemake/locks").glob("*.lock"))
+    first.kill()
+    first.communicate()
+    # The job's own end, by SIGTERM, removes what it was writing.
+    end = time.monotonic() + 30
+    while part.exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    play.write_text(text)
+    third = copied.snakemake()
+    assert third.rc == 0, third.text[-3000:]
+    assert capture.read_bytes() == whole
+    pd.testing.assert_frame_equal(scored(copied), scores)
+    assert copied.leftovers() == []
 
 
 def test_a_failing_job_fails_the_run_and_leaves_no_output(copied: Project) -> None:

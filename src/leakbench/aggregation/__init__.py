@@ -50,3 +50,15 @@ def validated(values: np.ndarray | None) -> np.ndarray:
             "the aggregation needs every model validated by every client (set the training's hold_out)"
         )
     return values
+
+
+def fused_shares(clients: int, fusion: float) -> list[list[float]]:
+    """Return for each client's model the shares of all in what others get to see: `fusion` of its own, the rest alike.
+
+    It adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the thesis calls it: who knows N
+    such mixtures and p̂ solves N equations for N models. One client alone is not mixed. Source: thesis, Eqn 4.5.
+    """
+    if clients == 1:
+        return [[1.0]]
+    other = (1 - fusion) / (clients - 1)
+    return [[fusion if i == j else other for j in range(clients)] for i in range(clients)]

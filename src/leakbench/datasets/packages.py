@@ -3,6 +3,7 @@
 Nothing is installed, no index is named (the user's own settings hold), and every call ends by itself.
 """
 
+import errno
 import importlib.util
 import os
 import re
@@ -16,12 +17,13 @@ from pathlib import Path
 
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, unpack
+from leakbench.errors import raise_if_unwritable
 
 SECONDS = 600.0
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs."""
+    """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs, UserError on a full disk."""
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
@@ -47,6 +49,8 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | N
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode:
+        if os.strerror(errno.ENOSPC).lower() in output.lower():
+            raise_if_unwritable(OSError(errno.ENOSPC, ""), folder)
         raise Unavailable(f"{name} failed: {_telling_line(output)}", output)
     return output
 

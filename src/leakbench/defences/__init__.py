@@ -1,11 +1,12 @@
 """Defences: what a client or the aggregation does so that updates leak less; one file each, found by its name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from leakbench.errors import Unfit
 from leakbench.parts import part
 
 Update = dict[str, Tensor]
@@ -48,14 +49,32 @@ def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
     return bits * sent + torch.where(sent == every, 0, told) + beside
 
 
+class View(NamedTuple):
+    """What an attacker gets to see of a round in place of each client's update.
+
+    groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the updates that
+    clients sent in one round: parameter → [clients, *shape] → [groups, *shape]. knows: the threat model, where it differs.
+    """
+
+    groups: list[list[int]]
+    seen: Callable[[Update, torch.Generator], Update]
+    knows: dict[str, str]
+
+
+def each_update(clients: Sequence[int]) -> View | None:
+    """Return None: the server sees what each client sends."""
+    return None
+
+
 class Defence(NamedTuple):
-    """The places where a defence may act on the client; each defaults to doing nothing.
+    """The places where a defence may act, on the client or in aggregation; each defaults to doing nothing.
 
     `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes what it
     sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its way, int64 [rounds]: the
     defence's price in bandwidth, without what a general compressor would still save. `secret(model)`: the tensors of the
     changed network that are the client's own; of these `shown(model)` are told as they are and of `sent(model)` the
-    updates, if any. `facts(model)`: what the server is told of the change.
+    updates, if any. `facts(model)`: what the server is told of the change. `view(clients)`: what is left to see of a round
+    of clients with so many samples, and to whom. Raises Unfit where there are too few of them.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
@@ -65,6 +84,7 @@ class Defence(NamedTuple):
     shown: Names = no_names
     sent: Names = no_names
     facts: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
+    view: Callable[[Sequence[int]], View | None] = each_update
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:
@@ -75,6 +95,14 @@ def sent_bytes(defence: Defence, update: Update) -> Tensor:
 def beside(each: Tensor, values: Tensor) -> Tensor:
     """Return one number for each round in a shape that multiplies `values` [rounds, …]."""
     return each.view(-1, *[1] * (values.dim() - 1))
+
+
+def needs(clients: Sequence[int], least: int, name: str) -> None:
+    """Raise Unfit where fewer than `least` clients take part in what the defence `name` does with them together."""
+    if len(clients) < least:
+        raise Unfit(
+            f"defence {name}: a round of {len(clients)} has nobody to hide among (it takes {least} clients)"
+        )
 
 
 def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits = dense) -> Defence:

@@ -56,7 +56,7 @@ NETWORKS = {
     "densenet121": "DenseNet-121",
 }
 # What a client shares of its key-lock.
-LOCKS = {
+DEFENCES = {
     "key-lock": "key-lock",
     "key-lock-sigmoid": "key-lock with sigmoids",
     "key-lock-key": "key-lock, key shared",
@@ -64,6 +64,13 @@ LOCKS = {
     "key-lock-both": "key-lock, key and lock layers shared",
     "key-lock-released": "key-lock, lock weights known",
     "key-lock-released-key": "key-lock, key and lock weights known",
+    "encrypted": "encrypted, no key",
+    "encrypted-colluding": "encrypted, key of a client",
+    "fused": "fused models",
+    "fused-drawn": "fused, secret shares",
+    "fused-known": "fused, shares known",
+    "aggregated": "sum of all",
+    "aggregated-client": "sum, own part known",
 }
 # Trainings of FedBoosting's chapter, after the data set's name.
 AGGREGATIONS = {
@@ -107,7 +114,7 @@ def defence(name: str) -> str:
     kind, _, scale = name.partition("-")
     if kind in ("gaussian", "laplacian"):
         return f"{kind.capitalize()} noise of {scale or '1e-1'}"
-    return LOCKS.get(name, name.replace("-", " "))
+    return DEFENCES.get(name, name.replace("-", " "))
 
 
 def training(name: str) -> str:

@@ -28,6 +28,7 @@ from leakbench.scorecard.fedboosting_evidence import (
     tests,
     training,
 )
+from leakbench.scorecard.fedboosting_leakage import CLAIMS as LEAKAGE
 from leakbench.scorecard.fedboosting_settings import SETTINGS
 from leakbench.scorecard.look import Build, not_measured
 from leakbench.scorecard.measure import Measured, NotMeasured, difference, exactly, greatest
@@ -303,6 +304,7 @@ CLAIMS: dict[str, Build] = {
     "thesis.fig-4-6.late-without": _late,
     "thesis.doubt-20.he-loss": _lossless,
     "thesis.doubt-21.fedboosting-everywhere": _everywhere,
+    **LEAKAGE,
 }
 NUMBERS: dict[str, Build] = {
     **_numbers(),

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from leakbench.aggregation import Report, Rule
+from leakbench.aggregation import Report, Rule, fused_shares
 from leakbench.encryption import Keys, Scheme, Sealed, quantise
 from leakbench.errors import UserError
 
@@ -75,18 +75,6 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
         else:
             out[name] = torch.stack(values).amax(0)
     return out
-
-
-def fused_shares(clients: int, fusion: float) -> list[list[float]]:
-    """Return for each client's model the shares of all in what others get to see: `fusion` of its own, the rest alike.
-
-    It adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the thesis calls it: who knows N
-    such mixtures and p̂ solves N equations for N models. One client alone is not mixed. Source: thesis, Eqn 4.5.
-    """
-    if clients == 1:
-        return [[1.0]]
-    other = (1 - fusion) / (clients - 1)
-    return [[fusion if i == j else other for j in range(clients)] for i in range(clients)]
 
 
 def flat(state: State) -> np.ndarray:

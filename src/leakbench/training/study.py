@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from leakbench import defences, victims
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.defences import Defence, sent_bytes
+from leakbench.errors import UserError
 from leakbench.progress import track
 from leakbench.seeds import stream
 from leakbench.tasks import task_of
@@ -231,6 +232,11 @@ def study(
     reasons = {name: read_facts(path).get("absent") for name, path in files.items()}
     tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
+    if defence.view([1, 1]) is not None:
+        raise UserError(
+            f"defence {spec['defence']['module']}: it changes what is seen of a round, not what is trained (set the training's "
+            "encryption or fusion)"
+        )
     models, stranger = locked_models(spec, defence)
     secret = defence.secret(models[0])
     mine = [torch.from_numpy(places[part]) for part in shares]

@@ -10,7 +10,7 @@ from torch import nn
 
 from leakbench import defences
 from leakbench.artefacts import creating, open_tensors, write_tensors
-from leakbench.defences import Defence
+from leakbench.defences import Defence, View
 from leakbench.errors import Unfit, UserError
 from leakbench.federation import Moved, accuracy, held_out, play, private_samples
 from leakbench.parts import dotted
@@ -75,6 +75,21 @@ def _layout(
     return layout
 
 
+def _looked_at(
+    view: View, updates: dict[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
+) -> None:
+    """Write what `view` shows of each round of `updates`: parameter → [rounds, clients, *shape]."""
+    for number in range(len(next(iter(updates.values())))):
+        one = {name: torch.from_numpy(value[number]) for name, value in updates.items()}
+        for name, tensor in view.seen(one, rng).items():
+            tensors[f"updates/{name}"][number] = tensor.numpy()
+
+
+def _seen_of(values: list[np.ndarray], view: View | None) -> list[np.ndarray]:
+    """Return what clients hold [rounds, k] by what is seen of them: samples of clients that are seen together, side by side."""
+    return values if view is None else [np.hstack([values[i] for i in group]) for group in view.groups]
+
+
 def _evaluation(
     federation: dict[str, Any], arrays: Mapping[str, np.ndarray], data: Path
 ) -> tuple[list[float], Moved]:
@@ -127,10 +142,12 @@ def capture(
         # For its names and shapes alone: whoever plays draws the secrets.
         try:
             protected = defence.protect_model(model, torch.Generator())
+            view = defence.view(clients)
         except Unfit as unfit:
             log(f"leakbench capture: {unfit}")
             return pass_on(str(unfit), [out, oracle, truth])
-        layout = _layout(protected, defence, total, len(clients), sent)
+        seen_samples = clients if view is None else [sum(clients[i] for i in group) for group in view.groups]
+        layout = _layout(protected, defence, total, len(seen_samples), sent)
         made = provenance(
             value,
             "leakbench.verbs.capture",
@@ -142,12 +159,20 @@ def capture(
         sizes = np.zeros((total, len(clients)), np.int64)
         accuracies, moved = _evaluation(federation, arrays, data)
         observed |= defence.facts(protected)
-        observed["knows"] |= _shared(observed.get("lock", {}))
+        observed["knows"] |= _shared(observed.get("lock", {})) | (view.knows if view else {})
+        observed["clients"] = seen_samples
+        hidden_updates: dict[str, np.ndarray] = {}
         with creating(out, layout, observed | made) as tensors:
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
                 for name, tensor in update.items():
-                    tensors[f"updates/{name}"][part, client] = tensor.numpy()
+                    if view is None:
+                        tensors[f"updates/{name}"][part, client] = tensor.numpy()
+                        continue
+                    room = hidden_updates.setdefault(
+                        name, np.zeros((total, len(clients), *tensor.shape[1:]), np.float32)
+                    )
+                    room[part, client] = tensor.numpy()
                 sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
             def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:
@@ -167,18 +192,23 @@ def capture(
                 moved,
                 show,
             )
+            if view is not None:
+                rng = torch.Generator().manual_seed(stream("view", *names))
+                _looked_at(view, hidden_updates, tensors, rng)
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():
                     tensors[f"global/{name}"][index] = tensor.numpy()
             starts = np.repeat(np.arange(sent), total // sent)
             tensors["origin"][:] = starts
         repeats = (len(epochs), 1)
-        secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(hidden.images)}
-        secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(hidden.labels)}
+        images_seen, labels_seen = (_seen_of(values, view) for values in (hidden.images, hidden.labels))
+        secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(images_seen)}
+        secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
         write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
-        secret |= {f"bytes/{c}": sizes[:, c] for c in range(len(clients))}
+        sent_sizes = sizes if view is None else np.stack([sizes[:, g].sum(1) for g in view.groups], 1)
+        secret |= {f"bytes/{c}": sent_sizes[:, c] for c in range(len(seen_samples))}
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
-        write_tensors(truth, secret, {"split": split, "clients": clients} | made)
+        write_tensors(truth, secret, {"split": split, "clients": seen_samples} | made)

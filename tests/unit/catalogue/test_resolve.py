@@ -314,7 +314,8 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     names = {
         kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
     }
-    assert {cell.defence for cell in cells} == names["defences"]
+    # These two need several clients (leakbench-observers).
+    assert names["defences"] - {cell.defence for cell in cells} == {"fused", "aggregated"}
     assert names["attacks"] - {cell.attack for cell in cells} == {"labels", "agic-joint", "fidel-generator"}
     assert len({cell.victim for cell in cells}) == 2
 

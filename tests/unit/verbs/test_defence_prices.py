@@ -1,57 +1,19 @@
 """What a defence costs: from a federation that was played to its rows and lines."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from cell import ORIGIN, Cell
+from played import ROUNDS, SHAPE, captured
 
 from leakbench import victims
-from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.errors import UserError
 from leakbench.metrics.interval import summary
-from leakbench.verbs.capture import capture
 from leakbench.verbs.table import aggregate
-
-SHAPE, ROUNDS = (4, 4, 1), 3
-
-
-def captured(
-    root: Path, evaluate: int | None = 25, splits: tuple[str, ...] = ("train", "test")
-) -> dict[str, Any]:
-    """Play two clients of 2 and 6 images under pruning; return the tensors of observation, labels and truth, and the data."""
-    rng = np.random.default_rng(0)
-    data: dict[str, np.ndarray] = {}
-    for split in splits:
-        data[f"{split}/images"] = rng.integers(0, 256, (60, *SHAPE), dtype=np.uint8)
-        data[f"{split}/labels"] = rng.integers(0, 5, 60)
-    write_tensors(root / "data.safetensors", data, {})
-    torch.manual_seed(0)
-    network = {"module": "fcnn", "parameters": {"width": 7}}
-    state = victims.build("fcnn", SHAPE, 5, {"width": 7}).state_dict()
-    write_tensors(
-        root / "victim.safetensors",
-        {f"epoch-0/{name}": value.numpy() for name, value in state.items()},
-        {"network": network | {"shape": list(SHAPE), "classes": 5}, "checkpoints": [0]},
-    )
-    federation = {
-        "clients": [2, 6], "rounds": ROUNDS, "private": {"split": "train", "start": 0, "stop": 60},
-        "local": {"lr": 3.0, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "fedavg",
-        "local_set": "fresh", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True,
-        "evaluate": evaluate,
-    }  # fmt: skip
-    spec = {
-        "federation": federation, "federation_name": "f", "victim": network, "seed": 0,
-        "defence": {"module": "prune", "parameters": {"share": 0.5}},
-        "dataset": {"name": "made", "shape": list(SHAPE), "classes": 5},
-    }  # fmt: skip
-    write_text(root / "spec.json", to_json(spec))
-    outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]
-    capture(root / "spec.json", root / "data.safetensors", root / "victim.safetensors", *outs, None)
-    return {path.stem: read_tensors(path)[0] for path in outs} | {"data": data}
 
 
 def test_the_truth_tells_accuracy_and_bytes_and_nothing_else_does(tmp_path: Path) -> None:

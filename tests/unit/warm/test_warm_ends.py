@@ -3,6 +3,8 @@
 import os
 import re
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,8 +87,36 @@ def test_the_warm_process_is_gone_soon_after_its_owner(run: Run) -> None:
     assert not run.folder.exists()
 
 
+@pytest.mark.parametrize("code", [signal.SIGTERM, signal.SIGKILL])
+def test_a_process_ends_with_its_owner(run: Run, code: signal.Signals) -> None:
+    """By SIGTERM, or by SIGKILL where it does not heed that."""
+    deaf = "signal.signal(signal.SIGTERM, signal.SIG_IGN); " if code == signal.SIGKILL else ""
+    job = subprocess.Popen(
+        [sys.executable, "-c", "import signal, sys, time; from leakbench.process import end_with\n"
+         f"{deaf}end_with({run.owner.pid}, 0.5); print('here', flush=True); time.sleep(600)"],
+        env=run.environment, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    assert job.stdout is not None
+    job.stdout.readline()
+    assert job.poll() is None
+    run.owner.communicate(b"\n")
+    assert job.wait(timeout=30) == -code
+    job.stdout.close()
+
+
+def test_a_killed_warm_process_is_followed_by_another(run: Run) -> None:
+    run.serve()
+    assert run.server is not None
+    run.server.kill()
+    run.server.wait()
+    assert (run.folder / "socket").exists()
+    assert run.client("", stdin=subprocess.DEVNULL).communicate(timeout=30)[0] == "cold\n"
+    until(run.ready, 120)
+    assert run.peer() != run.server.pid
+
+
 def test_a_job_outlives_nobody_but_its_caller(warmed: Run, tmp_path: Path) -> None:
-    """The owner's end does not break off what still runs."""
+    """The end of the warm process does not break off what still runs."""
     job = warmed.client("import time; from pathlib import Path\nPath(argv[1]).write_text('1')\ntime.sleep(3)\nprint('done')",
                         str(tmp_path / "pid"))  # fmt: skip
     begun(tmp_path / "pid")

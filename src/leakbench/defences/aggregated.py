@@ -1,0 +1,37 @@
+"""Only the sum of a round's updates is seen: secure aggregation, or what a client decrypts of an encrypted round."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from leakbench.defences import Defence, Update, View, needs
+
+
+def aggregated(*, observer: Literal["server", "client"] = "server") -> Defence:
+    """Show the mean of the updates, by number of samples, as that of one client with all their samples.
+
+    A `client` among them, the first, subtracts its own share: what it sees is of the others, and of two clients the other's.
+    """
+
+    def view(clients: Sequence[int]) -> View:
+        first = int(observer == "client")
+        needs(clients, 2, "aggregated")
+        samples = torch.tensor(clients, dtype=torch.float64)
+        shares = samples / samples.sum()
+
+        def seen(updates: Update, rng: torch.Generator) -> Update:
+            whole = {name: torch.tensordot(shares, value.double(), 1) for name, value in updates.items()}
+            rest = {
+                n: (v - first * shares[0] * updates[n][0]) / shares[first:].sum() for n, v in whole.items()
+            }
+            return {name: value.float()[None] for name, value in rest.items()}
+
+        who = "honest-but-curious client" if first else "honest-but-curious server"
+        return View(
+            [list(range(first, len(clients)))],
+            seen,
+            {"threat model": who, "shared": f"the sum of {len(clients)} clients' updates, each round"},
+        )
+
+    return Defence(view=view)

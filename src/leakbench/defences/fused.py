@@ -1,0 +1,60 @@
+"""Clients are shown mixtures of one another's updates for cross-validation (FedBoosting, thesis, section 4.2.3)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.aggregation import fused_shares
+from leakbench.defences import Defence, Update, View, needs
+
+_OBSERVER = 0
+
+
+def _drawn(count: int, rng: torch.Generator) -> Tensor:
+    """Return shares [count, count], rows uniform among those that add up to 1, a row's own share its largest."""
+    drawn = -torch.rand(count, count, generator=rng, dtype=torch.float64).clamp_min(1e-12).log()
+    rows = (drawn / drawn.sum(1, keepdim=True)).sort(1, descending=True).values
+    return torch.stack([row.roll(i) for i, row in enumerate(rows)])
+
+
+def fused(
+    *,
+    own: Annotated[float, Field(gt=0, le=1)] = 0.9,
+    shares: Literal["constant", "known", "drawn"] = "constant",
+) -> Defence:
+    """Show a client, the first, the fused updates of the others: `own` of each and the rest of all others alike (Eqn 4.5).
+
+    `constant`: an attacker that takes a mixture for the update. `known`: one that knows `own`, which the authors' code fixes,
+    and solves N equations for N updates. `drawn`: shares drawn anew each round, which the text has, and nobody is told.
+    """
+
+    def view(clients: Sequence[int]) -> View:
+        needs(clients, 2, "fused")
+        count = len(clients)
+        others = [i for i in range(count) if i != _OBSERVER]
+        fixed = torch.tensor(fused_shares(count, own), dtype=torch.float64)
+
+        def seen(updates: Update, rng: torch.Generator) -> Update:
+            mixed = _drawn(count, rng) if shares == "drawn" else fixed
+            out = {}
+            for name, value in updates.items():
+                # Models are sent as float32.
+                fusion = (mixed @ value.double().flatten(1)).float()
+                found = torch.linalg.solve(mixed, fusion.double()).float() if shares == "known" else fusion
+                out[name] = found[others].view(-1, *value.shape[1:])
+            return out
+
+        told = {"constant": "taken for updates", "known": "shares known", "drawn": "shares secret"}[shares]
+        return View(
+            [[i] for i in others],
+            seen,
+            {
+                "threat model": "honest-but-curious client",
+                "shared": f"fused updates of {count} clients, each round, {told}",
+            },
+        )
+
+    return Defence(view=view)

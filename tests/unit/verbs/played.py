@@ -1,0 +1,55 @@
+"""A small federation that is played: what the capture verb writes of it."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakbench import victims
+from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.verbs.capture import capture
+
+SHAPE, ROUNDS = (4, 4, 1), 3
+
+
+PRUNED = {"module": "prune", "parameters": {"share": 0.5}}
+
+
+def captured(
+    root: Path,
+    evaluate: int | None = 25,
+    splits: tuple[str, ...] = ("train", "test"),
+    defence: dict[str, Any] = PRUNED,
+    clients: tuple[int, ...] = (2, 6),
+) -> dict[str, Any]:
+    """Play clients of so many images each; return the tensors of observation, labels and truth, and the data."""
+    rng = np.random.default_rng(0)
+    data: dict[str, np.ndarray] = {}
+    for split in splits:
+        data[f"{split}/images"] = rng.integers(0, 256, (60, *SHAPE), dtype=np.uint8)
+        data[f"{split}/labels"] = rng.integers(0, 5, 60)
+    write_tensors(root / "data.safetensors", data, {})
+    torch.manual_seed(0)
+    network = {"module": "fcnn", "parameters": {"width": 7}}
+    state = victims.build("fcnn", SHAPE, 5, {"width": 7}).state_dict()
+    write_tensors(
+        root / "victim.safetensors",
+        {f"epoch-0/{name}": value.numpy() for name, value in state.items()},
+        {"network": network | {"shape": list(SHAPE), "classes": 5}, "checkpoints": [0]},
+    )
+    federation = {
+        "clients": list(clients), "rounds": ROUNDS, "private": {"split": "train", "start": 0, "stop": 60},
+        "local": {"lr": 3.0, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "fedavg",
+        "local_set": "fresh", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True,
+        "evaluate": evaluate,
+    }  # fmt: skip
+    spec = {
+        "federation": federation, "federation_name": "f", "victim": network, "seed": 0,
+        "defence": defence,
+        "dataset": {"name": "made", "shape": list(SHAPE), "classes": 5},
+    }  # fmt: skip
+    write_text(root / "spec.json", to_json(spec))
+    outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]
+    capture(root / "spec.json", root / "data.safetensors", root / "victim.safetensors", *outs, None)
+    return {path.stem: read_tensors(path)[0] for path in outs} | {"data": data}
