@@ -4,17 +4,15 @@ from leakbench.scorecard.evidence import Evidence
 from leakbench.scorecard.look import ENOUGH, Build, Look, Quantity, at, best, claim, minus, smallest
 from leakbench.scorecard.verdict import Finding
 
-# Attack → victim; Fidel solves, and takes no steps.
-ATTACKS = {"fidel": "fcnn-relu-untrained", "invg": "lenet-dlg"}
+# Fidel solves, and takes no steps.
+ATTACKS = ("fidel", "invg")
 # InvG's own iterations.
 LENGTH = 4000
 
 
 def _seen(attack: str, defence: str) -> Quantity:
     """Pearson r of reconstruction and image for who sees a round as `defence` leaves it."""
-    return at(
-        "leakbench-observers", "pearson", LENGTH, attack=attack, victim=ATTACKS[attack], defence=defence
-    )
+    return at("leakbench-observers", "pearson", LENGTH, attack=attack, defence=defence)
 
 
 def _gained(defence: str, beside: str) -> list[Quantity]:
