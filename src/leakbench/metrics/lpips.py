@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 NARROWEST = {"alex": 31, "vgg": 16}
 ENLARGED = 64
 _PIXELS_AT_ONCE = 1 << 18
+# The last network of each kind, and the arrays it was made of: making one takes as long as a dozen small images.
+_made: dict[str, tuple[Mapping[str, np.ndarray], "torch.nn.Module"]] = {}
 
 
 def lpips_alex(
@@ -84,6 +86,13 @@ def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
     return model.requires_grad_(False).eval()
 
 
+def _kept_network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
+    """Return `network`, the same one as long as `backbones` is the same object."""
+    if net not in _made or _made[net][0] is not backbones:
+        _made[net] = (backbones, network(net, backbones))
+    return _made[net][1]
+
+
 def _standard(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     a, b = pair(reconstructions, truths)
     return 2.0 * a - 1.0, 2.0 * b - 1.0
@@ -100,7 +109,7 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
     """Return the distance of batches in the network's input scale, float64 [N], NaN where either is NaN."""
     import torch
 
-    model = network(net, backbones)
+    model = _kept_network(net, backbones)
     scores = np.full(len(a), np.nan)
     shown = np.flatnonzero(~undisplayable(a, b))
     height, width = a.shape[2:]

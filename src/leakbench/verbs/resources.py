@@ -40,6 +40,11 @@ def judged(names: list[str]) -> list[str]:
     return [name for name in names if any(judge(need) for need in METRICS[name].needs)]
 
 
+def cheap(names: list[str]) -> list[str]:
+    """Return the metrics among `names` that need no backbone of LPIPS."""
+    return [name for name in names if BACKBONES not in METRICS[name].needs]
+
+
 def gather(
     names: list[str], backbones: Path | None, judges: dict[str, Path], pool: Callable[[], np.ndarray]
 ) -> tuple[list[str], Resources]:
