@@ -26,7 +26,7 @@ from leakbench.training.federated import Client, State, hold, play_round, shared
 from leakbench.training.plane import drawing, extent, flat_data, sample
 from leakbench.training.resume import packed, unpack
 from leakbench.training.server import Outcome
-from leakbench.training.sets import Examined, examined, training_images
+from leakbench.training.sets import Examined, examined, told_apart, training_images
 from leakbench.training.shares import divide, hold_out
 
 BATCH = 250
@@ -298,6 +298,8 @@ def study(
         "upload_bytes": upload_bytes(models[0], secret, defence),
         **lock_shares(models[0], secret),
     }
+    if owners is not None and len(sources) > 1:
+        told["told_apart"] = told_apart(images, owners)
     if protocol:
         told |= {"problems": facts["problems"]}
     if protocol and protocol.scheme:

@@ -18,7 +18,7 @@ STUDY = ["dataset", "victim", "training", "defence"]
 TRAINED = ["validation_accuracy", "validation_loss", "training_loss"]
 CONVENTIONS = {"standard": "accuracy", "published": "published"}
 WHOLE = ["lock_share", "lock_share_parameters", "upload_bytes", "seconds_per_round", "selected_round"]
-SOMETIMES = ["epsilon", "delta"]
+SOMETIMES = ["epsilon", "delta", "told_apart"]
 BY_RULE = ["weight", "cross_loss", "cross_accuracy", "training_loss"]
 COLUMNS = [
     *STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention", "mean", "std", "median", "q25", "q75", "ci_low",

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from leakbench.artefacts import write_tensors
 from leakbench.errors import UserError
-from leakbench.training.sets import examined, training_images
+from leakbench.training.sets import examined, told_apart, training_images
 from leakbench.training.shares import divide
 
 
@@ -80,3 +81,23 @@ def test_the_published_rule_counts_wide_plain_words_of_three_to_25_characters(tm
     assert found.counted.tolist() == [counted for *_, counted in words]
     assert len(examined(tmp_path / "words", 3).labels) == 3
     assert examined(write(tmp_path / "a", 10), None).counted is None
+
+
+@pytest.mark.parametrize(("apart", "low", "high"), [(0, 0.4, 0.6), (12, 0.7, 0.95), (60, 0.99, 1.0)])
+def test_owners_are_told_apart_as_far_as_their_images_differ(apart: int, low: float, high: float) -> None:
+    rng = np.random.default_rng(0)
+    owners = np.repeat([0, 1], 300)
+    images = rng.integers(60, 160, (600, 8, 12, 3))
+    # One corner of four by four pixels is brighter; a mean of its 48 numbers shakes by four levels.
+    images[300:, :4, :4] += apart // 2
+    found = told_apart(torch.from_numpy(images.astype(np.uint8)), owners)
+    assert low <= found <= high
+    assert told_apart(
+        torch.from_numpy(images[::-1].astype(np.uint8).copy()), owners[::-1].copy()
+    ) == pytest.approx(found, abs=0.05)
+
+
+def test_small_images_of_three_owners_are_told_apart() -> None:
+    owners = np.repeat([0, 1, 2], 20)
+    images = torch.from_numpy((owners[:, None, None, None] * 40 + np.zeros((1, 2, 3, 1))).astype(np.uint8))
+    assert told_apart(images, owners) >= 2 / 3
