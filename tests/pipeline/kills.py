@@ -25,6 +25,7 @@ from leakbench.verbs.verify import TIMES, table_digest
 COMPARED = (
     "captures", "exhibits", "generators", "guesses", "oracle", "scores", "studies", "tables", "truth", "victims",
 )  # fmt: skip
+IDENTICAL, DIFFERENT, MISSING, LEFT_OVER = "identical", "different", "missing", "left over"
 ROOT = Path.cwd()
 
 
@@ -108,6 +109,13 @@ def digests(results: Path) -> dict[str, str]:
     }
 
 
+def _word(ours: str | None, theirs: str | None) -> str:
+    # Updates and guesses that are thrown away once they are scored may outlive a run that was killed in between.
+    if theirs is None:
+        return LEFT_OVER
+    return MISSING if ours is None else IDENTICAL if ours == theirs else DIFFERENT
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("undisturbed", type=Path)
@@ -118,14 +126,11 @@ def main() -> int:
     begin = time.monotonic()
     disturb(given.kills, given.every, random.Random(given.seed), Path("kills.log"))
     ours, theirs = (digests(root / "results" / "quick") for root in (ROOT, given.undisturbed))
-    told = {
-        path: "identical" if ours.get(path) == theirs.get(path) else "different"
-        for path in ours.keys() | theirs.keys()
-    }
+    told = {path: _word(ours.get(path), theirs.get(path)) for path in ours.keys() | theirs.keys()}
     for (folder, word), count in sorted(Counter((p.split("/")[0], w) for p, w in told.items()).items()):
         print(f"{folder}: {count} {word}")
-    different = sorted(path for path, word in told.items() if word == "different")
-    print(*(f"different: {path}" for path in different), sep="\n")
+    different = sorted(path for path, word in told.items() if word in (DIFFERENT, MISSING))
+    print(*(f"{told[path]}: {path}" for path in different), sep="\n")
     print(
         f"{given.kills} kills, {time.monotonic() - begin:.0f} s, {len(told)} files, {len(different)} different"
     )

@@ -72,7 +72,7 @@ def looked_at() -> list[dict[str, Any]]:
             "convention": "standard", "baseline": "", "mean": r, "ci_low": r - 0.01, "ci_high": r + 0.01, "n": 9,
             "iterations": steps,
         }
-        for attack, steps in (("fidel", math.nan), ("invg", 120))
+        for attack, steps in (("fidel", 0), ("invg", 120))
         for defence, r in seen.items()
     ]  # fmt: skip
 
