@@ -26,7 +26,7 @@ reproduce: env
 	@echo "open results/quick/report.html"
 
 test: env browser slurm flower lint
-	pytest -n 2 --dist loadfile
+	pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: env
 	ruff check .

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from project import ROOT
 
+from leakbench import defences
 from leakbench.artefacts import read_facts, read_table
 from leakbench.catalogue.workflow import Workflow
 from leakbench.scorecard.published import read_published
@@ -96,10 +97,13 @@ def test_every_private_image_has_its_row(flow: Workflow) -> None:
         if "absent" in facts or "absent" in facts["attacks"][cell.attack]:
             continue
         rows = rows[rows["attack"] == cell.attack]
-        federation = flow.plan.spec(f"capture/{cell.capture}")["federation"]
+        spec = flow.plan.spec(f"capture/{cell.capture}")
+        federation, clients = spec["federation"], spec["federation"]["clients"]
+        view = defences.build(spec["defence"]["module"], spec["defence"]["parameters"]).view(clients)
+        seen = clients if view is None else [clients[i] for group in view.groups for i in group]
         starts = 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
         ours = rows[rows["baseline"] == ""]
-        assert len(ours) == starts * federation["rounds"] * sum(federation["clients"])
+        assert len(ours) == starts * federation["rounds"] * sum(seen)
         assert set(ours["status"]) <= {"ok", "diverged", "nothing"}
         private = federation["private"]
         assert ours["image"].between(private["start"], private["stop"] - 1).all()

@@ -38,7 +38,7 @@ CASES = [
     Case("unknown-victim", CELLS, {"cells.0.victim": ["tiney"]}, ["victim 'tiney'", "did you mean 'tiny'?"]),
     Case("unknown-federation", CELLS, {"cells.0.federation": ["fidel-dem"]}, ["federation 'fidel-dem'", "'fidel-demo'"]),
     Case("unknown-defence", CELLS, {"cells.0.defence": ["nonne"]}, ["defence 'nonne'", "did you mean 'none'?"]),
-    Case("unknown-with-nothing-near", CELLS, {"cells.0.defence": ["zzzz"]}, ["defence 'zzzz'", "there are: clip, clip-0.1, gaussian"]),
+    Case("unknown-with-nothing-near", CELLS, {"cells.0.defence": ["zzzz"]}, ["defence 'zzzz'", "there are: aggregated, aggregated-client, clip"]),
     Case("unknown-metric", CELLS, {"metrics": ["pearsn"]}, ["metrics", "'pearsn'", "did you mean 'pearson'?"]),
     Case("unknown-notebook", CELLS, {"notebook": "fidel-figure-31"}, ["notebook", "fidel-figure-31", "did you mean"]),
     Case("unknown-generator", "attacks/other", {"generator": {"tiny": "fidel-mnst"}}, ["generator.tiny", "'fidel-mnist'"]),
