@@ -19,11 +19,11 @@ class Unfit(UserError):
     """An update that an attack cannot work on: the cell is marked with the reason and the rest goes on."""
 
 
-def raise_if_unwritable(problem: OSError, path: Path) -> None:
+def raise_if_unwritable(problem: Exception, path: Path) -> None:
     """Raise UserError if `problem` is a full disk or a folder that may not be written; `path` is what was to be written."""
-    mend = _UNWRITABLE.get(problem.errno or 0)
-    if mend is not None:
-        what = os.strerror(problem.errno or 0).lower()
+    number = getattr(problem, "errno", None) or 0
+    if number in _UNWRITABLE:
+        where = getattr(problem, "filename", None) or path
         raise UserError(
-            f"{problem.filename or path}: {what} ({mend}, then run the same command again)"
+            f"{where}: {os.strerror(number).lower()} ({_UNWRITABLE[number]}, then run the same command again)"
         ) from problem

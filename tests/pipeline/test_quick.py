@@ -100,7 +100,7 @@ def test_every_private_image_has_its_row(flow: Workflow) -> None:
         spec = flow.plan.spec(f"capture/{cell.capture}")
         federation, clients = spec["federation"], spec["federation"]["clients"]
         view = defences.build(spec["defence"]["module"], spec["defence"]["parameters"]).view(clients)
-        seen = clients if view is None else [clients[i] for group in view.groups for i in group]
+        seen = [clients[i] for group in view.groups for i in group]
         starts = 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
         ours = rows[rows["baseline"] == ""]
         assert len(ours) == starts * federation["rounds"] * sum(seen)

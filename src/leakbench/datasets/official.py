@@ -76,8 +76,7 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
                 download_url(url, str(folder), name, md5)
             return folder / name
         except (OSError, http.client.HTTPException) as problem:
-            if isinstance(problem, OSError):
-                raise_if_unwritable(problem, folder / name)
+            raise_if_unwritable(problem, folder / name)
             reasons.append(f"{url}: {problem}")
         except RuntimeError as problem:
             file = folder / name
@@ -112,8 +111,7 @@ def unpack(archive: Path, folder: Path) -> None:
                 with stream, target.open("wb") as out:
                     shutil.copyfileobj(stream, out)
     except (tarfile.TarError, EOFError, OSError, zlib.error) as problem:
-        if isinstance(problem, OSError):
-            raise_if_unwritable(problem, folder)
+        raise_if_unwritable(problem, folder)
         raise Damaged(
             archive, f"an archive that cannot be unpacked: {problem}".replace("\n", " ")
         ) from problem

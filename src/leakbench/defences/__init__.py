@@ -50,10 +50,11 @@ def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
 
 
 class View(NamedTuple):
-    """What an attacker gets to see of a round in place of each client's update.
+    """What an attacker gets to see of a round.
 
     groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the updates that
-    clients sent in one round: parameter → [clients, *shape] → [groups, *shape]. knows: the threat model, where it differs.
+    clients sent in one round: parameter → [clients, *shape] → [groups, *shape]; it is `unchanged` itself where the updates
+    are what is seen. knows: the threat model, where it differs.
     """
 
     groups: list[list[int]]
@@ -61,9 +62,9 @@ class View(NamedTuple):
     knows: dict[str, str]
 
 
-def each_update(clients: Sequence[int]) -> View | None:
-    """Return None: the server sees what each client sends."""
-    return None
+def each_update(clients: Sequence[int]) -> View:
+    """Return the server's view of clients with so many samples: what each of them sends."""
+    return View([[i] for i in range(len(clients))], unchanged, {})
 
 
 class Defence(NamedTuple):
@@ -84,7 +85,7 @@ class Defence(NamedTuple):
     shown: Names = no_names
     sent: Names = no_names
     facts: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
-    view: Callable[[Sequence[int]], View | None] = each_update
+    view: Callable[[Sequence[int]], View] = each_update
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:

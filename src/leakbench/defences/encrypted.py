@@ -25,9 +25,11 @@ def encrypted(
     Read as numbers they lie in [-1, 1). A value takes `value_bits` of a plaintext of `bits`, a ciphertext twice the plaintext.
     """
 
+    keyless = observer == "server"
+
     def view(clients: Sequence[int]) -> View:
         def seen(updates: Update, rng: torch.Generator) -> Update:
-            if observer == "server":
+            if keyless:
                 return {
                     name: torch.rand(value.shape, generator=rng) * 2 - 1 for name, value in updates.items()
                 }
@@ -47,7 +49,6 @@ def encrypted(
                 for name, value in updates.items()
             }
 
-        keyless = observer == "server"
         return View(
             [[i] for i in range(len(clients))],
             seen,

@@ -232,7 +232,7 @@ def study(
     reasons = {name: read_facts(path).get("absent") for name, path in files.items()}
     tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
-    if defence.view([1, 1]) is not None:
+    if defence.view([1, 1]).seen is not defences.unchanged:
         raise UserError(
             f"defence {spec['defence']['module']}: it changes what is seen of a round, not what is trained (set the training's "
             "encryption or fusion)"

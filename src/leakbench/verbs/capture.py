@@ -10,7 +10,7 @@ from torch import nn
 
 from leakbench import defences
 from leakbench.artefacts import creating, open_tensors, write_tensors
-from leakbench.defences import Defence, View
+from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit, UserError
 from leakbench.federation import Moved, accuracy, held_out, play, private_samples
 from leakbench.parts import dotted
@@ -76,18 +76,18 @@ def _layout(
 
 
 def _looked_at(
-    view: View, updates: dict[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
+    view: View, updates: Mapping[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
 ) -> None:
-    """Write what `view` shows of each round of `updates`: parameter → [rounds, clients, *shape]."""
+    """Write what `view` shows of each round of `updates`: "updates/" and a parameter → [rounds, clients, *shape]."""
     for number in range(len(next(iter(updates.values())))):
         one = {name: torch.from_numpy(value[number]) for name, value in updates.items()}
         for name, tensor in view.seen(one, rng).items():
-            tensors[f"updates/{name}"][number] = tensor.numpy()
+            tensors[name][number] = tensor.numpy()
 
 
-def _seen_of(values: list[np.ndarray], view: View | None) -> list[np.ndarray]:
+def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
     """Return what clients hold [rounds, k] by what is seen of them: samples of clients that are seen together, side by side."""
-    return values if view is None else [np.hstack([values[i] for i in group]) for group in view.groups]
+    return [np.hstack([values[i] for i in group]) for group in view.groups]
 
 
 def _evaluation(
@@ -146,7 +146,7 @@ def capture(
         except Unfit as unfit:
             log(f"leakbench capture: {unfit}")
             return pass_on(str(unfit), [out, oracle, truth])
-        seen_samples = clients if view is None else [sum(clients[i] for i in group) for group in view.groups]
+        seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent)
         made = provenance(
             value,
@@ -159,20 +159,20 @@ def capture(
         sizes = np.zeros((total, len(clients)), np.int64)
         accuracies, moved = _evaluation(federation, arrays, data)
         observed |= defence.facts(protected)
-        observed["knows"] |= _shared(observed.get("lock", {})) | (view.knows if view else {})
+        observed["knows"] |= _shared(observed.get("lock", {})) | view.knows
         observed["clients"] = seen_samples
-        hidden_updates: dict[str, np.ndarray] = {}
+        hidden_updates = {
+            name: np.zeros(shape, dtype)
+            for name, (shape, dtype) in _layout(protected, defence, total, len(clients), sent).items()
+            if name.startswith("updates/") and view.seen is not unchanged
+        }
         with creating(out, layout, observed | made) as tensors:
+            # Updates that are seen as they are sent go straight to the file: they may take more than the memory.
+            updates: Mapping[str, Any] = hidden_updates or tensors
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
                 for name, tensor in update.items():
-                    if view is None:
-                        tensors[f"updates/{name}"][part, client] = tensor.numpy()
-                        continue
-                    room = hidden_updates.setdefault(
-                        name, np.zeros((total, len(clients), *tensor.shape[1:]), np.float32)
-                    )
-                    room[part, client] = tensor.numpy()
+                    updates[f"updates/{name}"][part, client] = tensor.numpy()
                 sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
             def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:
@@ -192,7 +192,7 @@ def capture(
                 moved,
                 show,
             )
-            if view is not None:
+            if hidden_updates:
                 rng = torch.Generator().manual_seed(stream("view", *names))
                 _looked_at(view, hidden_updates, tensors, rng)
             for index, weights in enumerate(out_models):
@@ -207,8 +207,7 @@ def capture(
         write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
-        sent_sizes = sizes if view is None else np.stack([sizes[:, g].sum(1) for g in view.groups], 1)
-        secret |= {f"bytes/{c}": sent_sizes[:, c] for c in range(len(seen_samples))}
+        secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
         write_tensors(truth, secret, {"split": split, "clients": seen_samples} | made)

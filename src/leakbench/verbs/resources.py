@@ -1,6 +1,6 @@
 """What a cell's metrics need beyond its images, and which of them do without."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,23 +45,33 @@ def cheap(names: list[str]) -> list[str]:
     return [name for name in names if BACKBONES not in METRICS[name].needs]
 
 
+@dataclass(frozen=True)
+class Backbones:
+    """The tensors of LPIPS' file, None without one, and why they are absent, "" if they are not."""
+
+    tensors: Mapping[str, np.ndarray] | None
+    absent: str
+
+
+def open_backbones(path: Path | None) -> Backbones:
+    """Open LPIPS' file, if there is one. LPIPS makes its networks once for each object that this returns."""
+    if path is None:
+        return Backbones(None, "")
+    reason = absent([path]) or ""
+    return Backbones(None if reason else open_tensors(path)[0], reason)
+
+
 def gather(
-    names: list[str], backbones: Path | None, judges: dict[str, Path], pool: Callable[[], np.ndarray]
+    names: list[str], backbones: Backbones, judges: dict[str, Path], pool: Callable[[], np.ndarray]
 ) -> tuple[list[str], Resources]:
     """Return the metrics that can be measured, and what they need; `judges` maps a victim to its file.
 
     What is absent leaves out the metrics that need it, with its reason. Raises UserError if a metric's judge has no file.
     """
-    fixed: dict[str, Any] = {}
+    fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
+    lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
     answers: dict[str, Answer] = {}
-    lacking: dict[str, str] = {}
     classes = 0
-    if backbones is not None:
-        reason = absent([backbones])
-        if reason:
-            lacking[BACKBONES] = reason
-        else:
-            fixed[BACKBONES] = open_tensors(backbones)[0]
     for need in sorted({need for name in judged(names) for need in METRICS[name].needs if judge(need)}):
         if judge(need) not in judges:
             raise UserError(

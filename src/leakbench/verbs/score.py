@@ -29,7 +29,7 @@ from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.verbs.absence import absent, pass_on
 from leakbench.verbs.candidates import Candidates, rows_of
-from leakbench.verbs.resources import Resources, cheap, gather, judged
+from leakbench.verbs.resources import Resources, cheap, gather, judged, open_backbones
 
 GAPS = ("gap", "snapshot_gaps")
 T = TypeVar("T")
@@ -185,7 +185,7 @@ def _attack_rows(
     secret, target, matching = hidden.secret, facts["target"], entry["matching"]
     names, resources = gather(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
-        backbones,
+        hidden.once(lambda: open_backbones(backbones), "backbones"),
         {name: judges[name] for name in entry["judges"] if name in judges},
         lambda: aim_at("images", np.array(hidden.pictures[:POOL]), hidden.victim),
     )

@@ -43,16 +43,19 @@ class Cell:
         matching: str = "best",
         judges: tuple[str, ...] = (),
         files: list[Path] | None = None,
+        attacks: tuple[str, ...] = ("attack",),
         **changes: Any,
     ) -> tuple[pd.DataFrame, Facts]:
-        """Score the cell and return its rows, and the facts of its attack."""
+        """Score the cell and return its rows, and the facts of its attack. All `attacks` make the same guesses."""
         names = ("dataset", "victim", "federation", "defence")
         cell = dict(zip(names, ORIGIN.split("/"), strict=False)) | {"seed": 0}
         attack = {"metrics": list(metrics), "matching": matching, "judges": list(judges)}
         spec = self.root / "spec.json"
-        write_text(spec, to_json({"cell": cell, "attacks": {"attack": attack}, "judges": list(judges)}))
+        write_text(
+            spec, to_json({"cell": cell, "attacks": dict.fromkeys(attacks, attack), "judges": list(judges)})
+        )
         paths: dict[str, Any] = {
-            "guesses": [self.results / f"guesses/{STEM}.safetensors"],
+            "guesses": [self.results / f"guesses/{STEM}.safetensors"] * len(attacks),
             "truth": self.results / f"truth/{ORIGIN}.safetensors",
             "data": self.root / "data/made.safetensors",
             "victim": self.results / "victims/made/victim/0.safetensors",

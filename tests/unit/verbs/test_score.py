@@ -1,6 +1,7 @@
 """Scores of a cell whose guesses are known: matching, failures, null baselines, what is reconstructed."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,28 @@ def test_absent_backbones_leave_out_only_what_needs_them(cell: Cell) -> None:
     assert facts["left_out"] == "no network"
     assert "lpips_alex" not in rows
     assert rows["mse"].notna().all()
+
+
+def test_attacks_on_one_capture_share_each_network_of_lpips(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backbones = cell.root / "data/lpips-backbones.safetensors"
+    write_tensors(backbones, {"alex/features.0.weight": np.zeros(1)}, {})
+    made: list[str] = []
+
+    def network(net: str, _: object) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+        made.append(net)
+        return lambda x, y: (x - y).abs().mean((1, 2, 3))
+
+    monkeypatch.setattr("leakbench.metrics.lpips.network", network)
+    attacks = ("attack", "again", "once-more")
+    rows, _ = cell.score("lpips_alex", "lpips_vgg", backbones=backbones, attacks=attacks)
+    assert sorted(made) == ["alex", "vgg"]
+    scores = [rows.loc[rows["attack"] == name, "lpips_alex"].to_numpy() for name in attacks]
+    assert all(np.array_equal(scores[0], other, equal_nan=True) for other in scores)
+    # Those of another capture may be others.
+    cell.score("lpips_vgg", backbones=backbones)
+    assert made.count("vgg") == 2
 
 
 def test_unrelated_images_stand_beside_a_published_convention(cell: Cell) -> None:
