@@ -61,7 +61,8 @@ class Scheme(NamedTuple):
 
     `keys()` draws a pair. `seal(keys, values)` encrypts float64 [n] as one of `pieces`. `combine(public, parts, weights)` is
     the encrypted sum of parts times integer weights. `opened(keys, sealed)` is Σ weight/pieces · values, float64 [n].
-    `bound(weights)`: what each opened value may differ by from Σ weight/pieces · values. `about`: facts for results.
+    `bound(weights)`: what each opened value may differ by from Σ weight/pieces · values. Opened values do not depend on keys, nor
+    on what encryption draws. `about`: facts for results; its `bytes_per_ciphertext` is without what a file format adds.
     All raise UserError, in one line, for what does not belong together.
     """
 

@@ -158,7 +158,7 @@ def paillier(
 
     about = {
         "scheme": "paillier", "bits": bits, "secure": bits >= SECURE_BITS, "packed": packed, "values_per_ciphertext": count,
-        "pieces": pieces,
+        "bytes_per_ciphertext": length, "pieces": pieces,
     }  # fmt: skip
     return Scheme(
         keys, seal, combine, opened, lambda weights: quantise.bound(weights, scale), check, pieces, about

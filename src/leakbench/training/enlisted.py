@@ -73,10 +73,13 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
 
 
 def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes that one encrypted update takes."""
+    """Return the bytes of one encrypted update's ciphertexts, as numbers: as sent they are compressed, each time a little
+    otherwise.
+    """
     assert protocol.scheme is not None
-    assert protocol.keys is not None
-    return protocol.scheme.seal(protocol.keys, np.zeros(len(flat(server)))).size
+    about = protocol.scheme.about
+    each: int = about["bytes_per_ciphertext"]
+    return -(-len(flat(server)) // about["values_per_ciphertext"]) * each
 
 
 def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:

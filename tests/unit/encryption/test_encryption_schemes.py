@@ -116,6 +116,23 @@ def test_keys_are_in_no_repr_log_pickle_or_copy(name: str, caplog: pytest.LogCap
     assert keys.without_private().private is None
 
 
+@pytest.mark.parametrize("name", ["packed-128", "ckks"])
+def test_what_is_opened_depends_on_no_key_and_no_noise(name: str) -> None:
+    scheme, _ = pair(name)
+    values = np.random.default_rng(2).uniform(-1, 1, (3, 5000 if name == "ckks" else 50))
+    # Noise gives sums of nothing a sign, which is a bit of the result.
+    values[:, ::2] = 0
+    found = []
+    for _ in range(2):
+        keys = scheme.keys()
+        total = scheme.combine(
+            keys.without_private(), [scheme.seal(keys, each) for each in values], [50, 30, 21]
+        )
+        found.append(scheme.opened(keys, total))
+    assert found[0].tobytes() == found[1].tobytes()
+    assert np.abs(found[0] - np.array([0.5, 0.3, 0.21]) @ values).max() <= scheme.bound([50, 30, 21]) + 1e-15
+
+
 def test_a_server_with_the_public_half_cannot_open() -> None:
     for name in ("packed-128", "ckks"):
         scheme, keys = pair(name)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from killed_studies import killed
 
-from leakbench.artefacts import to_json, write_tensors
+from leakbench.artefacts import to_json, write_table, write_tensors
 from leakbench.catalogue.load import load_kind
 from leakbench.datasets.gaussians import gaussians
 from leakbench.encryption import Keys
@@ -75,6 +75,20 @@ def test_a_secure_round_end_to_end_at_2048_bits_is_as_good_as_a_plain_one(
     # 42 values in one ciphertext of 4,096 bits.
     assert facts["upload_bytes"] == 512
     assert facts["problems"] == []
+
+
+@pytest.mark.parametrize("encryption", ["paillier", "ckks"])
+def test_a_secure_study_is_the_same_each_time(data: Path, tmp_path: Path, encryption: str) -> None:
+    """Though keys, blinding and noise are drawn anew."""
+    own = spec({"encryption": {"module": encryption, "parameters": {}}}, rounds=2, fusion=0.9)
+    told = []
+    for name in ("first", "again"):
+        rows, facts, _ = study(own, data, tmp_path / name)
+        write_table(tmp_path / f"{name}.parquet", rows, facts)
+        told.append((tmp_path / f"{name}.parquet").read_bytes())
+    assert told[0] == told[1]
+    # 42 values in one ciphertext: of 4,096 bits, or of 16,384 numbers of 100 bits.
+    assert facts["upload_bytes"] == {"paillier": 512, "ckks": 204_800}[encryption]
 
 
 def test_each_client_has_its_weight_in_each_round(data: Path, tmp_path: Path) -> None:
