@@ -89,6 +89,24 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
     return value.detach(), along, across
 
 
+def with_cotangent(
+    distance: Distance, g: Tensor, o: Tensor, weights: Tensor | None, theirs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the distance [trials] of gradients [trials, n] and its derivative at the dummy one g, without the term `whole`.
+
+    `weights` [trials, n] or none: one for all. `theirs`: the squared norms of o by them.
+    """
+    if distance.of == ("gap",):
+        # All that is read is the difference, and the derivative is a multiple of it: two passes less.
+        apart = g - o
+        weighed = apart if weights is None else apart * weights
+        losses, _, across = derivative(distance, {"gap": torch.linalg.vecdot(weighed, apart)}, theirs)
+        return losses, weighed.mul_(across[:, None])
+    losses, along, across = derivative(distance, products(distance.of, g, o, weights), theirs)
+    moves = (o * along[:, None]).add_(g * across[:, None])
+    return losses, moves if weights is None else moves.mul_(weights)
+
+
 def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:
     """Return the term `whole` [trials] and its derivative at each dummy gradient."""
     assert distance.whole is not None

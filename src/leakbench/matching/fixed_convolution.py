@@ -14,6 +14,18 @@ from leakbench.matching.windows import fold
 NARROW = 8
 
 
+def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
+    """Return a convolution's transpose: from what came out, y [n, out, rows, columns], to what was read, of shape `read`."""
+    if read[1] < NARROW:
+        windows = y.permute(0, 2, 3, 1).flatten(1, 2) @ weight.permute(0, 2, 3, 1).flatten(1)
+        return fold(windows, read, conv)
+    found: Tensor = torch.ops.aten.convolution_backward(
+        y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], 1,
+        [True, False, False],
+    )[0]  # fmt: skip
+    return found
+
+
 class FixedConv2d(nn.Conv2d):
     """A convolution that is differentiable in what it reads, and in its weights only if they ask for it."""
 
@@ -51,19 +63,12 @@ class _Map(torch.autograd.Function):
 
 
 class _Transpose(torch.autograd.Function):
-    """Its transpose: from what came out to what was read, of shape `read`."""
+    """Its transpose."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
         ctx.weight, ctx.conv = weight, conv
-        if read[1] < NARROW:
-            windows = y.permute(0, 2, 3, 1).flatten(1, 2) @ weight.permute(0, 2, 3, 1).flatten(1)
-            return fold(windows, read, conv)
-        found = torch.ops.aten.convolution_backward(
-            y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], 1,
-            [True, False, False],
-        )  # fmt: skip
-        return found[0]
+        return transposed(y, weight, conv, read)
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None, None, None]:

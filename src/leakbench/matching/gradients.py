@@ -14,8 +14,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.unlocked import Unlocked, opened
-from leakbench.matching.weight_gradient import conv_weight
+from leakbench.matching.weight_gradient import conv_weight, outer
 
 Tensors = dict[str, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -66,7 +67,7 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
             if layer.bias is not None:
                 found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
         case nn.Linear():
-            found["weight"] = delta.unflatten(0, each).mT @ x.unflatten(0, each)
+            found["weight"] = outer(delta.unflatten(0, each), x.unflatten(0, each))
             if layer.bias is not None:
                 found["bias"] = delta.unflatten(0, each).sum(1)
         case nn.BatchNorm2d():
@@ -117,6 +118,10 @@ def gradients(
             {name: torch.cat([found[name] for found, _ in each]) for name in each[0][0]},
             torch.cat([losses for _, losses in each]),
         )
+    leaves = chain(model) if loss is batch_loss and weights is None and not factors else None
+    chained = chain_gradients(leaves, images, labels) if leaves else None
+    if chained:
+        return chained
     passes, losses = layer_passes(model, images, labels, loss, weights, factors)
     found: Tensors = {}
     for step, delta in passes:

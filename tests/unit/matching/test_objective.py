@@ -75,7 +75,7 @@ def test_the_loss_is_the_distance_plus_the_variation() -> None:
     bare, more = (
         Objective(of, "squares", ones, tv).evaluate(torch.arange(2))(unknowns)[0] for tv in (0.0, 0.25)
     )
-    torch.testing.assert_close(more, bare + 0.25 * total_variation(unknowns["images"]), rtol=1e-12, atol=0)
+    torch.testing.assert_close(more, bare + 0.25 * total_variation(unknowns["images"])[0], rtol=1e-12, atol=0)
 
 
 def test_the_true_images_have_no_loss() -> None:
