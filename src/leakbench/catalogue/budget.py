@@ -20,6 +20,7 @@ NETWORKS = {
     "convnet": (250, 3),
     "lenet-dlg": (1.5, 0.1),
     "lenet-grnn": (1.5, 0.1),
+    "lenet-fedkl": (1.5, 0.1),
     "resnet20-4": (1300, 4.4),
     "cifar-resnet-20": (82, 0.3),
     "cifar-resnet-32": (140, 0.5),

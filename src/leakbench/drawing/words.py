@@ -44,6 +44,8 @@ NETWORKS = {
     "lenet-dlg-running-norm": "DLG's LeNet with batch norm",
     "lenet-dlg": "DLG's LeNet",
     "lenet-grnn": "GRNN's LeNet",
+    "lenet-fedkl-running-norm": "FedKL's second LeNet",
+    "lenet-fedkl": "FedKL's second LeNet, batch norm by the batch",
     "resnet18-sigmoid": "ResNet-18 with sigmoids",
     "resnet20-4": "ResNet20-4",
     "resnet20": "ResNet-20",

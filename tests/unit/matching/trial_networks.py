@@ -24,6 +24,7 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     "densenet": [{"growth": 4, "layers": (2, 2, 2, 2)}],
     "fcnn": [{"width": 16}],
     "lenet_dlg": [{}, {"norm": "batch"}, {"norm": "batch", "statistics": "batch"}],
+    "lenet_fedkl": [{}, {"statistics": "batch"}],
     "resnet": [
         {"depth": 18, "normalise": "imagenet"},
         {"depth": 50},

@@ -215,6 +215,23 @@ def test_the_lenet_of_grnns_code_layer_by_layer() -> None:
     assert float(every.std()) == pytest.approx(0.5 / sqrt(3), rel=0.02)
 
 
+@pytest.mark.parametrize("statistics", ["running", "batch"])
+def test_the_second_lenet_of_fedkl_layer_by_layer(statistics: str) -> None:
+    model = victims.build("lenet-fedkl", CIFAR10, 100, {"statistics": statistics})
+    seen = shapes(model, CIFAR10)
+    assert seen["pool1"] == (2, 6, 14, 14)
+    assert seen["pool2"] == (2, 16, 5, 5)
+    assert seen["conv3"] == (2, 120, 1, 1)
+    assert [seen[name][1] for name in ("dense1", "dense2")] == [84, 100]
+    count = 6 * 76 + 2 * 6 + 16 * 151 + 2 * 16 + 120 * 401 + 84 * 121 + 100 * 85
+    assert sum(p.numel() for p in model.parameters()) == count
+    norms = [layer for layer in model.modules() if isinstance(layer, nn.BatchNorm2d)]
+    assert len(norms) == 2
+    assert all((layer.running_mean is None) == (statistics == "batch") for layer in norms)
+    with pytest.raises(ValueError, match="smaller than 32×32"):
+        victims.build("lenet-fedkl", MNIST, 10, {})
+
+
 def test_densenet_answers_as_torchvisions_does_and_overwrites_nothing() -> None:
     from torchvision.models import densenet121
 
