@@ -156,6 +156,43 @@ def _dense_back(
     return found.flatten(0, 1).addmm_(rate, layer.weight)
 
 
+def _by_channel(value: Tensor, n: int) -> Tensor:
+    """Return what each trial's channels have, [trials, channels], beside images [n, channels, rows, columns]."""
+    return value.repeat_interleave(n // len(value), 0)[:, :, None, None]
+
+
+def _norm_scale(norm: nn.BatchNorm2d) -> Tensor:
+    """Return 1 / deviation, [channels]."""
+    assert norm.running_var is not None
+    return (norm.running_var + norm.eps).rsqrt()
+
+
+def _norm_forward(norm: nn.BatchNorm2d, x: Tensor) -> tuple[Tensor, Kept]:
+    assert norm.running_mean is not None
+    normed = (x - norm.running_mean[:, None, None]) * _norm_scale(norm)[:, None, None]
+    return normed * norm.weight[:, None, None] + norm.bias[:, None, None], (normed,)
+
+
+def _norm_back(
+    norm: nn.BatchNorm2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
+) -> Tensor:  # fmt: skip
+    scale = _norm_scale(norm)
+    found = rate * (norm.weight * scale)[:, None, None]
+    return found.addcmul_(slope, _by_channel(own["weight"] * scale, read[0]))
+
+
+def _norm_rate(
+    norm: nn.BatchNorm2d, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors
+) -> Tensor:
+    found = kept[0] * _by_channel(own["weight"], read[0]) + _by_channel(own["bias"], read[0])
+    return found if rate is None else found.addcmul_(rate, (norm.weight * _norm_scale(norm))[:, None, None])
+
+
+def _norm_gradients(norm: nn.BatchNorm2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
+    each = {"weight": slope * kept[0], "bias": slope}
+    return {name: value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for name, value in each.items()}
+
+
 def _pool_forward(pool: nn.MaxPool2d, x: Tensor) -> tuple[Tensor, Kept]:
     found, chosen = nn.functional.max_pool2d(
         x, pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode, True
@@ -190,6 +227,13 @@ RULES: dict[type[nn.Module], Rule] = {
         _dense_rate,
         _dense_back,
         _dense_gradients,
+    ),
+    nn.BatchNorm2d: Rule(
+        _norm_forward,
+        lambda norm, kept, read, slope: slope * (norm.weight * _norm_scale(norm))[:, None, None],
+        _norm_rate,
+        _norm_back,
+        _norm_gradients,
     ),
     nn.Sigmoid: _activation(torch.sigmoid, aten.sigmoid_backward, lambda y: 1 - 2 * y),
     nn.Tanh: _activation(torch.tanh, aten.tanh_backward, lambda y: -2 * y),
@@ -228,6 +272,9 @@ def chain(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
                 )
             case nn.MaxPool2d():
                 fit = not layer.ceil_mode
+            case nn.BatchNorm2d():
+                # By statistics of its own, which are an image's alone.
+                fit = layer.affine and layer.running_mean is not None
             case nn.Flatten():
                 fit = flat = layer.start_dim == 1
             case nn.Linear():

@@ -32,7 +32,18 @@ def _odd() -> nn.Module:
 
 def _network(name: str, shape: tuple[int, int, int]) -> nn.Module:
     torch.manual_seed(0)
-    model = _odd() if name == "odd" else victims.build(name, shape, CLASSES, {})
+    model = (
+        _odd()
+        if name == "odd"
+        else victims.build(name, shape, CLASSES, {"norm": "batch"} if shape == (16, 16, 3) else {})
+    )
+    for layer in model.modules():
+        if (
+            isinstance(layer, nn.BatchNorm2d)
+            and layer.running_mean is not None
+            and layer.running_var is not None
+        ):
+            layer.running_mean.normal_(), layer.running_var.uniform_(0.5, 2)
     return model.double().eval().requires_grad_(False)
 
 
@@ -89,7 +100,9 @@ def test_a_lenet_is_taken_as_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "layer",
     [
-        nn.BatchNorm2d(4),
+        nn.BatchNorm2d(4, track_running_stats=False),
+        nn.BatchNorm2d(4, affine=False),
+        nn.Dropout(0.5),
         nn.Conv2d(4, 4, 3, padding="same"),
         nn.Conv2d(4, 4, 3, groups=2),
         nn.Conv2d(4, 4, 3, padding=1, padding_mode="circular"),
