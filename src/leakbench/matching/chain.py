@@ -2,7 +2,7 @@
 
 Let V be the cotangent of the weight gradients g(x). Then <V, g(x)> is the rate at which the loss grows as the weights move along V, and
 its derivative in x is the rate of the loss's own. So one pass of rates forward and one back, beside the values that the first
-two passes kept, give what the tape works out of a graph of its own derivatives, in a third of the steps.
+two passes kept, give what the tape works out of a graph of its own derivatives.
 
 Activations and their slopes are [n, …] for all trials' images, weights' rates [trials, *shape].
 """
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from leakbench.matching.fixed_convolution import FixedConv2d, transposed
 from leakbench.matching.weight_gradient import FUSED_BELOW, outer
 from leakbench.matching.windows import FEW, fold, places, unfold
+from leakbench.victims.layers import Dropout
 
 aten = torch.ops.aten
 # Fewer outputs than a vector register holds: then the places are better the columns of a product.
@@ -247,6 +248,9 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.Flatten: _linear_map(
         lambda layer, x: (x.flatten(1), ()), lambda layer, kept, read, slope: slope.reshape(read)
     ),
+    Dropout: _linear_map(
+        lambda layer, x: (x * layer.keep, ()), lambda layer, kept, read, slope: slope * layer.keep
+    ),
     nn.Identity: _linear_map(lambda layer, x: (x, ()), lambda layer, kept, read, slope: slope),
 }
 
@@ -262,28 +266,27 @@ def chain(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
 
     A normalisation of the images in front of it is the caller's.
     """
-    leaves = _leaves(model)
-    flat = False
+    leaves, flat = _leaves(model), False
     for _, layer in leaves:
-        match layer:
-            case nn.Conv2d():
-                fit = (
-                    layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
-                )
-            case nn.MaxPool2d():
-                fit = not layer.ceil_mode
-            case nn.BatchNorm2d():
-                # By statistics of its own, which are an image's alone.
-                fit = layer.affine and layer.running_mean is not None
-            case nn.Flatten():
-                fit = flat = layer.start_dim == 1
-            case nn.Linear():
-                fit = flat
-            case _:
-                fit = type(layer) in RULES
-        if not fit:
+        flat = flat or isinstance(layer, nn.Flatten)
+        if type(layer) not in RULES or not _regular(layer) or (isinstance(layer, nn.Linear) and not flat):
             return None
     return leaves
+
+
+def _regular(layer: nn.Module) -> bool:
+    """Return whether a layer of a type in RULES is as its rule takes it."""
+    match layer:
+        case nn.Conv2d():
+            return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+        case nn.MaxPool2d():
+            return not layer.ceil_mode
+        case nn.BatchNorm2d():
+            # By statistics of its own, so that an image's way does not depend on those beside it.
+            return layer.affine and layer.running_mean is not None
+        case nn.Flatten():
+            return layer.start_dim == 1
+    return True
 
 
 def _unfolds(leaves: list[tuple[str, nn.Module]], images: Tensor) -> bool:

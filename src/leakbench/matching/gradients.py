@@ -98,7 +98,7 @@ def gradients(
     weights: Tensors | None = None,
     factors: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
-    """Return parameter → gradient [trials, *shape] and the losses [trials].
+    """Return parameter → gradient [trials, *shape] and, for their values alone, the losses [trials].
 
     `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels` [trials,
     batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's own. The model is in

@@ -10,8 +10,12 @@ from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.gradients import gradients, layer_gradients, layer_passes
 from leakbench.matching.weight_gradient import FUSED_BELOW
 
-LENETS = [("lenet-grnn", (32, 32, 3)), ("lenet-dlg", (16, 16, 1)), ("lenet-dlg", (16, 16, 3)), ("perceptron", (8, 8, 1))]  # fmt: skip
+LENETS = [("lenet-grnn", (32, 32, 3)), ("lenet-dlg", (16, 16, 1)), ("lenet-dlg", (16, 16, 3)), ("perceptron", (8, 8, 1)), ("fcnn", (8, 8, 1))]  # fmt: skip
 CLASSES = 5
+
+
+class Own(nn.Conv2d):
+    """A convolution that may do anything."""
 
 
 def _odd() -> nn.Module:
@@ -109,6 +113,7 @@ def test_a_lenet_is_taken_as_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
         nn.MaxPool2d(2, ceil_mode=True),
         nn.Flatten(2),
         nn.Linear(8, 8),
+        Own(4, 4, 3),
     ],
 )
 def test_other_networks_are_no_chain(layer: nn.Module) -> None:
