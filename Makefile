@@ -48,12 +48,14 @@ fuzz: env
 
 # In a clone with an environment of its own, whose bytes are compared with those of this finished checkout.
 KILLS ?= 20
+# Seconds between two of them, on average; the run must not be over before the last.
+EVERY ?= 40
 kills: env
 	test -f results/quick/report.html || { echo "nothing to compare with: make reproduce first"; exit 2; }
 	rm -rf scratch/kills
 	git clone --quiet . scratch/kills
 	$(MAKE) -C scratch/kills env PYTHON=$(PYTHON)
-	cd scratch/kills && .venv/bin/python tests/pipeline/kills.py $(CURDIR) --kills $(KILLS)
+	cd scratch/kills && .venv/bin/python tests/pipeline/kills.py $(CURDIR) --kills $(KILLS) --every $(EVERY)
 
 # uv makes the environment, and pip brings uv: neither root nor python3-venv is needed.
 env: $(VENV)/.complete

@@ -18,8 +18,8 @@ from leakbench.attacks.observation import Observation
 from leakbench.matching.generator_weights import GeneratorWeights
 from leakbench.workers import Work
 
-# An attack takes a thousand iterations, beside which its first weights are quickly drawn, on either side.
-TRIALS, ITERATIONS, ALONE = 16, 500, 100
+# A whole attack takes a thousand iterations, beside which its first weights are quickly drawn.
+TRIALS, ITERATIONS, ALONE = 16, 1000, 100
 SHAPE, CLASSES = (32, 32, 3), 10
 TV, LR, MOMENTUM = 1e-3, 1e-4, 0.99
 

@@ -1,6 +1,6 @@
 """Kill processes of a whole run at random moments, run on, and hold its bytes to those of a run that nobody disturbed.
 
-    python tests/pipeline/kills.py UNDISTURBED [--kills 20] [--seed 0] [--every 60]
+    python tests/pipeline/kills.py UNDISTURBED [--kills 20] [--seed 0] [--every 40]
 
 Works in the checkout that it is called in, UNDISTURBED is another one of the same commit on the same machine, with its
 results. Each time it is either one process of a job, Snakemake, or every process of the run that kill -9 ends; then
@@ -121,7 +121,7 @@ def main() -> int:
     parser.add_argument("undisturbed", type=Path)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--every", type=float, default=60, help="seconds between blows, on average")
+    parser.add_argument("--every", type=float, default=40, help="seconds between blows, on average")
     given = parser.parse_args()
     begin = time.monotonic()
     disturb(given.kills, given.every, random.Random(given.seed), Path("kills.log"))
