@@ -20,6 +20,7 @@ import torch
 from leakbench.progress import log
 
 _DIE_WITH_PARENT = 1
+_ENDING = (signal.SIGTERM, signal.SIGINT)
 Task = Callable[[], object]
 
 
@@ -62,10 +63,11 @@ def side_by_side(tasks: Sequence[Task], workers: int) -> None:
     children: list[int] = []
     try:
         for number in range(count if count > 1 else 0):
-            child = os.fork()
-            if child == 0:
-                _work(tasks[number::count], quiet=number > 0)
-            children.append(child)
+            with _held():
+                child = os.fork()
+                if child == 0:
+                    _work(tasks[number::count], quiet=number > 0)
+                children.append(child)
         while children:
             _, status = os.waitpid(children[0], 0)
             children.pop(0)
@@ -77,14 +79,25 @@ def side_by_side(tasks: Sequence[Task], workers: int) -> None:
             os.waitpid(child, 0)
 
 
+@contextmanager
+def _held() -> Iterator[None]:
+    """Let signals that end this process wait: what a handler raises within a fork, Python drops."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
+
+
 def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
     """Run the tasks one after another and end; the first worker's progress stands for all."""
     code = 1
     try:
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         if quiet:
             sys.stderr = open(os.devnull, "w")  # noqa: SIM115
         with one_thread():

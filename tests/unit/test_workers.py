@@ -42,6 +42,15 @@ def test_workers_end_with_their_process(number: signal.Signals, tmp_path: Path) 
             time.sleep(0.02)
 
 
+def test_a_signal_within_a_fork_is_not_lost(tmp_path: Path) -> None:
+    struck = SLEEPING.replace(
+        "side_by_side(",
+        "os.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), 15))\nside_by_side(",
+    )
+    job = subprocess.run([sys.executable, "-c", struck], cwd=tmp_path, timeout=60)
+    assert job.returncode == 143
+
+
 def test_one_worker_or_one_task_is_left_to_the_caller(tmp_path: Path) -> None:
     def touch() -> None:
         (tmp_path / str(os.getpid())).touch()

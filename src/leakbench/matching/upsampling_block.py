@@ -21,7 +21,9 @@ def _spread(taps: Tensor) -> Tensor:
     its own first two to the last tap of the place after, for they read one pixel.
     """
     before, here, after = taps.unbind(2)
-    both = torch.stack([here + after, before + here], 2)
+    both = taps.new_empty(*taps.shape[:2], 2, *taps.shape[3:])
+    torch.add(here, after, out=both[:, :, 0])
+    torch.add(before, here, out=both[:, :, 1])
     both[:, 1:, 0].add_(before[:, :-1])
     both[:, :-1, 1].add_(after[:, 1:])
     return both
@@ -30,7 +32,9 @@ def _spread(taps: Tensor) -> Tensor:
 def _gathered(both: Tensor) -> Tensor:
     """Return the adjoint of `_spread`: [many, places, 2, …] → [many, places, 3, …]."""
     first, second = both.unbind(2)
-    taps = torch.stack([second, first + second, first], 2)
+    taps = both.new_empty(*both.shape[:2], 3, *both.shape[3:])
+    taps[:, :, 0], taps[:, :, 2] = second, first
+    torch.add(first, second, out=taps[:, :, 1])
     taps[:, :-1, 0].add_(first[:, 1:])
     taps[:, 1:, 2].add_(second[:, :-1])
     return taps
