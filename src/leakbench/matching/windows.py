@@ -23,18 +23,14 @@ def places(layer: nn.Conv2d | nn.MaxPool2d, rows: int, columns: int) -> tuple[in
 
 def _windows(padded: Tensor, conv: nn.Conv2d) -> Tensor:
     """Return a view: padded images [n, rows, columns, channels] → [n, high, long, tall, wide, channels]."""
+    assert not isinstance(conv.padding, str)
     n, rows, columns, channels = padded.shape
     line = columns * channels
-    high, long = (
-        (size - spread * (window - 1) - 1) // step + 1
-        for size, spread, window, step in zip(
-            (rows, columns), conv.dilation, conv.kernel_size, conv.stride, strict=True
-        )
-    )
-    places = rows * line, conv.stride[0] * line, conv.stride[1] * channels
+    high, long = places(conv, rows - 2 * conv.padding[0], columns - 2 * conv.padding[1])
+    steps = rows * line, conv.stride[0] * line, conv.stride[1] * channels
     return padded.as_strided(
         (n, high, long, *conv.kernel_size, channels),
-        (*places, conv.dilation[0] * line, conv.dilation[1] * channels, 1),
+        (*steps, conv.dilation[0] * line, conv.dilation[1] * channels, 1),
     )
 
 
@@ -76,7 +72,7 @@ def fold(read: Tensor, shape: torch.Size, conv: nn.Conv2d) -> Tensor:
     down, across = conv.padding
     tall, wide = conv.kernel_size
     padded = read.new_zeros(n, rows + 2 * down, columns + 2 * across, channels)
-    high, long = _windows(padded, conv).shape[1:3]
+    high, long = places(conv, rows, columns)
     line = padded.shape[2] * channels
     lines = read.new_zeros(n, high, tall, line)
     into = lines.as_strided(
