@@ -25,21 +25,21 @@ import pandas as pd
 
 from leakbench.scorecard.agic_claims import CLAIMS
 from leakbench.scorecard.agic_numbers import NUMBERS
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.verdict import Finding
 
 
 def findings(
     tables: Mapping[str, pd.DataFrame],
     facts: Mapping[str, Any],
-    absent: Mapping[str, str] | None = None,
+    absent: Absent | None = None,
     recorded: Mapping[str, pd.DataFrame] | None = None,
 ) -> dict[str, Finding]:
     """A finding for every AGIC id of `published/`, also for those that could not be measured (they say why).
 
     tables: experiment name (`agic-table-4`, ...) -> tidy table as the `table` verb writes it. facts: see the
     module.
-    absent: experiment name -> why it has no table, or why its table lacks rows. recorded: experiment name -> rows of
+    absent: experiment name -> stem -> why its cells are absent. recorded: experiment name -> rows of
     longer runs, which are told beside ours. Raises UserError when a
     table lacks a column or has several rows where one is meant.
     """

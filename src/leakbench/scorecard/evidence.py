@@ -11,18 +11,22 @@ from leakbench.scorecard import measure
 from leakbench.scorecard.measure import Measured, NotMeasured
 from leakbench.scorecard.verdict import Finding
 
+Absent = Mapping[str, Mapping[str, str]]
+# Columns whose values stand in the stem of a cell or study.
+PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
+
 
 @dataclass(frozen=True)
 class Evidence:
-    """Tables by experiment name, facts by key, and for experiments without a table the reason why.
+    """Tables by experiment name, facts by key, and why cells are absent: experiment → stem (as a table's exhibit names
+    its absent cells) → reason.
 
-    An experiment may be in both `tables` and `absent` when some of its cells could not run: the reason then
-    explains the rows that the table lacks. `recorded`: experiment → rows of earlier runs at other scales.
+    `recorded`: experiment → rows of earlier runs at other scales.
     """
 
     tables: Mapping[str, pd.DataFrame]
     facts: Mapping[str, Any]
-    absent: Mapping[str, str] = field(default_factory=dict)
+    absent: Absent = field(default_factory=dict)
     recorded: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     def earlier(self, experiment: str, **where: object) -> str:
@@ -46,17 +50,32 @@ class Evidence:
     def table(self, experiment: str) -> pd.DataFrame:
         """The table of an experiment; NotMeasured with the known reason when there is none."""
         if experiment not in self.tables:
-            raise NotMeasured(self.absent.get(experiment, f"no results of experiment {experiment}"))
+            raise NotMeasured(self.why(experiment) or f"no results of experiment {experiment}")
         return self.tables[experiment]
 
     def pick(self, experiment: str, **where: object) -> Measured:
         """`measure.pick` on an experiment's table."""
-        table = self.table(experiment)
         try:
-            return measure.pick(table, f"table {experiment}", **where)
+            return measure.pick(self.table(experiment), f"table {experiment}", **where)
         except NotMeasured as missing:
-            why = f" ({self.absent[experiment]})" if experiment in self.absent else ""
-            raise NotMeasured(f"{missing}{why}") from None
+            others = self.why(experiment) if experiment in self.tables else ""
+            raise NotMeasured(
+                self.why(experiment, **where) or (f"{missing} ({others})" if others else str(missing))
+            ) from None
+
+    def why(self, experiment: str, **where: object) -> str:
+        """The reasons why cells of a condition are absent, of every cell without `where`; empty where none is known.
+
+        `tested`, a data set, is what stands behind a stem and " on ".
+        """
+        names = {str(where[key]) for key in PLACE if where.get(key)}
+        tested = str(where.get("tested", ""))
+        told = []
+        for stem, reason in self.absent.get(experiment, {}).items():
+            study, _, on = stem.partition(" on ")
+            if not where or (names <= set(study.split("/")) and on in ("", tested)):
+                told.append(reason)
+        return "; ".join(dict.fromkeys(told))
 
     def values(self, experiment: str, column: str, **where: object) -> list[Any]:
         """The sorted distinct values of a column among the selected rows of an experiment's table."""

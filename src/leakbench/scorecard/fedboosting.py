@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.fedboosting_evidence import (
     PLANE,
     PUBLISHED,
@@ -330,7 +330,7 @@ NUMBERS: dict[str, Build] = {
 
 
 def findings(
-    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Mapping[str, str] | None = None
+    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Absent | None = None
 ) -> dict[str, Finding]:
     """A finding for every id of chapter 4; the arguments are those of `agic.findings`."""
     return collect(NUMBERS | CLAIMS, Evidence(tables, facts, absent or {}))

@@ -44,14 +44,6 @@ def condition(dataset: str, name: str) -> dict[str, object]:
     }
 
 
-def _missing(evidence: Evidence, experiment: str, *names: str) -> str:
-    """Why there is no row: the known reason that names the first of these data sets that any names, else all reasons."""
-    reasons = evidence.absent.get(experiment, "").split("; ")
-    named = [each for name in names for each in reasons if name in each]
-    told = named[:1] or [each for each in reasons if each]
-    return "; ".join(told) or f"no results of experiment {experiment} for {names[0]}"
-
-
 def accuracy(
     evidence: Evidence, experiment: str, dataset: str, name: str, tested: str, convention: str = "standard"
 ) -> Measured:
@@ -59,12 +51,9 @@ def accuracy(
 
     Words: convention `published` counts those that the thesis' filter lets through. Raises NotMeasured with what is missing.
     """
-    try:
-        found = evidence.pick(
-            experiment, metric="accuracy", convention=convention, tested=tested, **condition(dataset, name)
-        )
-    except NotMeasured:
-        raise NotMeasured(_missing(evidence, experiment, dataset, tested)) from None
+    found = evidence.pick(
+        experiment, metric="accuracy", convention=convention, tested=tested, **condition(dataset, name)
+    )
     return scaled(found, 100)
 
 
@@ -74,7 +63,8 @@ def curve(evidence: Evidence, experiment: str, dataset: str, name: str) -> "pd.S
         evidence.table(experiment), f"table {experiment}", metric="accuracy", baseline="snapshot", **condition(dataset, name)
     )  # fmt: skip
     if rows.empty:
-        raise NotMeasured(_missing(evidence, experiment, dataset))
+        why = evidence.why(experiment, **condition(dataset, name))
+        raise NotMeasured(why or f"no results of experiment {experiment} for {dataset}")
     read = rows[rows["tested"].isin(TESTS.values())]
     if read.empty:
         read = rows[rows["tested"] == dataset]

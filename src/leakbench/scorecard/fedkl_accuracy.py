@@ -11,7 +11,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.drawing.printed_trainings import LARGE, NETWORKS
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.fedkl_evidence import COLUMNS, TOLERANCE, accuracy, condition, learnt, length
 from leakbench.scorecard.look import Build, not_measured
 from leakbench.scorecard.measure import (
@@ -234,12 +234,14 @@ def _widest(evidence: Evidence, model: str, dataset: str, kind: str) -> Measured
     table = evidence.table("thesis-table-5-2")
     curves = []
     for locked in (False, True):
+        where = condition(model, dataset, kind, locked)
         rows = select(
-            table, "table thesis-table-5-2", metric="accuracy", baseline="snapshot", key="own" if locked else "",
-            **condition(model, dataset, kind, locked),
+            table, "table thesis-table-5-2", metric="accuracy", baseline="snapshot", key="own" if locked else "", **where
         )  # fmt: skip
         if rows.empty:
-            raise NotMeasured(evidence.absent.get("thesis-table-5-2", f"no curve of {model} on {dataset}"))
+            raise NotMeasured(
+                evidence.why("thesis-table-5-2", **where) or f"no curve of {model} on {dataset}"
+            )
         curves.append(rows.set_index("round")["mean"])
     gaps = (curves[0] - curves[1]).abs()
     return greatest([exactly(100 * gap) for gap in gaps[gaps.index > gaps.index.max() / 2]])
@@ -315,7 +317,7 @@ CLAIMS: dict[str, Build] = {
 
 
 def findings(
-    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Mapping[str, str] | None = None
+    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Absent | None = None
 ) -> dict[str, Finding]:
     """A finding for every id of FedKL's accuracy; the arguments are those of `agic.findings`."""
     return collect(NUMBERS | CLAIMS, Evidence(tables, facts, absent or {}))

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.scorecard import look as looking
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.grnn_resolution import LEVELS
 from leakbench.scorecard.look import Build, Look, Quantity, at, best, minus, number, smallest
 from leakbench.scorecard.measure import Measured, average, difference, exactly, ratio, scaled, within
@@ -226,7 +226,7 @@ CLAIMS: dict[str, Build] = {
 
 
 def findings(
-    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Mapping[str, str] | None = None
+    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Absent | None = None
 ) -> dict[str, Finding]:
     """A finding for every id of chapter 5 about leakage; the arguments are those of `agic.findings`.
 

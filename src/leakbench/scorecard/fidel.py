@@ -31,21 +31,21 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.fidel_claims import CLAIMS
 from leakbench.scorecard.fidel_numbers import NUMBERS
 from leakbench.scorecard.verdict import Finding
 
 
 def findings(
-    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Mapping[str, str] | None = None
+    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Absent | None = None
 ) -> dict[str, Finding]:
     """A finding for every Fidel id of `published/`, also for those that could not be measured (they say
     why).
 
     tables: experiment name (`fidel-figure-13`, ...) -> tidy table as the `table` verb writes it. facts: see
     the module.
-    absent: experiment name -> why it has no table, or why its table lacks rows. Raises UserError when a
+    absent: experiment name -> stem -> why its cells are absent. Raises UserError when a
     table lacks a column or has several rows where one is meant.
     """
     return collect(NUMBERS | CLAIMS, Evidence(tables, facts, absent or {}))

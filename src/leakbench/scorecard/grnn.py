@@ -17,7 +17,7 @@ from leakbench.scorecard import (
     grnn_resolution,
     grnn_success,
 )
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.verdict import Finding
 
 ROOMS = (grnn_numbers, grnn_resolution, grnn_success, grnn_faces)
@@ -30,7 +30,7 @@ CLAIMS = {
 
 
 def findings(
-    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Mapping[str, str] | None = None
+    tables: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], absent: Absent | None = None
 ) -> dict[str, Finding]:
     """A finding for every id of chapter 3 that an experiment measures; the arguments are those of `agic.findings`."""
     return collect(NUMBERS | CLAIMS, Evidence(tables, facts, absent or {}))

@@ -55,8 +55,8 @@ def threshold_of(attack: str, level: float) -> Build:
             x: average([rate(attack, size, "success_mse", x)(look) for size in SIZES[1:]]) for x in points
         }
         if not found:
-            why = evidence.absent.get(EXPERIMENT, "this scale gives it none")
-            raise NotMeasured(f"table {EXPERIMENT} has no success rates of {OWN} ({why})")
+            why = evidence.why(EXPERIMENT, dataset=OWN, attack=attack)
+            raise NotMeasured(why or f"table {EXPERIMENT} has no success rates of {OWN}")
         # A higher curve crosses at a lower threshold.
         value, low, high = (
             crossing([(x, getattr(point, key)) for x, point in found.items()], level)

@@ -194,7 +194,7 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
         if len(frame):
             frames[table.stem] = frame
         if reasons:
-            absent[table.stem] = "; ".join(sorted(set(reasons.values())))
+            absent[table.stem] = reasons
     results = tables[0].parents[1]
     found = fidel.findings(frames, gather(results), absent)
     longer = {

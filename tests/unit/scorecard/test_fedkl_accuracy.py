@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from leakbench.drawing.printed_trainings import printed
+from leakbench.scorecard.evidence import Absent
 from leakbench.scorecard.fedkl_accuracy import CLAIMS, NUMBERS, findings
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard
@@ -104,7 +105,7 @@ def facts() -> dict[str, Any]:
     }
 
 
-def card(measured: Tables, absent: dict[str, str] | None = None) -> pd.DataFrame:
+def card(measured: Tables, absent: Absent | None = None) -> pd.DataFrame:
     found = findings(measured, facts(), absent)
     return scorecard(read_published(PUBLISHED), found).set_index("id").loc[list(found)]
 
@@ -171,7 +172,7 @@ def test_what_is_left_out_is_the_reason_and_a_twin_stands_in() -> None:
     measured = tables()
     for name, rows in measured.items():
         measured[name] = rows[rows["dataset"].eq("mnist-32") & rows["victim"].ne("lenet-dlg")]
-    found = card(measured, dict.fromkeys(measured, "needs paper scale: too long"))
+    found = card(measured, {name: {"any": "needs paper scale: too long"} for name in measured})
     assert "too long" in found.loc["thesis.table-5-1.2", "reason"]
     assert found.loc["thesis.table-5-1.2", "verdict"] == "not-run"
     assert "twin" in found.loc["thesis.table-5-1.1", "reason"]

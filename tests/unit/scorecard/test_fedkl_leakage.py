@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from grnn_world import PUBLISHED, row
 
+from leakbench.scorecard.evidence import Absent
 from leakbench.scorecard.fedkl_leakage import CLAIMS, DATASETS, LENET, METRICS, NUMBERS, ROWS, findings
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard
@@ -65,7 +66,7 @@ def tables() -> dict[str, pd.DataFrame]:
     }
 
 
-def card(own: dict[str, pd.DataFrame], absent: dict[str, str] | None = None) -> pd.DataFrame:
+def card(own: dict[str, pd.DataFrame], absent: Absent | None = None) -> pd.DataFrame:
     found = findings(own, {"key_length": 1024}, absent)
     return scorecard(PRINTED.reset_index(), found).set_index("id").loc[list(found)]
 
@@ -89,7 +90,7 @@ def test_in_a_world_in_which_the_thesis_holds_it_is_reproduced() -> None:
 def test_what_is_absent_is_not_run_and_says_why() -> None:
     own = tables()
     del own["thesis-table-5-5"]
-    found = card(own, {"thesis-table-5-5": "no weights"})
+    found = card(own, {"thesis-table-5-5": {"every cell": "no weights"}})
     left = found[found["verdict"] == "not-run"]
     assert all(
         ".table-5-5." in name or name.startswith(("thesis.table-5-6.1", "thesis.text-5-3-3."))

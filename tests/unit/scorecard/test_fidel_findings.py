@@ -42,7 +42,9 @@ def test_a_world_in_which_the_paper_holds(tables, facts) -> None:
 
 
 def test_without_tables_and_facts_everything_is_not_run_with_a_reason() -> None:
-    card = scorecard(fidel(), findings({}, {}, {"fidel-figure-13": "MNIST is not present"})).set_index("id")
+    card = scorecard(
+        fidel(), findings({}, {}, {"fidel-figure-13": {"every cell": "MNIST is not present"}})
+    ).set_index("id")
     assert set(card["verdict"]) == {"not-run"}
     assert card.loc["fidel.text-abstract.1", "reason"] == "MNIST is not present"
     assert card.loc["fidel.fig-14.1", "reason"] == "no results of experiment fidel-figure-14"
@@ -51,12 +53,10 @@ def test_without_tables_and_facts_everything_is_not_run_with_a_reason() -> None:
 
 def test_a_missing_condition_is_not_run_and_keeps_the_known_reason(tables, facts) -> None:
     tables["fidel-figure-13"] = tables["fidel-figure-13"].query("local_samples != 200")
-    finding = findings(tables, facts, {"fidel-figure-13": "quick scale stops at 100"})[
-        "fidel.fig-13.large-sets"
-    ]
+    absent = {"fidel-figure-13": {"mnist/fcnn-relu-dropout/any/none/fidel/0": "quick scale stops at 100"}}
+    finding = findings(tables, facts, absent)["fidel.fig-13.large-sets"]
     assert finding.measured is None
-    assert "local_samples=200" in finding.absent
-    assert finding.absent.endswith("(quick scale stops at 100)")
+    assert finding.absent == "quick scale stops at 100"
 
 
 def test_an_ambiguous_table_is_an_error(tables, facts) -> None:

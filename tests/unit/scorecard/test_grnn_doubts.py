@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from leakbench.scorecard import grnn_doubts, grnn_success
-from leakbench.scorecard.evidence import Evidence, collect
+from leakbench.scorecard.evidence import Absent, Evidence, collect
 from leakbench.scorecard.published import read_published
 from leakbench.scorecard.scorecard import scorecard
 from leakbench.scorecard.verdict import Finding
@@ -17,11 +17,11 @@ BUILDS = {**grnn_doubts.CLAIMS, **grnn_success.NUMBERS, **grnn_success.CLAIMS}
 PRINTED = read_published(world.PUBLISHED)
 
 
-def found(tables: dict[str, pd.DataFrame], key: str, absent: dict[str, str] | None = None) -> Finding:
+def found(tables: dict[str, pd.DataFrame], key: str, absent: Absent | None = None) -> Finding:
     return collect({key: BUILDS[key]}, Evidence(tables, world.facts(), absent or {}))[key]
 
 
-def verdict(tables: dict[str, pd.DataFrame], key: str, absent: dict[str, str] | None = None) -> pd.Series:
+def verdict(tables: dict[str, pd.DataFrame], key: str, absent: Absent | None = None) -> pd.Series:
     return scorecard(PRINTED, {key: found(tables, key, absent)}).set_index("id").loc[key]
 
 
@@ -50,7 +50,11 @@ def test_the_floor_of_unrelated_images(dataset: str, wrapped: float, true: float
 
 def test_mnist_alone_judges_no_floor() -> None:
     only = {"thesis-conventions": pd.DataFrame(world.pairs("mnist-32", 27.9, 9.6, 28.9))}
-    row = verdict(only, "thesis.doubt-13.psnr-floor", {"thesis-conventions": "cifar100 is not to be had"})
+    row = verdict(
+        only,
+        "thesis.doubt-13.psnr-floor",
+        {"thesis-conventions": {"cifar100/lenet-dlg/grnn/none/grnn/0": "cifar100 is not to be had"}},
+    )
     assert row["verdict"] == "not-run"
     assert "cifar100 is not to be had" in row["reason"]
 
@@ -129,7 +133,12 @@ def test_the_claim_of_the_figure_is_about_batches_beyond_one(tables: dict[str, p
 
 def test_cifar10_stands_in_for_the_claim_and_for_no_number() -> None:
     stand_in = {"thesis-figure-3-5": pd.DataFrame(world.success("cifar10"))}
-    absent = {"thesis-figure-3-5": "cifar100 is not to be had"}
+    absent = {
+        "thesis-figure-3-5": {
+            f"cifar100/lenet-dlg/grnn/none/{attack}/0": "cifar100 is not to be had"
+            for attack in ("dlg", "grnn")
+        }
+    }
     row = verdict(stand_in, "thesis.fig-3-5.grnn-above", absent)
     assert row["verdict"] == "reproduced"
     assert "cifar10 stands in for cifar100" in row["reason"]
