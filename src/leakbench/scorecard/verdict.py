@@ -84,30 +84,43 @@ def decide(
         raise ValueError(f"a measured quantity cannot be compared with {against!r}")
     if math.isnan(measured.value):
         return Verdict("differs", "the measured quantity is undefined")
-    span = f"{_show(measured.low)} to {_show(measured.high)}"
+    # One run, or a number that is no sample: nothing tells how far it would vary.
+    alone = measured.low == measured.high
+    value, span = _show(measured.value), f"{_show(measured.low)} to {_show(measured.high)}"
     if relation == "=":
         distance = abs(measured.value - against)
         if measured.low <= against <= measured.high:
-            return Verdict("reproduced", f"{_show(against)} lies inside the interval {span}")
+            return Verdict(
+                "reproduced",
+                "the same number" if alone else f"{_show(against)} lies inside the interval {span}",
+            )
         if distance <= tolerance:
             return Verdict(
                 "reproduced", f"within the stated tolerance of {_show(tolerance)} of {_show(against)}"
             )
-        miss = f"{_show(against)} lies outside the interval {span}, {_show(distance)} from the measured value"
+        miss = f"{_show(against)} is {_show(distance)} from the measured value, which has no interval"
+        if not alone:
+            miss = f"{_show(against)} lies outside the interval {span}, {_show(distance)} from the measured value"
         if direction_holds:
             return Verdict("direction", f"{miss}; the ordering that it belongs to holds")
         return Verdict("differs", miss + ("; the ordering fails too" if direction_holds is False else ""))
     holds = COMPARE[relation]
     test = f"{relation} {_show(against)}"
     if holds(measured.low, against) and holds(measured.high, against):
-        return Verdict("reproduced", f"{test} through the whole interval {span}")
+        return Verdict(
+            "reproduced",
+            f"{test}: {value}, without an interval" if alone else f"{test} through the whole interval {span}",
+        )
     if holds(measured.value, against):
         return Verdict(
             "direction", f"{test} for the measured value but not through the whole interval {span}"
         )
     if direction_holds:
         return Verdict("direction", f"not {test}; the ordering that it belongs to holds")
-    return Verdict("differs", f"not {test}: measured {_show(measured.value)}, interval {span}")
+    return Verdict(
+        "differs",
+        f"not {test}: measured {value}, " + ("without an interval" if alone else f"interval {span}"),
+    )
 
 
 def _fact(measured: str, published: str) -> Verdict:
