@@ -132,6 +132,16 @@ def within(a: Measured, target: float, room: float) -> Measured:
     return Measured(room - abs(a.value - target), room - max(ends), room - nearest, a.n)
 
 
+def share(hits: int, n: int) -> Measured:
+    """The share of n that hit, with Wilson's interval. Raises NotMeasured for none."""
+    from scipy.stats import binomtest
+
+    if n == 0:
+        raise NotMeasured("a share of nothing")
+    found = binomtest(hits, n).proportion_ci(method="wilson")
+    return Measured(hits / n, min(found.low, hits / n), max(found.high, hits / n), n)
+
+
 def deviation(std: float, n: int) -> Measured:
     """A standard deviation (of a population, divided by n) of n repeats, with its interval under normal theory.
 

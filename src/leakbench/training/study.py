@@ -19,9 +19,10 @@ from leakbench.defences import Defence, sent_bytes
 from leakbench.errors import UserError
 from leakbench.progress import track
 from leakbench.seeds import stream
-from leakbench.tasks import task_of
+from leakbench.tasks import recognition, task_of
 from leakbench.training.batches import AUGMENTATIONS, to_size
 from leakbench.training.enlisted import enlist, protocol_of, sealed_bytes, spent
+from leakbench.training.examples import examples
 from leakbench.training.federated import Client, State, hold, play_round, shared
 from leakbench.training.plane import drawing, extent, flat_data, sample
 from leakbench.training.resume import packed, unpack
@@ -311,4 +312,7 @@ def study(
         test = tests[image["name"]]
         points = {"clients": [sample(*each) for each in kept], "test": sample(test.images, test.labels)}
         told |= {"boundary": drawing(clients[0].model, extent(images)) | {"points": points}}
+    if task_of(training) is recognition:
+        hold(clients[0].model, server)
+        told |= {"examples": examples(clients[0].model, tests, training["size"])}
     return rows, told, facts["seconds"] / training["rounds"]

@@ -1,5 +1,6 @@
 """scorecard: every published number and claim beside ours, with a verdict."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,9 +145,9 @@ def lock_shares(catalogue: dict[str, Any]) -> dict[str, float]:
     return found
 
 
-def gather_fedboosting(exhibit: Path | None, catalogue: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts that FedBoosting's findings look at: boundaries out of the exhibit of Figure 4.2, the units of the network
-    in the plane, and the pieces of a quantised update.
+def gather_fedboosting(exhibits: Mapping[str, Path], catalogue: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that FedBoosting's findings look at: boundaries out of the exhibit of Figure 4.2, words read out of that of
+    Table 4.2, the units of the network in the plane, and the pieces of a quantised update. Exhibits by experiment; any may lack.
     """
     from inspect import signature
 
@@ -160,7 +161,9 @@ def gather_fedboosting(exhibit: Path | None, catalogue: dict[str, Any]) -> dict[
         out["units"]["perceptron"] = [
             layer.out_features for layer in network.modules() if hasattr(layer, "out_features")
         ]
-    if exhibit is not None:
+    if words := exhibits.get("thesis-table-4-2"):
+        out["examples"] = read_facts(words).get("examples", [])
+    if exhibit := exhibits.get("thesis-figure-4-2"):
         tensors, told = open_tensors(exhibit)
         for place, about in enumerate(told.get("boundaries", [])):
             length = boundary_length(tensors[f"{place}/surface"], about["extent"])
@@ -210,6 +213,6 @@ def scorecard(tables: list[Path], exhibits: list[Path], spec: Path, out: Path, r
     found |= fedkl_leakage.findings(frames, facts, absent)
     found |= fedkl_accuracy.findings(frames, facts, absent)
     facts["print"] = dict(zip(published["id"], published["published"], strict=True))
-    drawn = next((path for path in exhibits if path.stem == "thesis-figure-4-2"), None)
+    drawn = {path.stem: path for path in exhibits}
     found |= fedboosting.findings(frames, facts | gather_fedboosting(drawn, facts), absent)
     write_text(out, judge(published, found).to_csv(index=False, float_format="%.6g"))

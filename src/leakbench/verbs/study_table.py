@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import read_facts, read_table, write_tensors, write_text
+from leakbench.datasets.words import spelt
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.interval import summary
 from leakbench.provenance import provenance, read_spec
@@ -161,9 +162,26 @@ def boundaries(
     return tensors, told
 
 
+def examples(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Return pictures words/<test set> uint8 [words, rows, columns], and for each study and test set the `words` on them and
+    what its model of the last round `read`.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    told: list[dict[str, Any]] = []
+    for rows, facts in studies:
+        names = {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+        for tested, own in facts.get("examples", {}).items():
+            tensors.setdefault(f"words/{tested}", np.array(own["pictures"], np.uint8))
+            spelled = {kind: [spelt(codes) for codes in own[kind]] for kind in ("words", "read")}
+            told.append(names | spelled | {"tested": tested, "round": facts["rounds"]})
+    return tensors, told
+
+
 def study_table(paths: list[Path], value: dict[str, Any], out: Path, exhibit: Path) -> None:
-    """Write tables/<experiment>.csv and an exhibit, which names the studies that are absent and why, and has boundaries if any,
-    rounds' problems, and how each study encrypted.
+    """Write tables/<experiment>.csv and an exhibit, which names the studies that are absent and why, and has boundaries and
+    words read if any, rounds' problems, and how each study encrypted.
     """
     reasons = {"every study": value["left_out"]} if value["left_out"] else dict(value["cells_left_out"])
     studies = []
@@ -182,14 +200,15 @@ def study_table(paths: list[Path], value: dict[str, Any], out: Path, exhibit: Pa
     else:
         text = ",".join(COLUMNS) + "\n"
     tensors, drawn = boundaries(studies)
+    pictures, read = examples(studies)
     told = {
         key: {str(rows["training"].iloc[0]): facts[key] for rows, facts in studies if facts.get(key)}
         for key in ("problems", "encryption")
     }
     facts = {
-        **({"boundaries": drawn} if drawn else {}), **{key: value for key, value in told.items() if value},
+        **({"boundaries": drawn} if drawn else {}), **({"examples": read} if read else {}), **{key: value for key, value in told.items() if value},
         "panels": [], "knows": {}, "classes": {}, "absent_cells": reasons, "scale": value["scale"],
         "seeds": value["experiment"]["seeds"],
     }  # fmt: skip
-    write_tensors(exhibit, tensors, facts | provenance(value, "leakbench.verbs.table"))
+    write_tensors(exhibit, tensors | pictures, facts | provenance(value, "leakbench.verbs.table"))
     write_text(out, text)

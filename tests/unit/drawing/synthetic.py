@@ -280,3 +280,17 @@ def readings() -> pd.DataFrame:
         })  # fmt: skip
     final = {"baseline": "", "convention": "published", "round": None}
     return pd.DataFrame(rows + [row | final for row in rows if row["round"] == 3])
+
+
+def examples() -> tuple[dict[str, np.ndarray], list[dict]]:
+    """Two words of each of two test sets and what two networks read in their place: pictures and what they are."""
+    tensors = {f"words/{tested}": np.full((2, 32, 100), 90, np.uint8) for tested in ("words-plain", "svt")}
+    about = [
+        {
+            "dataset": "words-plain", "victim": "crnn", "training": training, "defence": "none", "seed": 0, "round": 3,
+            "tested": tested, "words": ["HOTEL", "BANK"], "read": read,
+        }
+        for training, read in (("text-800", ["HOTEL", "BANE"]), ("text-fedboosting-1e800b", ["", "BANK"]))
+        for tested in ("words-plain", "svt")
+    ]  # fmt: skip
+    return tensors, about

@@ -47,6 +47,7 @@ CURVES = {
     "client-weights": weighted(),
     "decision-boundaries": weighted(),
     "reading": readings(),
+    "word-examples": readings(),
 }
 PANELS = {
     "fidel-figure-5": [panel(0, "mnist", 1, 24, "first", dead=(2,)), panel(1, "cifar10", 1, 24, "first")],

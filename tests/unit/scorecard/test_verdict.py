@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leakbench.scorecard.measure import Measured, exactly
-from leakbench.scorecard.verdict import decide
+from leakbench.scorecard.verdict import Relation, decide
 
 TWENTY = Measured(20.0, 19.5, 20.5, 200)
 
@@ -36,6 +36,19 @@ def test_nothing_measured_is_not_run_with_its_reason() -> None:
 )
 def test_facts_are_equal_or_not(measured: str, published: str, word: str) -> None:
     assert decide(measured, published, direction_holds=True).word == word
+
+
+@pytest.mark.parametrize(
+    ("against", "relation", "words"),
+    [
+        (20.0, "=", "the same number"),
+        (21.0, "=", "21 is 1 from the measured value, which has no interval"),
+        (19.0, ">", "> 19: 20, without an interval"),
+        (21.0, ">", "not > 21: measured 20, without an interval"),
+    ],
+)
+def test_a_number_alone_is_given_no_interval(against: float, relation: Relation, words: str) -> None:
+    assert decide(Measured(20.0, 20.0, 20.0, 1), against, relation).reason == words
 
 
 def test_a_differing_layer_names_the_cell() -> None:

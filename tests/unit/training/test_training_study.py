@@ -12,7 +12,9 @@ from killed_studies import killed
 from project import blobs
 
 from leakbench import defences
-from leakbench.artefacts import write_tensors
+from leakbench.artefacts import open_tensors, write_tensors
+from leakbench.training.examples import SHOWN
+from leakbench.training.sets import examined
 from leakbench.training.study import lock_shares, locked_models, share, study, upload_bytes
 
 SPEC: dict[str, Any] = {
@@ -164,6 +166,12 @@ def test_words_of_two_data_sets_are_tested_on_others(tmp_path: Path) -> None:
     assert 0 < facts["tested"]["far"]["filtered"] < 30
     assert rows["validation_loss"].nunique() == 1
     assert rows["test_loss"].nunique() == 3
+    shown = facts["examples"]["far"]
+    counted = examined(far, None).counted
+    assert counted is not None
+    assert len(shown["words"]) == len(shown["read"]) == min(SHOWN, int(counted.sum()))
+    assert shown["words"][0] == open_tensors(far)[0]["test/labels"][int(counted.nonzero()[0])].tolist()
+    assert np.array(shown["pictures"]).shape[1:] == (32, 100)
 
 
 def test_only_words_that_the_rule_counts_are_in_the_filtered_accuracy() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from leakbench.verbs.study_table import aggregate_studies, boundaries, over_short_batches
+from leakbench.verbs.study_table import aggregate_studies, boundaries, examples, over_short_batches
 
 FACTS = {
     "selected": 2, "rounds": 2, "images": 160, "test_images": 100, "batch_size": 64, "lock_share": 0.6,
@@ -136,6 +136,16 @@ def test_boundaries_are_compared_with_centralised_training() -> None:
     )
     _, about = boundaries([(rows, two), (rows, alone)])
     assert [each["apart"] for each in about] == [0.25, 0]
+
+
+def test_words_read_are_spelt_and_their_pictures_kept_once() -> None:
+    rows, facts = study()
+    shown = {"words": [[17, 10, -1]], "read": [[17, -1, -1]], "pictures": [[[0, 255], [9, 9]]]}
+    tensors, about = examples([(rows, facts | {"examples": {"svt": shown}})] * 2)
+    assert {name: value.tolist() for name, value in tensors.items()} == {"words/svt": shown["pictures"]}
+    assert [(each["tested"], each["words"], each["read"], each["round"]) for each in about] == [
+        ("svt", ["HA"], ["H"], 2)
+    ] * 2
 
 
 def test_each_test_set_has_its_lines_and_training_is_told_once() -> None:

@@ -1,0 +1,31 @@
+"""What a network reads in a few words of each test set, as Table 4.2 of the thesis shows some."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from leakbench.tasks.recognition import read
+from leakbench.training.batches import to_size
+from leakbench.training.sets import Examined
+
+SHOWN = 6
+
+
+@torch.no_grad()
+def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
+    """Return for each test set its first SHOWN words, of those that the published rule counts where there is one: codes of the
+    `words` and of what is `read` in their place, padded with -1, and `pictures`, grey uint8 [words, rows, columns]; all as lists.
+    """
+    device, found = next(model.parameters()).device, {}
+    for name, test in tests.items():
+        chosen = torch.arange(len(test.labels)) if test.counted is None else test.counted.nonzero()[:, 0]
+        images, labels = (x[chosen[:SHOWN]] for x in (test.images, test.labels))
+        if len(images):
+            found[name] = {
+                "words": labels.tolist(),
+                "read": read(model.eval()(to_size(images.to(device), size))).tolist(),
+                "pictures": images.float().mean(3).round().byte().tolist(),
+            }
+    return found
