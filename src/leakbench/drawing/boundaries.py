@@ -44,7 +44,7 @@ def surfaces(result: Result) -> Figure:
                 about = drawn[first]
             else:
                 about = drawn[place - len(data)]
-                name = f"{words.training(about['training'])}\n{_accuracy(result, about)}"
+                name = f"{words.training(about['training'])}{_seed(about, drawn)}\n{_told(about)}"
                 _surface(axes, result.tensors[f"{place - len(data)}/surface"], about["extent"])
                 _points(axes, result.tensors[f"{place - len(data)}/points/test"], 0.5)
             axes.set_title(name, loc="left", fontsize=6.6)
@@ -84,13 +84,12 @@ def _points(axes: Axes, points: np.ndarray, size: float = 2.0) -> None:
         axes.scatter(chosen[:, 0], chosen[:, 1], s=size, color=COLOURS[label], linewidths=0)
 
 
-def _accuracy(result: Result, about: dict[str, Any]) -> str:
-    rows = result.rows
-    chosen = rows[
-        (rows["training"] == about["training"]) & (rows["metric"] == "accuracy") & (rows["convention"] == "standard")
-        & (rows["baseline"] == "snapshot") & (rows["round"] == about["round"]) & rows["client"].isna()
-    ]  # fmt: skip
-    told = [f"{chosen['mean'].iloc[0]:.1%} right"] if len(chosen) else []
+def _seed(about: dict[str, Any], drawn: list[dict[str, Any]]) -> str:
+    return f", seed {about['seed']}" if len({each["seed"] for each in drawn}) > 1 else ""
+
+
+def _told(about: dict[str, Any]) -> str:
+    told = [f"{about['accuracy']:.1%} right"]
     if about.get("apart") is not None and about["clients"] > 1:
         told.append(f"{about['apart']:.1%} apart")
     return ", ".join(told)

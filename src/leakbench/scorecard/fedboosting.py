@@ -149,7 +149,7 @@ def _drawn(key: str) -> Build:
             return [a - b for a, b in zip(plain, other, strict=True)]
 
         measured = of_seeds(against("gaussians-code"))
-        one = "one seed, so no interval; " if measured.n == 1 else ""
+        one = "one seed, so no interval; " if measured.n == 1 else f"the range of {measured.n} seeds; "
         printed_rule, unit = (
             of_seeds(against("gaussians-equations")).value,
             "units" if key == "length" else "of the plane",

@@ -146,7 +146,7 @@ def lock_shares(catalogue: dict[str, Any]) -> dict[str, float]:
 
 
 def gather_fedboosting(exhibits: Mapping[str, Path], catalogue: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts that FedBoosting's findings look at: boundaries out of the exhibit of Figure 4.2, words read out of that of
+    """Return the facts that FedBoosting's findings look at: boundaries out of the exhibits of Figure 4.2, words read out of that of
     Table 4.2, the units of the network in the plane, and the pieces of a quantised update. Exhibits by experiment; any may lack.
     """
     from inspect import signature
@@ -163,7 +163,9 @@ def gather_fedboosting(exhibits: Mapping[str, Path], catalogue: dict[str, Any]) 
         ]
     if words := exhibits.get("thesis-table-4-2"):
         out["examples"] = read_facts(words).get("examples", [])
-    if exhibit := exhibits.get("thesis-figure-4-2"):
+    for exhibit in (
+        exhibits[name] for name in ("thesis-figure-4-2", "thesis-figure-4-2-seeds") if name in exhibits
+    ):
         tensors, told = open_tensors(exhibit)
         for place, about in enumerate(told.get("boundaries", [])):
             length = boundary_length(tensors[f"{place}/surface"], about["extent"])

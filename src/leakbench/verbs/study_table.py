@@ -137,7 +137,7 @@ def boundaries(
     the second class from bottom left, and <place>/points/<client or test> float32 [n, 3], (x, y, label).
 
     `apart`: the share of the plane that is classified otherwise than by centralised training of the same network and seed, in
-    [0, 1]; None where there is none. All are of the last round.
+    [0, 1]; None where there is none. `accuracy`: on all test points, in [0, 1]. All are of the last round.
     """
     tensors: dict[str, np.ndarray] = {}
     told: list[dict[str, Any]] = []
@@ -149,7 +149,9 @@ def boundaries(
         groups = [*enumerate(own["points"]["clients"]), ("test", own["points"]["test"])]
         tensors |= {f"{place}/points/{name}": np.array(points, np.float32) for name, points in groups}
         names = {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
-        told.append(names | {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1})
+        last = rows[(rows["round"] == facts["rounds"]) & (rows["key"] != "client")]
+        about = {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1}
+        told.append(names | about | {"accuracy": float(last["test_accuracy"].mean())})
     same = ("dataset", "victim", "defence", "seed")
     surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(told))]
     for about, own in zip(told, surfaces, strict=True):

@@ -123,6 +123,7 @@ def test_boundaries_are_tensors_with_what_they_are() -> None:
     assert tensors["0/surface"].ravel().tolist() == pytest.approx([0.1, 0.9, 0.2, 0.8])
     assert (about[0]["training"], about[0]["clients"], about[0]["extent"]) == ("t", 2, [0, 1, 0, 1])
     assert (about[0]["round"], about[0]["apart"]) == (2, None)
+    assert about[0]["accuracy"] == pytest.approx(rows[rows["round"] == 2]["test_accuracy"].mean())
 
 
 def test_boundaries_are_compared_with_centralised_training() -> None:
