@@ -33,6 +33,16 @@ def test_a_map_for_each_training_after_the_data_of_a_federation(result: Callable
     assert all(each.get_xlim() == each.get_ylim() == (-3, 3) for each in axes)
 
 
+def test_maps_of_several_seeds_name_theirs(result: Callable[..., Result]) -> None:
+    tensors, about = plane(("gaussians-code", "gaussians-code"))
+    about[1] |= {"seed": 3, "accuracy": 0.5}
+    axes = surfaces(replace(result(weighted(NAMES), boundaries=about), tensors=tensors)).subfigs[1].axes
+    assert [each.get_title("left").splitlines() for each in axes[3:]] == [
+        ["FedBoosting, code, seed 0", "88.0% right, 0.0% apart"],
+        ["FedBoosting, code, seed 3", "50.0% right, 10.0% apart"],
+    ]
+
+
 def test_the_exhibits_tensors_reach_the_figure(result: Callable[..., Result], tmp_path: Path) -> None:
     tensors, about = plane()
     result(weighted())
