@@ -22,46 +22,33 @@ def words_read(result: Result) -> Figure:
     height = sum(heights) + 0.1
     room = (WIDTH - PICTURE - WORD - 0.5) / len(ways)
 
-    def write(body: SubFigure, x: float, y: float, text: str, colour: str = INK, size: float = 8) -> None:
-        body.text(x / WIDTH, y / height, text, color=colour, fontsize=size, va="center")
-
     def paint(body: SubFigure) -> None:
+        def write(x: float, y: float, text: str, colour: str = INK, size: float = 8) -> None:
+            body.text(x / WIDTH, y / height, text, color=colour, fontsize=size, va="center")
+
         top = height
         for tested, own in zip(tests, heights, strict=True):
-            write(body, 0.3, top - HEAD / 2, f"of {words.dataset(tested)}", MUTED, 7.5)
             pictures = result.tensors[f"words/{tested}"]
-            for column, (dataset, training) in enumerate(ways):
-                left = 0.4 + PICTURE + WORD + column * room
-                write(
-                    body,
-                    left,
-                    top - HEAD / 2,
-                    f"{words.dataset(dataset)},\n{training.removeprefix(PREFIX)}",
-                    MUTED,
-                    6.5,
-                )
-                found = [
-                    each for each in told
-                    if (each["tested"], each["dataset"], each["training"]) == (tested, dataset, training)
-                ]  # fmt: skip
-                for each in found[:1]:
-                    for row, (word, read) in enumerate(zip(each["words"], each["read"], strict=True)):
-                        write(
-                            body,
-                            left,
-                            top - HEAD - LINE * (row + 0.5),
-                            read or "–",
-                            RIGHT if read == word else WRONG,
-                        )
+            lines = [top - HEAD - LINE * (row + 0.5) for row in range(len(pictures))]
             names = next(each["words"] for each in told if each["tested"] == tested)
-            for row, (picture, word) in enumerate(zip(pictures, names, strict=True)):
-                bottom = top - HEAD - LINE * (row + 1) + 0.03
-                write(body, 0.4 + PICTURE, bottom + LINE / 2 - 0.03, word)
-                axes = body.add_axes(
-                    (0.3 / WIDTH, bottom / height, PICTURE * 0.9 / WIDTH, (LINE - 0.06) / height)
-                )
+            write(0.3, top - HEAD / 2, f"of {words.dataset(tested)}", MUTED, 7.5)
+            for y, picture, word in zip(lines, pictures, names, strict=True):
+                place = (0.3 / WIDTH, (y - 0.13) / height, 0.9 * PICTURE / WIDTH, 0.26 / height)
+                axes = body.add_axes(place)
                 axes.imshow(picture, vmin=0, vmax=255, aspect="auto")
                 axes.set_axis_off()
+                write(0.4 + PICTURE, y, word)
+            for column, (dataset, training) in enumerate(ways):
+                left = 0.4 + PICTURE + WORD + column * room
+                name = f"{words.dataset(dataset)},\n{training.removeprefix(PREFIX)}"
+                write(left, top - HEAD / 2, name, MUTED, 6.5)
+                where = (tested, dataset, training)
+                found = [
+                    each for each in told if (each["tested"], each["dataset"], each["training"]) == where
+                ]
+                for each in found[:1]:
+                    for y, word, read in zip(lines, each["words"], each["read"], strict=True):
+                        write(left, y, read or "–", RIGHT if read == word else WRONG)
             top -= own
 
     rounds = words.listed(sorted({each["round"] for each in told}))

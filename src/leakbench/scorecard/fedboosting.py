@@ -195,8 +195,8 @@ def _mostly_right(evidence: Evidence) -> Finding:
         ]
         found, long = share(sum(right), len(right)), length(evidence, experiment, dataset, name)
         if long and found.value <= 0.5:
-            told = f"{long} {name} reads {found.value:.0%} of {found.n} example words"
-            raise NotMeasured(f"needs paper scale: {told}")
+            so_far = f"{long} {name} reads {found.value:.0%} of {found.n} example words"
+            raise NotMeasured(f"needs paper scale: {so_far}")
         note = f"of the first words of {len(shown)} test sets, for the thesis does not say which it shows"
         return Finding(found, 0.5, ">", note="; ".join(filter(None, [note, told, long])))
     raise NotMeasured("; ".join(dict.fromkeys(reasons)))

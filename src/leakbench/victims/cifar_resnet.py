@@ -1,12 +1,13 @@
 """ResNet-20 and ResNet-32, the narrow residual networks for small images."""
 
 from collections import OrderedDict
+from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from leakbench.victims.layers import normalised
+from leakbench.victims.layers import ACTIVATIONS, normalised
 from leakbench.victims.resnet20_4 import Block
 
 
@@ -30,21 +31,25 @@ def cifar_resnet(
     shortcut: Literal["projection", "zero-padding"] = "projection",
     initialisation: Literal["default", "kaiming"] = "default",
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
+    activation: Literal["relu", "sigmoid"] = "relu",
+    statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
     """Stem 3×3×16 – three stages of (depth - 2) / 6 blocks, 16, 32, 64 channels, strides 1, 2, 2 – mean pool – dense classes.
 
     `shortcut`: what joins stages of different shape, a 1×1 convolution or zeros. `initialisation`: torch's own, or
-    Kaiming-normal weights (fan in) of convolutions and dense layer. Source: He et al., section 4.2; in FedKL's code the network
-    with the lock has projections and torch's initialisation, the one without zeros and Kaiming's.
+    Kaiming-normal weights (fan in) of convolutions and dense layer. `statistics`: batch norm's own, as in evaluation mode, or
+    each batch's, as in training mode. Source: He et al., section 4.2; in FedKL's code the network with the lock has projections
+    and torch's initialisation, the one without zeros and Kaiming's; its tests of leakage have sigmoids and batch statistics.
     """
+    norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
     layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv1=nn.Conv2d(shape[2], 16, 3, 1, 1, bias=False), bn1=nn.BatchNorm2d(16), relu=nn.ReLU()
+        conv1=nn.Conv2d(shape[2], 16, 3, 1, 1, bias=False), bn1=norm(16), relu=nn.ReLU()
     )
     channels = 16
     for stage, stride in enumerate((1, 2, 2)):
         width = 16 * 2**stage
         blocks = [
-            Block(channels if number == 0 else width, width, stride if number == 0 else 1, nn.BatchNorm2d)
+            Block(channels if number == 0 else width, width, stride if number == 0 else 1, norm)
             for number in range((depth - 2) // 6)
         ]
         if shortcut == "zero-padding" and stride > 1:
@@ -57,6 +62,9 @@ def cifar_resnet(
         "dense": nn.Linear(channels, classes),
     }
     network = nn.Sequential(layers)
+    for layer in list(network.modules()):
+        if hasattr(layer, "relu"):
+            layer.relu = ACTIVATIONS[activation]()
     if initialisation == "kaiming":
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -19,6 +19,7 @@ NETWORKS = sorted(path.stem for path in ROOM.glob("*.py") if path.stem not in ("
 SMALLER: dict[str, list[dict[str, Any]]] = {
     # It reads words, and no attack here is about words.
     "crnn": [],
+    "cifar_resnet": [{}, {"activation": "sigmoid", "statistics": "batch"}],
     "cnn": [{"activation": "tanh"}, {"activation": "relu"}],
     "convnet": [{"width": 4, "normalise": "cifar10"}],
     "densenet": [{"growth": 4, "layers": (2, 2, 2, 2)}],
