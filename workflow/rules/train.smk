@@ -64,6 +64,8 @@ rule train_study:
         record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
     log:
         f"logs/{SCALE}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
+    # The longest jobs of a run: one that starts last would be waited for.
+    priority: 1
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs("study", "/".join(w)).megabytes(
             threads, attempt
@@ -76,8 +78,6 @@ rule train_study:
         device=config.get("device", "cpu"),
     message:
         "train {wildcards.victim} on {wildcards.dataset} as {wildcards.training}, defence {wildcards.defence}"
-    # The longest jobs of a run: one that starts last would be waited for.
-    priority: 1
     shell:
         "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --further {input.further:q}"
         " --device {params.device} --out {output.study:q} --record {output.record:q} 2> {log:q}"
