@@ -108,3 +108,15 @@ def test_a_narrow_vgg_is_narrow_everywhere() -> None:
     assert sizes["features.28.weight"] == (32, 32, 3, 3)
     assert sizes["classifier.0.weight"] == (16, 32 * 49)
     assert sizes["classifier.6.weight"] == (10, 16)
+
+
+def test_the_tests_of_leakage_have_sigmoids_and_each_batchs_statistics() -> None:
+    network = build("cifar-resnet", activation="sigmoid", statistics="batch")
+    layers = list(network.modules())
+    assert sum(isinstance(layer, nn.Sigmoid) for layer in layers) == 10
+    assert not any(isinstance(layer, nn.ReLU) for layer in layers)
+    norms = [layer for layer in layers if isinstance(layer, nn.BatchNorm2d)]
+    assert len(norms) == 21
+    assert all(norm.running_mean is None for norm in norms)
+    plain = build("cifar-resnet")
+    assert [name for name, _ in network.named_parameters()] == [name for name, _ in plain.named_parameters()]
