@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from leakbench.matching.batch_statistics import bent, pulled, standardise
 from leakbench.matching.fixed_convolution import FixedConv2d, transposed
+from leakbench.matching.unlocked import FACTORS, Unlocked
 from leakbench.matching.weight_gradient import FUSED_BELOW, outer
 from leakbench.matching.windows import FEW, fold, places, unfold
 from leakbench.victims.layers import Dropout
@@ -29,7 +31,7 @@ Kept = Sequence[Tensor]
 class Rule(NamedTuple):
     """What a layer does in each of the four passes; `read` is the shape of what it read, `kept` what `forward` keeps.
 
-    forward(layer, x) → what it returns, kept. backward(layer, kept, read, slope) → the loss's slope at what it read.
+    forward(layer, x, trials) → what it returns, kept. backward(layer, kept, read, slope) → the loss's slope at what it read.
     rate(layer, kept, read, rate, own) → the rate of what it returns, of that of what it reads (None: it does not move) and of those of
     its own parameters. back(layer, kept, read, slope, moved, rate, own) → the rate of `backward`, of that of `slope`; `moved` is the
     rate of what it read. gradients(layer, kept, slope, trials) → parameter → [trials, *shape].
@@ -47,7 +49,7 @@ def _linear_map(forward: Callable[..., tuple[Tensor, Kept]], backward: Callable[
     return Rule(
         forward,
         backward,
-        lambda layer, kept, read, rate, own: forward(layer, rate)[0],
+        lambda layer, kept, read, rate, own: forward(layer, rate, 0)[0],
         lambda layer, kept, read, slope, moved, rate, own: backward(layer, kept, read, rate),
     )
 
@@ -68,7 +70,7 @@ def _activation(
             return found
         return found.addcmul_(times_slope(slope, y).mul_(moved), curvature(y))
 
-    def forward(layer: nn.Module, x: Tensor) -> tuple[Tensor, Kept]:
+    def forward(layer: nn.Module, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
         y = function(x)
         return y, (y,)
 
@@ -102,7 +104,7 @@ def _convolved(columns: Tensor, weight: Tensor, bias: Tensor | None, size: tuple
     return found.unflatten(2, size)
 
 
-def _conv_forward(conv: nn.Conv2d, x: Tensor) -> tuple[Tensor, Kept]:
+def _conv_forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
     columns, size = unfold(x, conv), places(conv, *x.shape[2:])
     return _convolved(columns, _by_window(conv.weight, len(x)), conv.bias, size), (columns,)
 
@@ -157,44 +159,79 @@ def _dense_back(
     return found.flatten(0, 1).addmm_(rate, layer.weight)
 
 
+Normed = nn.BatchNorm2d | Unlocked
+
+
 def _by_channel(value: Tensor, n: int) -> Tensor:
-    """Return what each trial's channels have, [trials, channels], beside images [n, channels, rows, columns]."""
-    return value.repeat_interleave(n // len(value), 0)[:, :, None, None]
+    """Return what each trial's channels have, or all trials', [trials or 1, channels], beside images [n, channels, rows, columns]."""
+    return (
+        value[:, :, None, None]
+        if len(value) == 1
+        else value.repeat_interleave(n // len(value), 0)[:, :, None, None]
+    )
 
 
-def _norm_scale(norm: nn.BatchNorm2d) -> Tensor:
-    """Return 1 / deviation, [channels]."""
-    assert norm.running_var is not None
-    return (norm.running_var + norm.eps).rsqrt()
+def _scaled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
+    """Return what a norm's rate is of that of what it reads, before its gain, or its slope of that behind it: one linear map.
+
+    `scale`: 1 / deviation, [channels] of its own statistics, else [trials, 1, channels, 1, 1] of each trial's.
+    """
+    return u * scale[:, None, None] if scale.dim() == 1 else pulled(u, normed, scale)
 
 
-def _norm_forward(norm: nn.BatchNorm2d, x: Tensor) -> tuple[Tensor, Kept]:
-    assert norm.running_mean is not None
-    normed = (x - norm.running_mean[:, None, None]) * _norm_scale(norm)[:, None, None]
-    return normed * norm.weight[:, None, None] + norm.bias[:, None, None], (normed,)
+def _norm_forward(norm: Normed, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
+    if norm.running_mean is None or norm.running_var is None:
+        normed, scale = standardise(x, trials, norm.eps)
+    else:
+        scale = (norm.running_var + norm.eps).rsqrt()
+        normed = (x - norm.running_mean[:, None, None]) * scale[:, None, None]
+    gain, shift = norm.factors if isinstance(norm, Unlocked) else (norm.weight[None], norm.bias[None])
+    gain, shift = (_by_channel(value, len(x)) for value in (gain, shift))
+    return torch.addcmul(shift, normed, gain), (normed, scale, gain)
+
+
+def _norm_backward(norm: Normed, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
+    normed, scale, gain = kept
+    return _scaled(slope * gain, normed, scale)
+
+
+def _norm_rate(norm: Normed, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors) -> Tensor:
+    normed, scale, gain = kept
+    gains, shifts = (_by_channel(value, read[0]) for value in own.values())
+    found = torch.addcmul(shifts, normed, gains)
+    return found if rate is None else found.addcmul_(_scaled(rate, normed, scale), gain)
 
 
 def _norm_back(
-    norm: nn.BatchNorm2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
+    norm: Normed, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
 ) -> Tensor:  # fmt: skip
-    scale = _norm_scale(norm)
-    found = rate * (norm.weight * scale)[:, None, None]
-    return found.addcmul_(slope, _by_channel(own["weight"] * scale, read[0]))
+    normed, scale, gain = kept
+    gains, _ = (_by_channel(value, read[0]) for value in own.values())
+    found = _scaled((rate * gain).addcmul_(slope, gains), normed, scale)
+    if moved is None or scale.dim() == 1:
+        return found
+    return found.add_(bent(slope * gain, moved, normed, scale))
 
 
-def _norm_rate(
-    norm: nn.BatchNorm2d, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors
-) -> Tensor:
-    found = kept[0] * _by_channel(own["weight"], read[0]) + _by_channel(own["bias"], read[0])
-    return found if rate is None else found.addcmul_(rate, (norm.weight * _norm_scale(norm))[:, None, None])
+def _norm_gradients(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
+    names = FACTORS if isinstance(norm, Unlocked) else ("weight", "bias")
+    each = zip(names, (slope * kept[0], slope), strict=True)
+    return {name: value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for name, value in each}
 
 
-def _norm_gradients(norm: nn.BatchNorm2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
-    each = {"weight": slope * kept[0], "bias": slope}
-    return {name: value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for name, value in each.items()}
+def _factor_rates(
+    kept: Kept, slope: Tensor, moved: Tensor | None, rate: Tensor, trials: int
+) -> tuple[Tensor, Tensor]:
+    """Return the rates of the loss's slopes at a lock's scale and shift, [trials, channels] each."""
+    normed, scale, _ = kept
+    found = rate * normed
+    if moved is not None:
+        found.addcmul_(slope, _scaled(moved, normed, scale))
+    at_scale, at_shift = (value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for value in (found, rate))
+    return at_scale, at_shift
 
 
-def _pool_forward(pool: nn.MaxPool2d, x: Tensor) -> tuple[Tensor, Kept]:
+def _pool_forward(pool: nn.MaxPool2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
     found, chosen = nn.functional.max_pool2d(
         x, pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode, True
     )
@@ -219,23 +256,19 @@ _CONVOLUTION = Rule(
     _conv_back,
     _conv_gradients,
 )
+_NORM = Rule(_norm_forward, _norm_backward, _norm_rate, _norm_back, _norm_gradients)
 RULES: dict[type[nn.Module], Rule] = {
     nn.Conv2d: _CONVOLUTION,
     FixedConv2d: _CONVOLUTION,
     nn.Linear: Rule(
-        lambda layer, x: (layer(x), (x,)),
+        lambda layer, x, trials: (layer(x), (x,)),
         lambda layer, kept, read, slope: slope @ layer.weight,
         _dense_rate,
         _dense_back,
         _dense_gradients,
     ),
-    nn.BatchNorm2d: Rule(
-        _norm_forward,
-        lambda norm, kept, read, slope: slope * (norm.weight * _norm_scale(norm))[:, None, None],
-        _norm_rate,
-        _norm_back,
-        _norm_gradients,
-    ),
+    nn.BatchNorm2d: _NORM,
+    Unlocked: _NORM,
     nn.Sigmoid: _activation(torch.sigmoid, aten.sigmoid_backward, lambda y: 1 - 2 * y),
     nn.Tanh: _activation(torch.tanh, aten.tanh_backward, lambda y: -2 * y),
     nn.ReLU: _activation(torch.relu, lambda slope, y: aten.threshold_backward(slope, y, 0), None),
@@ -246,12 +279,12 @@ RULES: dict[type[nn.Module], Rule] = {
         lambda pool, kept, read, slope, moved, rate, own: _pool_backward(pool, kept, read, rate),
     ),
     nn.Flatten: _linear_map(
-        lambda layer, x: (x.flatten(1), ()), lambda layer, kept, read, slope: slope.reshape(read)
+        lambda layer, x, trials: (x.flatten(1), ()), lambda layer, kept, read, slope: slope.reshape(read)
     ),
     Dropout: _linear_map(
-        lambda layer, x: (x * layer.keep, ()), lambda layer, kept, read, slope: slope * layer.keep
+        lambda layer, x, trials: (x * layer.keep, ()), lambda layer, kept, read, slope: slope * layer.keep
     ),
-    nn.Identity: _linear_map(lambda layer, x: (x, ()), lambda layer, kept, read, slope: slope),
+    nn.Identity: _linear_map(lambda layer, x, trials: (x, ()), lambda layer, kept, read, slope: slope),
 }
 
 
@@ -274,6 +307,13 @@ def chain(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
     return leaves
 
 
+def _told(layer: nn.Module) -> tuple[str, ...]:
+    """Return the names of what a layer tells the gradients of."""
+    if isinstance(layer, Unlocked):
+        return FACTORS
+    return tuple(name for name, _ in layer.named_parameters(recurse=False))
+
+
 def _regular(layer: nn.Module) -> bool:
     """Return whether a layer of a type in RULES is as its rule takes it."""
     match layer:
@@ -282,8 +322,7 @@ def _regular(layer: nn.Module) -> bool:
         case nn.MaxPool2d():
             return not layer.ceil_mode
         case nn.BatchNorm2d():
-            # By statistics of its own, so that an image's way does not depend on those beside it.
-            return layer.affine and layer.running_mean is not None
+            return layer.affine
         case nn.Flatten():
             return layer.start_dim == 1
     return True
@@ -303,13 +342,13 @@ def _unfolds(leaves: list[tuple[str, nn.Module]], images: Tensor) -> bool:
 class _Gradients(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, images: Tensor, labels: Tensor, leaves: list[tuple[str, nn.Module]]
+        ctx: Any, images: Tensor, labels: Tensor, leaves: list[tuple[str, nn.Module]], *factors: Tensor
     ) -> tuple[Tensor, ...]:
         trials, batch = images.shape[:2]
         x, steps = images.flatten(0, 1), []
         for _, layer in leaves:
             read = x.shape
-            x, kept = RULES[type(layer)].forward(layer, x)
+            x, kept = RULES[type(layer)].forward(layer, x, trials)
             steps.append((read, kept))
         shares = x.log_softmax(1)
         known = nn.functional.one_hot(labels, x.shape[1]) if labels.dim() == 2 else labels
@@ -342,7 +381,7 @@ class _Gradients(torch.autograd.Function):
         given = iter(cotangents[1:])
         steps = []
         for (_, layer), count in zip(ctx.leaves, ctx.counts, strict=True):
-            own = {name: next(given) for name, _ in layer.named_parameters(recurse=False)}
+            own = {name: next(given) for name in _told(layer)}
             steps.append((RULES[type(layer)], layer, [next(rest) for _ in range(count)], own))
         moved: list[Tensor | None] = [None]
         for (rule, layer, kept, own), read in zip(steps, ctx.reads, strict=True):
@@ -353,22 +392,27 @@ class _Gradients(torch.autograd.Function):
         apart = last - (p * last).sum(1, keepdim=True)
         rate = p * apart * total
         to_labels = (-apart / ctx.shape[1]).view(*ctx.shape[:2], -1) if ctx.needs_input_grad[1] else None
+        to_factors: tuple[Tensor | None, ...] = (None,) * (len(ctx.needs_input_grad) - 3)
         for place in reversed(range(len(steps))):
             rule, layer, kept, own = steps[place]
+            if isinstance(layer, Unlocked) and any(ctx.needs_input_grad[3:]):
+                to_factors = _factor_rates(kept, slopes[place], moved[place], rate, ctx.shape[0])
             rate = rule.back(layer, kept, ctx.reads[place], slopes[place], moved[place], rate, own)
-        return rate.view(ctx.shape), to_labels, None
+        return rate.view(ctx.shape), to_labels, None, *to_factors
 
 
 def chain_gradients(
-    leaves: list[tuple[str, nn.Module]], images: Tensor, labels: Tensor
+    leaves: list[tuple[str, nn.Module]], images: Tensor, labels: Tensor, factors: Tensors | None = None
 ) -> tuple[Tensors, Tensor] | None:
-    """Return parameter → gradient [trials, *shape], differentiable once in images and labels, and the losses [trials].
+    """Return parameter → gradient [trials, *shape], differentiable once in images, labels and factors, and the losses [trials].
 
-    images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch, classes] probabilities. None
-    where a convolution is too large to be unfolded.
+    images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch, classes] probabilities.
+    `factors`: what the chain's lock is open with (`unlocked`), whose gradients are told too. None where a convolution is too
+    large to be unfolded.
     """
     if not _unfolds(leaves, images):
         return None
-    losses, *found = _Gradients.apply(images, labels, leaves)
-    names = [f"{name}.{own}".strip(".") for name, layer in leaves for own, _ in layer.named_parameters()]
+    lent = [factors[name] for name in FACTORS] if factors else []
+    losses, *found = _Gradients.apply(images, labels, leaves, *lent)
+    names = [f"{name}.{own}".strip(".") for name, layer in leaves for own in _told(layer)]
     return dict(zip(names, found, strict=True)), losses

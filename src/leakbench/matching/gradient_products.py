@@ -7,10 +7,12 @@ every dummy. A squared distance is the small difference of such products (1e-8 o
 they are float64.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.gradients import Pass, Tensors, layer_gradients, layer_passes, mixes
+from leakbench.matching.gradients import Pass, Tensors, layer_gradients, layer_passes
 from leakbench.matching.unlocked import Unlocked
 from leakbench.matching.windows import unfold
 
@@ -28,30 +30,25 @@ def gradient_products(
     owner: Tensor,
     weights: Tensors | None = None,
     factors: Tensors | None = None,
+    told: Callable[[Tensors], Tensors] = lambda slopes: {},
 ) -> Tensors:
     """Return `dot` and `mine` [n], <g, o> and <g, g> over all parameters, of the gradients g that the dummies would cause.
 
     images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials, numbers] as
     `laid_out`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter → [n], how much it counts.
-    `factors`: a lock's scale and shift [n, channels], whose own gradients nobody observed.
+    `factors`: a lock's scale and shift [n, channels], whose own gradients nobody observed; `told`: what was, of slopes at them.
     """
-    if len(images) > 1 and mixes(model):
-        alone = [torch.arange(i, i + 1) for i in range(len(images))]
-        each = [
-            gradient_products(
-                model, images[one], labels[one], observed, owner[one],
-                *({name: value[one] for name, value in some.items()} if some else None for some in (weights, factors)),
-            )
-            for one in alone
-        ]  # fmt: skip
-        return {kind: torch.cat([known[kind] for known in each]) for kind in each[0]}
     passes, _ = layer_passes(model, images.requires_grad_(), labels, factors=factors, differentiable=False)
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
     with torch.no_grad():
         for step, delta in passes:
             if isinstance(step.layer, Unlocked):
-                continue
-            for name, known in _layer(step, delta, observed, owner).items():
+                slopes = layer_gradients(step, delta, len(images))
+                own = told({name.rpartition(".")[2]: value for name, value in slopes.items()})
+                products = _plain(own, observed, owner)
+            else:
+                products = _layer(step, delta, observed, owner)
+            for name, known in products.items():
                 for kind, value in known.items():
                     total[kind] += value if weights is None else value * weights[name]
     return total

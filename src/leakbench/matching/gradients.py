@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from leakbench.matching.batch_statistics import by_trial, normalised
 from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.unlocked import Unlocked, opened
 from leakbench.matching.weight_gradient import conv_weight, outer
@@ -24,12 +25,13 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass
 class Pass:
-    """What one layer with parameters read and returned: [trials·batch, …]."""
+    """What one layer with parameters read and returned: [trials·batch, …]. `normed`: a norm's input, normalised, if it kept it."""
 
     name: str
     layer: nn.Module
     read: Tensor
     returned: Tensor
+    normed: Tensor | None = None
 
 
 def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
@@ -45,7 +47,9 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
     seen: list[Pass] = []
     handles = [
         layer.register_forward_hook(
-            lambda layer, inputs, output, name=name: seen.append(Pass(name, layer, inputs[0], output))
+            lambda layer, inputs, output, name=name: seen.append(
+                Pass(name, layer, inputs[0], output, getattr(layer, "normed", None))
+            )
         )
         for name, layer in model.named_modules()
         if isinstance(layer, Unlocked) or next(layer.parameters(recurse=False), None) is not None
@@ -71,23 +75,16 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
             if layer.bias is not None:
                 found["bias"] = delta.unflatten(0, each).sum(1)
         case nn.BatchNorm2d():
-            mean, variance = layer.running_mean, layer.running_var
-            if mean is None or variance is None:
-                variance, mean = torch.var_mean(x, (0, 2, 3), correction=0)
-            normed = (x - mean[:, None, None]) * (variance + layer.eps).rsqrt()[:, None, None]
+            normed = normalised(layer, x, trials) if step.normed is None else step.normed
             found["weight"] = (delta * normed).unflatten(0, each).sum((1, 3, 4))
             found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
         case Unlocked():
-            found["scale"] = (delta.unflatten(0, each) * layer.normed(x, trials)).sum((1, 3, 4))
+            assert step.normed is not None
+            found["scale"] = (delta * step.normed).unflatten(0, each).sum((1, 3, 4))
             found["shift"] = delta.unflatten(0, each).sum((1, 3, 4))
         case _:
             raise TypeError(f"{type(layer).__name__}: no rule for the gradient of its weights")
     return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
-
-
-def mixes(model: nn.Module) -> bool:
-    """Return whether an image's way through the model depends on those beside it: batch norm without statistics of its own."""
-    return any(isinstance(layer, nn.BatchNorm2d) and layer.running_mean is None for layer in model.modules())
 
 
 def gradients(
@@ -103,23 +100,13 @@ def gradients(
     `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels` [trials,
     batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's own. The model is in
     evaluation mode: batch norm uses its running statistics, so that images of a batch do not mix. Where it keeps none
-    it uses the batch's, and trials are taken one by one. `factors`: a lock's scale and shift [trials, channels], whose own
+    it uses those of each trial's batch. `factors`: a lock's scale and shift [trials, channels], whose own
     gradients are then told too.
     """
     trials = len(images)
-    if trials > 1 and mixes(model):
-        each = [
-            gradients(
-                model, x, y, loss, weights, factors and {name: v[i : i + 1] for name, v in factors.items()}
-            )
-            for i, (x, y) in enumerate(zip(images.split(1), labels.split(1), strict=True))
-        ]
-        return (
-            {name: torch.cat([found[name] for found, _ in each]) for name in each[0][0]},
-            torch.cat([losses for _, losses in each]),
-        )
-    leaves = chain(model) if loss is batch_loss and weights is None and not factors else None
-    chained = chain_gradients(leaves, images, labels) if leaves else None
+    leaves = chain(model) if loss is batch_loss and weights is None else None
+    with opened(model, factors):
+        chained = chain_gradients(leaves, images, labels, factors) if leaves else None
     if chained:
         return chained
     passes, losses = layer_passes(model, images, labels, loss, weights, factors)
@@ -145,7 +132,7 @@ def layer_passes(
 
     Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
     """
-    with opened(model, factors), watching(model) as seen:
+    with opened(model, factors), by_trial(model, len(images)), watching(model) as seen:
         flat = images.flatten(0, 1)
         logits = model(flat) if weights is None else functional_call(model, weights, (flat,))
     losses = loss(logits.unflatten(0, images.shape[:2]), labels)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import ACTIVATIONS, LAYERS, draw_key
 from leakbench.errors import Unfit
+from leakbench.matching.unlocked import FACTORS
 
 Tensors = dict[str, Tensor]
-FACTORS = ("scale", "shift")
 
 
 def _slope(activation: str, found: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -129,7 +130,7 @@ class Objective:
             raise Unfit(
                 "attack: cma-es takes distances of products and one batch (set distance: squares, updates: one-batch)"
             )
-        if self.mechanism is not None or (group.lock and (group.lock.sought or group.lock.told)):
+        if self.mechanism is not None or (group.lock and group.lock.sought):
             raise Unfit("attack: cma-es adapts to no defence (set optimiser: adam)")
         seen = group.observed(rows)
         weigh = None if self.weigh is None else self.weigh(group.model, seen)
@@ -142,8 +143,12 @@ class Objective:
             images, trials = group.to_pixels(dummies["images"]), rows[owner]
             labels = dummies["labels"].softmax(2) if group.labels is None else group.labels[trials]
             weights = None if weigh is None else {name: value[owner] for name, value in weigh.items()}
-            factors = group.lock.factors(trials, {}) if group.lock else None
-            known = gradient_products(group.model, images, labels, observed, owner, weights, factors)
+            if group.lock:
+                factors = group.lock.factors(trials, {})
+                lock = factors, partial(group.lock.gradients, trials, factors)
+                known = gradient_products(group.model, images, labels, observed, owner, weights, *lock)
+            else:
+                known = gradient_products(group.model, images, labels, observed, owner, weights)
             known["gap"] = (known["mine"] - 2 * known["dot"] + theirs[owner]).clamp_min(0)
             losses = distance.value({kind: known[kind] for kind in distance.of}, theirs[owner])
             extra = self.tv * total_variation(dummies["images"], self.squared)[0] if self.tv else 0

@@ -14,9 +14,10 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
 from leakbench.matching.gradients import gradients
-from leakbench.matching.lock import FACTORS, Lock
+from leakbench.matching.lock import Lock
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.matching.simulation import simulated_update
+from leakbench.matching.unlocked import FACTORS
 from leakbench.victims.layers import last_dense, normalisation
 
 Tensors = dict[str, Tensor]

@@ -6,18 +6,22 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+from leakbench.matching.batch_statistics import normalised
+
 Tensors = dict[str, Tensor]
+FACTORS = ("scale", "shift")
 
 
 class Unlocked(nn.Module):
     """The normalisation of the batch norm whose place it takes, then `factors`: γ and β, each [trials, channels].
 
     It reads [trials·batch, channels, rows, columns]. Without statistics of its own it uses those of each trial's batch. It
-    has no parameters: what the server does not know has no gradient to match.
+    has no parameters: what the server does not know has no gradient to match. `normed` is the last input, normalised.
     """
 
     running_mean: Tensor | None
     running_var: Tensor | None
+    normed: Tensor
 
     def __init__(self, norm: nn.BatchNorm2d) -> None:
         super().__init__()
@@ -27,18 +31,10 @@ class Unlocked(nn.Module):
         one = torch.ones(1, norm.num_features)
         self.factors = one, torch.zeros_like(one)
 
-    def normed(self, x: Tensor, trials: int) -> Tensor:
-        """Return x [trials·batch, channels, …] normalised: [trials, batch, channels, …]."""
-        each = x.unflatten(0, (trials, -1))
-        if self.running_mean is None or self.running_var is None:
-            variance, mean = torch.var_mean(each, (1, 3, 4), correction=0, keepdim=True)
-        else:
-            mean, variance = (value[:, None, None] for value in (self.running_mean, self.running_var))
-        return (each - mean) * (variance + self.eps).rsqrt()
-
     def forward(self, x: Tensor) -> Tensor:
         scale, shift = (value.to(x.device)[:, None, :, None, None] for value in self.factors)
-        return (self.normed(x, len(scale)) * scale + shift).flatten(0, 1)
+        self.normed = normalised(self, x, len(scale))
+        return (self.normed.unflatten(0, (len(scale), -1)) * scale + shift).flatten(0, 1)
 
 
 def unlock(model: nn.Module, layers: list[str]) -> nn.Module:

@@ -15,9 +15,11 @@ from leakbench import victims
 from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import LAYERS, KeyLock, lock
 from leakbench.errors import Unfit
+from leakbench.matching import gradients as of_gradients
 from leakbench.matching.gradients import gradients
-from leakbench.matching.lock import FACTORS, Lock, guess, read_key
-from leakbench.matching.unlocked import opened, unlock
+from leakbench.matching.lock import Lock, guess, read_key
+from leakbench.matching.objective import Objective
+from leakbench.matching.unlocked import FACTORS, opened, unlock
 
 SHAPE, CLASSES, LENGTH, TRIALS, BATCH = (8, 8, 2), 5, 6, 3, 2
 Activation = Literal["none", "relu", "sigmoid"]
@@ -95,6 +97,48 @@ def test_a_factors_derivative_is_that_of_the_matched_gradients(activation: Activ
 
     leaves = [start[f"lock.{name}"].requires_grad_() for name in FACTORS]
     assert torch.autograd.gradcheck(matched, leaves, eps=1e-6, atol=1e-6, rtol=1e-4)
+
+
+@pytest.mark.parametrize("statistics", ["running", "batch"])
+def test_rates_behind_a_lock_are_those_of_the_tape(statistics: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all gradients, at images, labels, scale and shift."""
+    server, _ = networks("relu", statistics)
+    server.requires_grad_(False)
+    rng = torch.Generator().manual_seed(3)
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=rng, dtype=torch.float64).requires_grad_()
+
+    images, labels = leaf(TRIALS, BATCH, SHAPE[2], *SHAPE[:2]), leaf(TRIALS, BATCH, CLASSES)
+    factors = {name: leaf(TRIALS, 12) for name in FACTORS}
+    found = gradients(server, images, labels.softmax(2), factors=factors)
+    monkeypatch.setattr(of_gradients, "chain", lambda model: None)
+    expected = gradients(server, images, labels.softmax(2), factors=factors)
+    assert set(found[0]) == set(expected[0])
+    torch.testing.assert_close(found, expected)
+    along = {name: torch.randn(value.shape, generator=rng).double() for name, value in found[0].items()}
+    leaves = [images, labels, *factors.values()]
+    slopes = [
+        torch.autograd.grad(sum((made[name] * v).sum() for name, v in along.items()), leaves)
+        for made, _ in (found, expected)
+    ]
+    torch.testing.assert_close(slopes[0], slopes[1])
+
+
+def test_losses_of_members_count_the_shared_gradients_of_the_lock() -> None:
+    """CMA-ES makes no gradient, and yet compares those of the lock layers."""
+    server, clients = networks("sigmoid", "running")
+    images = torch.rand(TRIALS, 1, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
+    labels = torch.randint(0, CLASSES, (TRIALS, 1))
+    own = Lock(LAYER, "sigmoid", of(clients)[1], False, LAYERS, torch.zeros(TRIALS, 12, dtype=torch.bool))
+    alike = {name: torch.randn(TRIALS, *p.shape).double() for name, p in server.named_parameters()}
+    alike |= {f"{LAYER}.{name}": torch.randn(TRIALS, *own.known[name].shape[1:]).double() for name in LAYERS}
+    objective = Objective(
+        replace(group(server, images, labels, observed=alike), lock=own), "squares", None, 0.0
+    )
+    rows = torch.arange(TRIALS)
+    losses = objective.losses(rows)({"images": images}, rows)
+    torch.testing.assert_close(losses, objective.evaluate(rows)({"images": images})[0])
 
 
 def test_the_key_is_the_ratio_of_a_lock_layers_gradients() -> None:

@@ -1,0 +1,121 @@
+"""Normalisation by the mean and deviation of each trial's images, as batch norm does in training mode, with its derivatives.
+
+Of N numbers of one trial and channel, x̂ = s (x - mean) with s = 1 / √(variance + ε) has the derivative s P, where
+P u = u - mean(u) - x̂ mean(u x̂), which is its own transpose. Trials so stay apart and yet go through a network together.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+
+def _mean(each: Tensor) -> Tensor:
+    """Return the mean of each trial and channel: [trials, batch, channels, rows, columns] → [trials, 1, channels, 1, 1]."""
+    return each.mean((1, 3, 4), keepdim=True)
+
+
+def standardise(x: Tensor, trials: int, eps: float) -> tuple[Tensor, Tensor]:
+    """Return x̂ [trials·batch, channels, rows, columns], as x, and s [trials, 1, channels, 1, 1]."""
+    each = x.unflatten(0, (trials, -1))
+    apart = each - _mean(each)
+    scale = (_mean(apart.square()) + eps).rsqrt()
+    return (apart * scale).flatten(0, 1), scale
+
+
+def pulled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
+    """Return s P u, the derivative applied to u, of x's shape."""
+    u, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, normed))
+    found = (u - _mean(u)).addcmul_(normed, _mean(u * normed), value=-1)
+    return found.mul_(scale).flatten(0, 1)
+
+
+def bent(u: Tensor, v: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
+    """Return the slope of <v, s P u> at x, of x's shape; u and v may change places."""
+    u, v, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, v, normed))
+    along_u, along_v = _mean(u * normed), _mean(v * normed)
+    both = _mean(u * v) - _mean(u) * _mean(v) - along_u * along_v
+    mixed = (v * along_u).addcmul_(u, along_v).flatten(0, 1)
+    found = pulled(mixed, normed.flatten(0, 1), scale).unflatten(0, (len(scale), -1))
+    return found.addcmul_(normed, both * scale).mul_(-scale).flatten(0, 1)
+
+
+class _Standardise(torch.autograd.Function):
+    """x̂ on the tape."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, trials: int, eps: float) -> Tensor:
+        normed, scale = standardise(x, trials, eps)
+        ctx.save_for_backward(x, normed.detach(), scale)
+        return normed
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, None, None]:
+        return _Pull.apply(*cotangents, *ctx.saved_tensors), None, None
+
+
+class _Pull(torch.autograd.Function):
+    """Its derivative, which is differentiable once more in `x`; x̂ and s are those of x."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(u, normed, scale)
+        return pulled(u, normed, scale)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (v,), (u, normed, scale) = cotangents, ctx.saved_tensors
+        return pulled(v, normed, scale), bent(u, v, normed, scale), None, None
+
+
+def standardised(x: Tensor, trials: int, eps: float) -> Tensor:
+    """Return x̂ of x [trials·batch, channels, rows, columns], twice differentiable."""
+    found: Tensor = _Standardise.apply(x, trials, eps)
+    return found
+
+
+class Norm(Protocol):
+    """What a batch norm normalises by; without statistics of its own, by its input's."""
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    eps: float
+
+
+def normalised(norm: Norm, x: Tensor, trials: int) -> Tensor:
+    """Return x as a batch norm normalises it: by its own statistics, or where it keeps none by those of each trial."""
+    if norm.running_mean is None or norm.running_var is None:
+        return standardised(x, trials, norm.eps)
+    scale = (norm.running_var + norm.eps).rsqrt()
+    return (x - norm.running_mean[:, None, None]) * scale[:, None, None]
+
+
+class _ByTrial(nn.BatchNorm2d):
+    """A batch norm that takes each trial's images for a batch; `normed` is its last x̂."""
+
+    trials: int
+    normed: Tensor
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.normed = standardised(x, self.trials, self.eps)
+        if not self.affine:
+            return self.normed
+        return self.normed * self.weight[:, None, None] + self.bias[:, None, None]
+
+
+@contextmanager
+def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
+    """Let those batch norms of `model` that keep no statistics take each of so many trials by itself."""
+    norms = [norm for norm in model.modules() if type(norm) is nn.BatchNorm2d and norm.running_mean is None]
+    for norm in norms:
+        norm.__class__ = _ByTrial
+        norm.trials = trials  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for norm in norms:
+            norm.__class__ = nn.BatchNorm2d
+            norm.__dict__.pop("normed", None)
