@@ -11,6 +11,8 @@ rule fetch:
         "data/{dataset}.safetensors",
     log:
         "logs/fetch/{dataset}.log",
+    # Before all else: what the longest jobs wait for (train_study) must not wait itself.
+    priority: 2
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 60,

@@ -76,7 +76,8 @@ def fetch(
     if partial:
         _write(spec, out, *partial, facts)
         return
-    reason = f"{name} is not to be had: tried {'; '.join(tried) or 'LEAKBENCH_DATA, which is empty'}"
+    nowhere = "LEAKBENCH_DATA, whose folders lack it" if search else "LEAKBENCH_DATA, which is empty"
+    reason = f"{name} is not to be had: tried {'; '.join(tried) or nowhere}"
     reason += f" (put {module.WHERE} into a directory of LEAKBENCH_DATA)"
     log.warning("fetch %s: absent: %s", name, reason)
     write_tensors(out, {}, {**(facts or {}), "dataset": name, "absent": reason})

@@ -17,7 +17,6 @@ from leakbench.scorecard.fedboosting_evidence import (
     PLANE,
     PUBLISHED,
     STAND_IN,
-    STANDING_IN,
     TESTS,
     TOLERANCE,
     accuracy,
@@ -25,6 +24,7 @@ from leakbench.scorecard.fedboosting_evidence import (
     curve,
     learnt,
     length,
+    of_either,
     of_seeds,
     overall,
     printed,
@@ -162,29 +162,21 @@ def _drawn(key: str) -> Build:
 
 def _two_sets(evidence: Evidence) -> Finding:
     """Of the images that the two clients train on, by the study's own linear classifier."""
-    reasons = []
-    for dataset, told in ((PUBLISHED, ""), (STAND_IN, STANDING_IN)):
+
+    def apart(dataset: str, told: str) -> Finding:
         where = condition(dataset, training("FedAvg", 800, 1))
-        try:
-            found = evidence.pick("thesis-figure-4-4", metric="told_apart", **where)
-        except NotMeasured as missing:
-            reasons.append(str(missing))
-            continue
-        return Finding(found, 0.8, ">", note=told)
-    raise NotMeasured("; ".join(dict.fromkeys(reasons)))
+        return Finding(evidence.pick("thesis-figure-4-4", metric="told_apart", **where), 0.8, ">", note=told)
+
+    return of_either(apart)
 
 
 def _mostly_right(evidence: Evidence) -> Finding:
     """Of the first words of each test set, for no data set says which the thesis shows."""
-    experiment, reasons = "thesis-table-4-2", []
-    settings = ((PUBLISHED, (512, 3), ""), (STAND_IN, (800, 1), STANDING_IN))
-    for dataset, setting, told in settings:
-        name = training("FedBoosting", *setting)
-        try:
-            learnt(evidence, experiment, dataset, name)
-        except NotMeasured as missing:
-            reasons.append(str(missing))
-            continue
+    experiment, settings = "thesis-table-4-2", {PUBLISHED: (512, 3), STAND_IN: (800, 1)}
+
+    def right_words(dataset: str, told: str) -> Finding:
+        name = training("FedBoosting", *settings[dataset])
+        learnt(evidence, experiment, dataset, name)
         shown = [
             each
             for each in evidence.fact("examples")
@@ -199,7 +191,8 @@ def _mostly_right(evidence: Evidence) -> Finding:
             raise NotMeasured(f"needs paper scale: {so_far}")
         note = f"of the first words of {len(shown)} test sets, for the thesis does not say which it shows"
         return Finding(found, 0.5, ">", note="; ".join(filter(None, [note, told, long])))
-    raise NotMeasured("; ".join(dict.fromkeys(reasons)))
+
+    return of_either(right_words)
 
 
 def _suffers(method: str) -> Build:

@@ -1,7 +1,8 @@
 """How the findings of FedBoosting (thesis, chapter 4) read the tables of training studies and drawn boundaries."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,6 +24,7 @@ LEARNT = 0.5
 # In points, fixed before measuring: what single runs may differ by.
 TOLERANCE = 1.0
 Place = tuple[str, str]
+Found = TypeVar("Found")
 
 
 def training(method: str, batch: object, epochs: object) -> str:
@@ -92,21 +94,31 @@ def learnt(evidence: Evidence, experiment: str, dataset: str, name: str) -> None
         raise NotMeasured(f"needs paper scale: {how} {name} reads {own:.0f} % of the test words of {dataset}")
 
 
-def readers(evidence: Evidence, experiment: str, names: Iterable[str]) -> tuple[str, str]:
-    """Return the data set whose networks, one for each training, have all learnt, and words about it: the published set first,
-    then the stand-in. Raises NotMeasured with the reasons of both.
+def of_either(measure: Callable[[str, str], Found]) -> Found:
+    """Return `measure(dataset, words about it)` of the published set, or where that is not measured of its stand-in.
+
+    Raises NotMeasured with the reasons of both.
     """
-    trainings, reasons = list(names), []
+    reasons = []
     for dataset, told in ((PUBLISHED, ""), (STAND_IN, STANDING_IN)):
         try:
-            for name in trainings:
-                learnt(evidence, experiment, dataset, name)
+            return measure(dataset, told)
         except NotMeasured as missing:
             reasons.append(str(missing))
-            continue
+    raise NotMeasured("; ".join(dict.fromkeys(reasons)))
+
+
+def readers(evidence: Evidence, experiment: str, names: Iterable[str]) -> tuple[str, str]:
+    """Return the data set whose networks, one for each training, have all learnt, and words about it; see `of_either`."""
+    trainings = list(names)
+
+    def learners(dataset: str, told: str) -> tuple[str, str]:
+        for name in trainings:
+            learnt(evidence, experiment, dataset, name)
         long = length(evidence, experiment, dataset, trainings[0])
         return dataset, "; ".join(filter(None, (told, long)))
-    raise NotMeasured("; ".join(dict.fromkeys(reasons)))
+
+    return of_either(learners)
 
 
 def tests(evidence: Evidence, experiment: str, dataset: str, name: str) -> list[str]:

@@ -89,11 +89,9 @@ def decide(
     value, span = _show(measured.value), f"{_show(measured.low)} to {_show(measured.high)}"
     if relation == "=":
         distance = abs(measured.value - against)
+        inside = "the same number" if alone else f"{_show(against)} lies inside the interval {span}"
         if measured.low <= against <= measured.high:
-            return Verdict(
-                "reproduced",
-                "the same number" if alone else f"{_show(against)} lies inside the interval {span}",
-            )
+            return Verdict("reproduced", inside)
         if distance <= tolerance:
             return Verdict(
                 "reproduced", f"within the stated tolerance of {_show(tolerance)} of {_show(against)}"
@@ -106,21 +104,17 @@ def decide(
         return Verdict("differs", miss + ("; the ordering fails too" if direction_holds is False else ""))
     holds = COMPARE[relation]
     test = f"{relation} {_show(against)}"
+    within = f": {value}, without an interval" if alone else f" through the whole interval {span}"
+    spread = "without an interval" if alone else f"interval {span}"
     if holds(measured.low, against) and holds(measured.high, against):
-        return Verdict(
-            "reproduced",
-            f"{test}: {value}, without an interval" if alone else f"{test} through the whole interval {span}",
-        )
+        return Verdict("reproduced", test + within)
     if holds(measured.value, against):
         return Verdict(
             "direction", f"{test} for the measured value but not through the whole interval {span}"
         )
     if direction_holds:
         return Verdict("direction", f"not {test}; the ordering that it belongs to holds")
-    return Verdict(
-        "differs",
-        f"not {test}: measured {value}, " + ("without an interval" if alone else f"interval {span}"),
-    )
+    return Verdict("differs", f"not {test}: measured {value}, {spread}")
 
 
 def _fact(measured: str, published: str) -> Verdict:

@@ -130,6 +130,11 @@ def aggregate_studies(studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale:
     return pd.DataFrame(lines)[COLUMNS].sort_values(STUDY, kind="stable")
 
 
+def _named(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return what a study's rows are called, and its seed."""
+    return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+
+
 def boundaries(
     studies: list[tuple[pd.DataFrame, dict[str, Any]]],
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
@@ -148,7 +153,7 @@ def boundaries(
         tensors[f"{place}/surface"] = np.array(own["surface"], np.float32)
         groups = [*enumerate(own["points"]["clients"]), ("test", own["points"]["test"])]
         tensors |= {f"{place}/points/{name}": np.array(points, np.float32) for name, points in groups}
-        names = {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+        names = _named(rows)
         last = rows[(rows["round"] == facts["rounds"]) & (rows["key"] != "client")]
         about = {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1}
         told.append(names | about | {"accuracy": float(last["test_accuracy"].mean())})
@@ -173,7 +178,7 @@ def examples(
     tensors: dict[str, np.ndarray] = {}
     told: list[dict[str, Any]] = []
     for rows, facts in studies:
-        names = {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+        names = _named(rows)
         for tested, own in facts.get("examples", {}).items():
             tensors.setdefault(f"words/{tested}", np.array(own["pictures"], np.uint8))
             spelled = {kind: [spelt(codes) for codes in own[kind]] for kind in ("words", "read")}

@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from leakbench.victims.layers import ACTIVATIONS, normalised
+from leakbench.victims.layers import activate, normalised
 from leakbench.victims.resnet20_4 import Block
 
 
@@ -61,10 +61,7 @@ def cifar_resnet(
         "flatten": nn.Flatten(),
         "dense": nn.Linear(channels, classes),
     }
-    network = nn.Sequential(layers)
-    for layer in list(network.modules()):
-        if hasattr(layer, "relu"):
-            layer.relu = ACTIVATIONS[activation]()
+    network = activate(nn.Sequential(layers), activation)
     if initialisation == "kaiming":
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):

@@ -22,6 +22,17 @@ STATISTICS = {
 }
 
 
+def activate(network: nn.Module, activation: str) -> nn.Module:
+    """Give every part of `network` that has an attribute `relu` an activation of its own in that place.
+
+    None works in place: what a layer returned is read again when gradients are taken.
+    """
+    for layer in list(network.modules()):
+        if hasattr(layer, "relu"):
+            layer.relu = ACTIVATIONS[activation]()
+    return network
+
+
 class Normalise(nn.Module):
     """Shift and scale pixels in [0, 1] to mean 0 and standard deviation 1 of each channel."""
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from torch import nn
 
-from leakbench.victims.layers import ACTIVATIONS, normalised
+from leakbench.victims.layers import activate, normalised
 
 
 def resnet(
@@ -37,10 +37,7 @@ def resnet(
         network.conv1 = nn.Conv2d(3, 64, 3, 1, 1, bias=False)
     if stem != "large":
         network.maxpool = nn.Identity()
-    for layer in list(network.modules()):
-        if hasattr(layer, "relu"):
-            # What a layer returned is read again when gradients are taken, so nothing may be overwritten.
-            layer.relu = ACTIVATIONS[activation]()
+    for layer in activate(network, activation).modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.momentum = momentum
             if statistics == "batch":
