@@ -127,7 +127,7 @@ def number(
 ) -> Build:
     """A cell of a table. The ordering it belongs to: it is `better` (or worse) than `other`, as published.
 
-    told: what else the reason says, of recorded runs.
+    told: what else the reason says, as of recorded runs.
     """
 
     def finding(evidence: Evidence) -> Finding:
@@ -167,13 +167,17 @@ def claim(
     tolerance: float = 0.0,
     note: str = "",
     stand_ins: Mapping[str, str] | None = None,
+    told: Callable[[Evidence], str] | None = None,
 ) -> Build:
-    """A claim about the quality of images: this quantity stands in this relation to this threshold."""
+    """A claim about the quality of images: this quantity stands in this relation to this threshold.
+
+    told: what else the reason says.
+    """
 
     def finding(evidence: Evidence) -> Finding:
         look = Look(evidence, ENOUGH, stand_ins=stand_ins or {})
         measured = quantity(look)
-        words = "; ".join(filter(None, [note, look.note]))
+        words = "; ".join(filter(None, [note, look.note, told(evidence) if told else ""]))
         return Finding(measured, against, relation, tolerance, note=words)
 
     return finding
