@@ -270,6 +270,22 @@ def test_the_real_catalogue_is_planned_at_both_scales() -> None:
     assert size["clients"] == [1, 2, 5, 10, 20, 30, 50, 100, 200]
 
 
+@pytest.mark.parametrize("scale", ["quick", "paper"])
+def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) -> None:
+    from leakbench.catalogue.workflow import judges
+
+    found = plan(ROOT, scale, judges()).experiments
+    tables = [f"thesis-table-5-{number}" for number in (4, 5, 6, 7)]
+    for name in [*tables, "thesis-table-3-16", "thesis-fedkl-adaptive", "leakbench-matrix"]:
+        attackers: dict[str, set[bool]] = {}
+        for cell in found[name]:
+            # Of noise what 0.001 and less hides is nothing.
+            if cell.defence != "none" and not cell.defence.endswith(("1e-3", "1e-4")):
+                attackers.setdefault(cell.defence, set()).add(cell.attack.endswith("-adapted"))
+        assert attackers, name
+        assert {defence for defence, kinds in attackers.items() if len(kinds) < 2} == set(), name
+
+
 def test_a_printed_table_must_be_there(root: Callable[..., Path]) -> None:
     place = root({"experiments/e": {"printed": ["thesis_table-3-4"]}})
     (place / "published").mkdir()
