@@ -279,8 +279,8 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
     for name in [*tables, "thesis-table-3-16", "thesis-fedkl-adaptive", "leakbench-matrix"]:
         attackers: dict[str, set[bool]] = {}
         for cell in found[name]:
-            # Of noise what 0.001 and less hides is nothing.
-            if cell.defence != "none" and not cell.defence.endswith(("1e-3", "1e-4")):
+            # From noise of 0.01 down GRNN reads as without.
+            if cell.defence != "none" and not cell.defence.endswith(("1e-2", "1e-3", "1e-4")):
                 attackers.setdefault(cell.defence, set()).add(cell.attack.endswith("-adapted"))
         assert attackers, name
         assert {defence for defence, kinds in attackers.items() if len(kinds) < 2} == set(), name
