@@ -42,7 +42,7 @@ def adaptation(observation: "Observation") -> Adaptation:
 
 
 def pooled(observation: "Observation") -> "Observation":
-    """Return the observation with every round's update replaced by what all rounds together tell of it.
+    """Return the observation as of one round, whose updates are what all rounds together tell of them.
 
     Only where all come from one model and, as the server knows, the same samples, so that rounds differ in chance alone.
     """
@@ -53,5 +53,5 @@ def pooled(observation: "Observation") -> "Observation":
     updates: dict[str, Any] = {}
     for name in observation.updates:
         seen = observation.update(name)
-        updates[name] = torch.stack([join(each) for each in seen.unbind(1)]).expand(seen.shape).numpy()
-    return replace(observation, updates=updates)
+        updates[name] = torch.stack([join(each) for each in seen.unbind(1)])[None].numpy()
+    return replace(observation.part(slice(1)), updates=updates)

@@ -17,18 +17,20 @@ from leakbench.parts import part
 Piece = tuple[slice | EllipsisType, Reconstruction]
 
 
+def seen(observation: Observation, parameters: dict[str, Any]) -> Observation:
+    """Return what an attack is given: if it `adapts`, rounds that repeat one local set as one (`adaptive.pooled`)."""
+    return pooled(observation) if parameters.get("adapts") else observation
+
+
 def pieces(
     module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
 ) -> Iterator[Piece]:
     """Run the attack whose file is `module`; all its chance comes from `rng`. Yield what it finds, with its rounds.
 
     An attack for which every round stands alone says so by an attribute `rounds_at_once`, and is run on so many; each
-    of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields one reconstruction. An
-    attack that `adapts` is given each round's update as all rounds tell it, if they repeat one (`adaptive.pooled`).
+    of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields one reconstruction.
     """
     attack = part("attacks", module)
-    if parameters.get("adapts"):
-        observation = pooled(observation)
     size = getattr(attack, "rounds_at_once", None)
     if size is None:
         yield ..., attack(observation, rng, **parameters)
@@ -52,8 +54,6 @@ def with_null(
     """
     attack = part("attacks", module)
     if getattr(attack, "together", False):
-        if parameters.get("adapts"):
-            observation, noise = pooled(observation), pooled(noise)
         found: Reconstruction = attack(observation.beside(noise), rngs[0], **parameters)
         split = slice(0, observation.rounds), slice(observation.rounds, None)
         own, null = ([(..., found.part(rounds))] for rounds in split)
@@ -65,6 +65,5 @@ def run(
     module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
 ) -> Reconstruction:
     """Run the attack whose file is `module` on the whole of `observation` at once."""
-    seen = pooled(observation) if parameters.get("adapts") else observation
-    found: Reconstruction = part("attacks", module)(seen, rng, **parameters)
+    found: Reconstruction = part("attacks", module)(seen(observation, parameters), rng, **parameters)
     return found

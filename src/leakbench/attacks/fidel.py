@@ -53,7 +53,7 @@ def fidel(
     layer reads; with a generator (section III-B) they become images, without one they stay features. With `combine`
     the last candidate joins all neurons, which fills the gaps of an update that was shared in part (section II-B).
     `neurons`: of the live neurons only so many, the first ones, are used; none: all. `adapts`: rounds have been pooled
-    before this (`attacks.pieces`), which is all that there is to do about a defence here.
+    before this (`attacks.seen`), which is all that there is to do about a defence here.
     """
     model = observation.model()
     layer = first_dense(model)

@@ -56,7 +56,9 @@ def attack(
             observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
             other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
             rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
-            noise = observation.randomised(rounds, other)
+            cost["updates"] = observation.rounds * len(observation.clients)
+            noise = attacks.seen(observation.randomised(rounds, other), entry["parameters"])
+            observation = attacks.seen(observation, entry["parameters"])
             own, nulls = attacks.with_null(
                 entry["module"], observation, noise, (rng, other), entry["parameters"]
             )
@@ -83,7 +85,6 @@ def attack(
                     for name, tensor in piece.tensors().items():
                         arrays[prefix + name][rounds] = tensor.numpy()
         shutil.rmtree(folder, ignore_errors=True)
-        cost["updates"] = observation.rounds * len(observation.clients)
 
 
 def _content(path: Path) -> str:

@@ -34,7 +34,7 @@ def pictures(root: Path, stem: str, shown: dict[str, Any], client: int) -> Itera
     arrays, _ = open_tensors(root.parents[1] / "data" / f"{dataset}.safetensors")
     count, rule = shown["reconstructions"], shown["rule"]
     index = secret[f"images/{client}"]
-    rounds = min(shown["rounds"], len(index))
+    rounds = min(shown["rounds"], len(index), len(tensors["images"]))
     chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]
     truth = chosen.transpose(0, 1, 4, 2, 3).astype(np.float32) / 255
     trained = root / "victims" / dataset / victim / f"{seed}.safetensors"

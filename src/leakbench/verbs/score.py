@@ -84,11 +84,12 @@ def _add_partners(
 
 
 def _add_prices(frame: pd.DataFrame, secret: Mapping[str, np.ndarray], client: int) -> None:
-    """Add what the defence cost in each round."""
+    """Add what the defence cost in each round that was attacked."""
     k = secret[f"images/{client}"].shape[1]
+    rounds = len(frame) // k
     for column, name in {"accuracy": "accuracy", "update_bytes": f"bytes/{client}"}.items():
         if name in secret:
-            frame[column] = of_rounds(secret[name], k)
+            frame[column] = of_rounds(secret[name][:rounds], k)
 
 
 def _unrelated(
