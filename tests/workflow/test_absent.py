@@ -11,7 +11,7 @@ from project import EXPERIMENT, FEDERATION, Project
 
 from leakbench.artefacts import read_facts, read_tensors
 
-REASON = "cifar10 is not to be had: tried LEAKBENCH_DATA, which is empty"
+REASON = "cifar10 is not to be had: tried LEAKBENCH_DATA, whose folders lack it"
 CELL = "cifar10/tiny/few/none"
 FIGURE = "fidel-figure-9"
 

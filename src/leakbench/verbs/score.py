@@ -76,10 +76,12 @@ def _add_partners(
     frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int
 ) -> None:
     """Add a column for each way in which the attack matched updates of two passes."""
-    index = secret[f"images/{client}"]
+    whole = secret[f"images/{client}"]
+    # An attacker who pools rounds has fewer reconstructions than there were rounds.
+    index = whole[: len(frame) // whole.shape[1]]
     found = frame["match"].to_numpy().reshape(index.shape)
     for name in [name for name in tensors if name.startswith("partner")]:
-        success = matching_success(tensors[name][:, client], found, index, secret["pass"])
+        success = matching_success(tensors[name][:, client], found, index, secret["pass"][: len(index)])
         frame[name.replace("partner", "matching_success", 1)] = success.reshape(-1)
 
 

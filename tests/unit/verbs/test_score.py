@@ -5,12 +5,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from cell import STEM, Cell, make_cell, write_guesses
+from cell import ORIGIN, STEM, Cell, known_guesses, make_cell, write_guesses
 from scipy.stats import pearsonr
 
-from leakbench.artefacts import write_tensors
+from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.verbs.absence import pass_on
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
@@ -30,6 +31,23 @@ def test_every_private_image_has_one_row(cell: Cell) -> None:
         assert (part["local_samples"] == k).all()
         assert (part["checkpoint"] == 30).all()
         assert part["usable"].tolist() == np.repeat([3, 1, 0], k).tolist()
+
+
+def test_rounds_that_were_pooled_have_one_row_for_each_image(cell: Cell) -> None:
+    """An attacker who takes all rounds for one has one reconstruction of each image, whose chance is one."""
+    truth = cell.results / f"truth/{ORIGIN}.safetensors"
+    tensors, facts = read_tensors(truth)
+    write_tensors(
+        truth, tensors | {"accuracy": np.array([0.1, 0.5, 0.4]), "bytes/0": np.array([7, 8, 9])}, facts
+    )
+    every, _ = cell.score("pearson", "update_bytes")
+    guess, usable = known_guesses(cell)
+    write_guesses(cell, guess[:1], usable[:1])
+    rows, _ = cell.score("pearson", "update_bytes")
+    own, before = (each[each["baseline"] == ""].reset_index(drop=True) for each in (rows, every))
+    assert len(own) == 2 + 3
+    expected = before[before["round"] == 0].reset_index(drop=True)
+    pd.testing.assert_frame_equal(own, expected)
 
 
 def test_best_lets_one_reconstruction_serve_several_images(cell: Cell) -> None:
