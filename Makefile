@@ -1,4 +1,4 @@
-# The README's commands. `make reproduce` and `make test` set up everything they need by themselves.
+# `make reproduce` and `make test` set up everything they need. `make help` lists all targets.
 
 # The interpreter that .venv is made from, also where .venv is activated: it has no pip.
 ifndef PYTHON
@@ -11,15 +11,17 @@ UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
 
-.PHONY: help reproduce test lint bench fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test lint manual bench fuzz kills lock env browser slurm flower clean
 help:
-	@echo "make reproduce   environment, data, the whole quick scale, results/quick/report.html"
-	@echo "make test        environment, every check and test"
-	@echo "make fuzz        the readers of files from elsewhere, on mutated files (for a night)"
-	@echo "make kills       a second whole run, killed twenty times, beside this one (for a night)"
-	@echo "make bench       comparisons on the same work, results/bench.csv"
-	@echo "make lint        style, types, import contracts, workflow"
+	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
+	@echo "make test        set up the environment, run every check and every test"
+	@echo "make lint        check style, types, import contracts and the workflow"
+	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
+	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
+	@echo "make fuzz        feed damaged files to the readers (takes a night)"
+	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (takes a night)"
 	@echo "make lock        resolve requirements.in into requirements.lock"
+	@echo "make clean       remove results, logs and scratch files"
 
 reproduce: env
 	snakemake --cores $(CORES)
@@ -37,6 +39,9 @@ lint: env
 	lint-imports
 	snakemake --lint
 
+manual: env
+	python -m leakbench manual
+
 bench: env
 	python -m bench
 
@@ -51,7 +56,7 @@ KILLS ?= 20
 # Seconds between two of them, on average; the run must not be over before the last.
 EVERY ?= 40
 kills: env
-	test -f results/quick/report.html || { echo "nothing to compare with: make reproduce first"; exit 2; }
+	test -f results/quick/report.html || { echo "there is no finished run to compare with (run make reproduce first)"; exit 2; }
 	rm -rf scratch/kills
 	git clone --quiet . scratch/kills
 	$(MAKE) -C scratch/kills env PYTHON=$(PYTHON)
@@ -71,16 +76,16 @@ $(VENV)/.complete: requirements.lock bootstrap.lock pyproject.toml
 # The report is tested in a real browser. Without root the tests of the page are skipped and say so.
 browser:
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
-	  || echo "chromium is missing: apt-get install chromium, or the tests of the page are skipped"
+	  || echo "chromium is missing, so the tests of the report page are skipped (apt-get install chromium)"
 
 # profiles/slurm is tested on a real Slurm of one node. Without root that test is skipped and says so.
 slurm:
 	@command -v sbatch >/dev/null && test -x /usr/sbin/munged || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq slurm-wlm munge >/dev/null; } \
-	  || echo "Slurm is missing: apt-get install slurm-wlm munge, or its test is skipped"
+	  || echo "Slurm is missing, so its test is skipped (apt-get install slurm-wlm munge)"
 
 # The test of a Flower app's capture runs that app; flwr wants an environment of its own.
 flower: env
-	@$(MAKE) --no-print-directory .flower/.complete || echo "flwr's environment is missing: make flower, or its test is skipped"
+	@$(MAKE) --no-print-directory .flower/.complete || echo "the environment of flwr could not be made, so its test is skipped (make flower)"
 .flower/.complete: tests/flower/requirements.lock $(VENV)/.complete
 	rm -f $@
 	test -x .flower/bin/python || $(UV) venv --quiet --python $(PYTHON) .flower

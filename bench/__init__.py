@@ -1,4 +1,5 @@
-"""Comparisons of ways to do the same work, in one run on one machine. `make bench` writes results/bench.csv."""
+"""Comparisons of ways to do the same work, in one run on one machine. `make bench` writes
+results/bench.csv."""
 
 import os
 

@@ -1,7 +1,8 @@
-"""Run breaching on a task file; executed by the environment that breaching is installed in, apart from the project's.
+"""Run breaching on a task file; executed by the environment that breaching is installed in, apart from the
+project's.
 
-`python breaching_worker.py TASK OUT THREADS`: TASK holds the victim's state, the gradients, labels and first images of
-each target; OUT gets the reconstructions and, as a fact, the seconds of the reconstructions alone.
+`python breaching_worker.py TASK OUT THREADS`: TASK holds the victim's state, the gradients, labels and first
+images of each target; OUT gets the reconstructions and, as a fact, the seconds of the reconstructions alone.
 """
 
 import sys

@@ -1,4 +1,5 @@
-"""What each encryption costs: seconds and bytes for a value, and the largest error, beside one value per ciphertext."""
+"""What each encryption costs: seconds and bytes for a value, and the largest error, beside one value per
+ciphertext."""
 
 import resource
 from collections.abc import Iterator
@@ -35,7 +36,8 @@ def _error(scheme: Scheme, keys: Keys, number: int) -> tuple[float, float]:
 def rows() -> Iterator[dict[str, Any]]:
     """Yield the bench's rows. Both ways have the same keys and draw their blinding in the same way."""
     for name, (module, parameters, number) in SCHEMES.items():
-        # One value per ciphertext of the same key size; CKKS has no such form, and Paillier 2048 stands beside it.
+        # One value per ciphertext of the same key size; CKKS has no such form, and Paillier 2048 stands
+        # beside it.
         bits = parameters.get("bits", 2048)
         ways = []
         for scheme, count in (
@@ -60,6 +62,14 @@ def rows() -> Iterator[dict[str, Any]]:
         }
         for unit, (ours, other, against) in told.items():
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            line = ["encryption", f"{name}: weighted sum of {len(WEIGHTS)}", unit, f"{ours:.3e}", f"{other:.3e}", against,
-                    f"{other / ours:.1f}", memory]  # fmt: skip
+            line = [
+                "encryption",
+                f"{name}: weighted sum of {len(WEIGHTS)}",
+                unit,
+                f"{ours:.3e}",
+                f"{other:.3e}",
+                against,
+                f"{other / ours:.1f}",
+                memory,
+            ]
             yield dict(zip(COLUMNS, line, strict=True))

@@ -1,4 +1,5 @@
-"""Fidel's 200 measurements at k = 30: capture, attack and scoring, batched against one measurement at a time."""
+"""Fidel's 200 measurements at k = 30: capture, attack and scoring, batched against one measurement at a
+time."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -37,7 +38,8 @@ def _setting() -> tuple[torch.nn.Module, Tensor, np.ndarray, dict[str, Any]]:
 
 
 def batched() -> np.ndarray:
-    """Return how many samples each measurement reveals, all measurements together, by the project's own rooms."""
+    """Return how many samples each measurement reveals, all measurements together, by the project's own
+    rooms."""
     model, images, labels, federation = _setting()
     truth = private_samples(federation, labels, ("bench",))
     weights = {name: p.detach() for name, p in model.named_parameters()}
@@ -61,7 +63,8 @@ def batched() -> np.ndarray:
 
 
 def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (reconstructions [live neurons, 784], samples [k, 784]) of one measurement after the other, by autograd."""
+    """Yield (reconstructions [live neurons, 784], samples [k, 784]) of one measurement after the other, by
+    autograd."""
     model, images, labels, federation = _setting()
     truth = private_samples(federation, labels, ("bench",))
     rng = torch.Generator().manual_seed(0)
@@ -94,7 +97,8 @@ def per_measurement(measurements: int) -> list[int]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """Return the bench's rows. Both baselines do the same work; the second is as good as one at a time gets."""
+    """Return the bench's rows. Both baselines do the same work; the second is as good as one at a time
+    gets."""
     work = f"capture, attack and score {ROUNDS} updates of {K} MNIST-sized samples, fully connected network"
     return [
         compare(

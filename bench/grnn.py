@@ -1,4 +1,5 @@
-"""GRNN on its LeNet, single images: our batch of generators against the same network in torch's layers, one at a time.
+"""GRNN on its LeNet, single images: our batch of generators against the same network in torch's layers, one
+at a time.
 
 The machine's cores are either side's to use: ours by a worker process each, the other's by torch's threads.
 """
@@ -25,7 +26,8 @@ TV, LR, MOMENTUM = 1e-3, 1e-4, 0.99
 
 
 def _task() -> tuple[nn.Module, list[list[Tensor]]]:
-    """Return victim and gradients of TRIALS images of noise: what an iteration costs does not depend on them."""
+    """Return victim and gradients of TRIALS images of noise: what an iteration costs does not depend on
+    them."""
     torch.manual_seed(0)
     model = victims.build("lenet-grnn", SHAPE, CLASSES, {}).eval()
     pairs = [(torch.rand(1, 3, 32, 32), torch.randint(0, CLASSES, (1,))) for _ in range(TRIALS)]
@@ -105,7 +107,7 @@ def rows() -> list[dict[str, Any]]:
     work = f"GRNN, LeNet, batch 1, {TRIALS} trials"
     return [
         compare(
-            "grnn", work, "seconds per image-iteration", (batched, TRIALS * ITERATIONS), (one_at_a_time, ALONE),
-            "one at a time: torch's layers, autograd, torch.optim.RMSprop", repeats=3,
+            "grnn", work, "seconds per image-iteration", (batched, TRIALS * ITERATIONS),
+            (one_at_a_time, ALONE), "one at a time: torch's layers, autograd, torch.optim.RMSprop", repeats=3,
         )
     ]  # fmt: skip

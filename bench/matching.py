@@ -1,7 +1,9 @@
-"""Gradient matching: image-iterations per second and final PSNR, against breaching and a plain one-at-a-time loop.
+"""Gradient matching: image-iterations per second and final PSNR, against breaching and a plain one-at-a-time
+loop.
 
-Same network, targets, first images, loss (cosine), optimiser (signed and boxed Adam with step decay) and iterations. The
-machine's cores are either side's to use: ours by a worker process each, the others' by torch's threads.
+Same network, targets, first images, loss (cosine), optimiser (signed and boxed Adam with step decay) and
+iterations. The machine's cores are either side's to use: ours by a worker process each, the others' by
+torch's threads.
 """
 
 import os
@@ -34,7 +36,8 @@ WORK = {
 
 
 def _task(module: str, work: dict[str, Any]) -> tuple[torch.nn.Module, dict[str, Tensor], Tensor]:
-    """Return victim, tensors (gradients [targets, 1, *shape], labels, start) and the private images [targets, C, H, W]."""
+    """Return victim, tensors (gradients [targets, 1, *shape], labels, start) and the private images [targets,
+    C, H, W]."""
     arrays, _ = open_tensors(ROOT / "data" / "cifar10.safetensors")
     chosen = np.random.default_rng(0).choice(10_000, work["targets"], replace=False)
     images = torch.from_numpy(np.array(arrays["test/images"])[chosen]).permute(0, 3, 1, 2).float() / 255
@@ -58,13 +61,15 @@ def _ours(module: str, work: dict[str, Any], model: torch.nn.Module, tensors: di
     """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together."""
     count = work["targets"]
     observation = Observation(
-        network={"module": module, "parameters": work["parameters"], "shape": list(SHAPE), "classes": CLASSES},
+        network={"module": module, "parameters": work["parameters"], "shape": list(SHAPE),
+        "classes": CLASSES},
         weights={n: v.detach().numpy()[None].copy() for n, v in model.state_dict().items()},
         updates={n: tensors[f"observed/{n}"].numpy()[:, None] for n, _ in model.named_parameters()},
         origin=np.zeros(count, np.int64), clients=[1], kind="gradient", labelling="oracle",
         labels=[tensors["labels"].numpy()], work=Work(workers=torch.get_num_threads()),
     )  # fmt: skip
-    # The attack draws its first images in this order from a fresh generator, as `_task` does after the weights.
+    # The attack draws its first images in this order from a fresh generator, as `_task` does after the
+    # weights.
     found = attacks.run(
         "gradient-matching", observation, torch.Generator().manual_seed(1),
         {
@@ -103,7 +108,8 @@ def _plain(work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tens
 
 
 def _python() -> Path:
-    """Return the interpreter of an environment with breaching, made on first use; it borrows the project's torch."""
+    """Return the interpreter of an environment with breaching, made on first use; it borrows the project's
+    torch."""
     home = ROOT / ".bench"
     python = home / "bin" / "python"
     if not (home / ".complete").is_file():
@@ -135,8 +141,8 @@ def _breaching(
         content |= {f"model/{name}": value.detach().numpy() for name, value in model.state_dict().items()}
         write_tensors(task, content, facts)
         subprocess.run(
-            [str(_python()), str(ROOT / "bench" / "breaching_worker.py"), str(task), str(out), str(torch.get_num_threads())],
-            check=True, env=os.environ | {"PYTHONWARNINGS": "ignore"},
+            [str(_python()), str(ROOT / "bench" / "breaching_worker.py"), str(task), str(out),
+            str(torch.get_num_threads())], check=True, env=os.environ | {"PYTHONWARNINGS": "ignore"},
         )  # fmt: skip
         found, made = read_tensors(out)
     return torch.from_numpy(found["images"])[:, 0], float(made["seconds"])
@@ -155,7 +161,8 @@ def _timed(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
 
 
 def rows(turns: int = 3) -> Iterator[dict[str, Any]]:
-    """Yield a row per network and rival: image-iterations per second of both, medians of `turns` alternating turns."""
+    """Yield a row per network and rival: image-iterations per second of both, medians of `turns` alternating
+    turns."""
     for module, work in WORK.items():
         model, tensors, truth = _task(module, work)
         few = min(work["targets"], 8)
@@ -173,7 +180,10 @@ def rows(turns: int = 3) -> Iterator[dict[str, Any]]:
                 said[name] = _psnr(found, truth)
         medians = {name: statistics.median(values) for name, values in speed.items()}
         for rival in list(ways)[1:]:
-            text = f"{work['targets']} targets, batch 1, {work['iterations']} iterations; ours {said['ours']}; {rival}, {few} targets, {said[rival]}"
+            text = (
+                f"{work['targets']} targets, batch 1, {work['iterations']} iterations; ours {said['ours']}; "
+                f"{rival}, {few} targets, {said[rival]}"
+            )
             values = [
                 f"matching {module}", text, "image-iterations/s", f"{medians['ours']:.1f}",
                 f"{medians[rival]:.1f}", rival, f"{medians['ours'] / medians[rival]:.1f}", "",

@@ -17,12 +17,14 @@ def seconds(run: Callable[[], Any]) -> float:
 
 
 def compare(
-    name: str, work: str, unit: str, ours: tuple[Callable[[], Any], int], baseline: tuple[Callable[[], Any], int],
-    baseline_name: str, repeats: int = 5,
+    name: str, work: str, unit: str, ours: tuple[Callable[[], Any], int],
+    baseline: tuple[Callable[[], Any], int], baseline_name: str, repeats: int = 5,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return one row of bench.csv: seconds per unit of both ways (medians of `repeats` turns) and their ratio.
+    """Return one row of bench.csv: seconds per unit of both ways (medians of `repeats` turns) and their
+    ratio.
 
-    `ours` and `baseline` are (function, units of work that one call does); each is called once unmeasured first.
+    `ours` and `baseline` are (function, units of work that one call does); each is called once unmeasured
+    first.
     """
     ours[0](), baseline[0]()
     turns = [(seconds(ours[0]) / ours[1], seconds(baseline[0]) / baseline[1]) for _ in range(repeats)]

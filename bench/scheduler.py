@@ -1,8 +1,10 @@
-"""What Snakemake itself takes: chains of jobs that do nothing, planned and run, with this project's settings and without.
+"""What Snakemake itself takes: chains of jobs that do nothing, planned and run, with this project's settings
+and without.
 
     python -m bench.scheduler 10000
 
-prints one line; the chains have the workflow's shape, four jobs behind one another and all of them before one report.
+prints one line; the chains have the workflow's shape, four jobs behind one another and all of them before one
+report.
 """
 
 import subprocess
@@ -62,8 +64,16 @@ def timed(jobs: int, ours: bool, *options: str) -> float:
 def rows() -> list[dict[str, Any]]:
     """Return the bench's row."""
     ours, plain = (timed(JOBS, way) / JOBS for way in (True, False))
-    line = ["scheduler", f"{JOBS} jobs that do nothing, two at a time", "seconds per job", f"{ours:.3e}", f"{plain:.3e}",
-            "Snakemake's own settings", f"{plain / ours:.1f}", ""]  # fmt: skip
+    line = [
+        "scheduler",
+        f"{JOBS} jobs that do nothing, two at a time",
+        "seconds per job",
+        f"{ours:.3e}",
+        f"{plain:.3e}",
+        "Snakemake's own settings",
+        f"{plain / ours:.1f}",
+        "",
+    ]
     return [dict(zip(COLUMNS, line, strict=True))]
 
 

@@ -1,4 +1,5 @@
-"""Loads a page in headless Chromium and says everything that is wrong with it; for every test that has a page."""
+"""Loads a page in headless Chromium and says everything that is wrong with it; for every test that has a
+page."""
 
 import os
 import shutil
@@ -11,8 +12,8 @@ import pytest
 
 SIZES = {"phone": (390, 844), "desktop": (1280, 900)}
 QUIET = [
-    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--disable-sync",
-    "--disable-component-update", "--disable-default-apps", "--no-first-run", "--no-pings",
+    "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking",
+    "--disable-sync", "--disable-component-update", "--disable-default-apps", "--no-first-run", "--no-pings",
 ]  # fmt: skip
 LOOK = """() => ({
   undrawn: [...document.images].filter(i => !i.complete || i.naturalWidth === 0).map(i => i.alt),
@@ -57,9 +58,9 @@ def faults(path: Path, *, shots: Path | None = None) -> list[str]:
 def inspect(chromium: Any, path: Path, *, shots: Path | None = None) -> list[str]:
     """Load a report at phone and desktop width; return one sentence for every fault, an empty list for none.
 
-    Faults: console and page errors, any request other than the file itself and data: addresses, a picture that
-    is not drawn, a document wider than the window, a scorecard that does not come before the first figure. With
-    `shots`, a folder, each width's screenshot is written there.
+    Faults: console and page errors, any request other than the file itself and data: addresses, a picture
+    that is not drawn, a document wider than the window, a scorecard that does not come before the first
+    figure. With `shots`, a folder, each width's screenshot is written there.
     """
     found: list[str] = []
     for name, (width, height) in SIZES.items():

@@ -1,4 +1,5 @@
-"""A whole small project to run Snakemake in: this repository's code and workflow, made data, two tiny experiments."""
+"""A whole small project to run Snakemake in: this repository's code and workflow, made data, two tiny
+experiments."""
 
 import os
 import re
@@ -6,6 +7,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ import numpy as np
 import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("Snakefile", "workflow", "config", "profiles", "published", "reference", "notebooks", "src")
+PARTS = ("Snakefile", "workflow", "config", "profiles", "papers", "reference", "notebooks", "src")
 CELL = "tiny/tiny/tiny/none"
 
 DATASET: dict[str, Any] = {
@@ -37,8 +39,11 @@ FEDERATION: dict[str, Any] = {
     "private": {"split": "test", "start": 200, "stop": 400},
     "local": {"lr": 0.01},
 }
+WORK: dict[str, Any] = {
+    "title": "A work", "authors": "A. Uthor", "year": 2024, "link": "https://example.org",
+    "claims": "Attacks work.", "threat_model": "An honest-but-curious server.",
+}  # fmt: skip
 EXPERIMENT: dict[str, Any] = {
-    "source": "leakbench",
     "item": "tiny",
     "title": "Two attacks on blobs",
     "shows": "Nothing published.",
@@ -47,7 +52,7 @@ EXPERIMENT: dict[str, Any] = {
     ],
     "metrics": ["pearson", "mse"],
     "exhibit": {"rule": "matched", "rounds": 1},
-    "notebook": "fidel-figure-12",
+    "figure": {"drawing": "side-by-side"},
 }
 
 
@@ -86,8 +91,29 @@ class Project:
         return self.root / name
 
     def write(self, name: str, value: dict[str, Any]) -> None:
-        """Write one catalogue entry, by its path below config/."""
-        (self.root / "config" / f"{name}.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
+        """Write one catalogue entry, by its path below config/; an experiment, below the folder of our own
+        studies."""
+        self.entry(name).write_text(yaml.safe_dump(value, sort_keys=False))
+
+    def work(
+        self, name: str, printed: str, measured: dict[str, Any], claims: Sequence[dict[str, Any]] = ()
+    ) -> None:
+        """Write a work below papers/: table-1 as it is printed, its map, and claims."""
+        folder = self.root / "papers" / name
+        (folder / "tables").mkdir(parents=True, exist_ok=True)
+        (folder / "tables" / "table-1.csv").write_text(printed)
+        files = {
+            "paper": WORK | {"source": name},
+            "measured": {"table-1": measured},
+            "claims": {"claims": list(claims)},
+        }
+        for file, value in files.items():
+            (folder / f"{file}.yaml").write_text(yaml.safe_dump(value, sort_keys=False))
+
+    def entry(self, name: str) -> Path:
+        """Return the file of a catalogue entry."""
+        folder = "papers/leakbench" if name.startswith("experiments/") else "config"
+        return self.root / folder / f"{name}.yaml"
 
     def variables(self) -> dict[str, str]:
         own = {k: v for k, v in os.environ.items() if k not in ("LEAKBENCH_DATA", "SNAKEMAKE_PROFILE")}
@@ -121,7 +147,8 @@ class Project:
         return Project(to / self.root.name, self.data, dict(self.environment))
 
     def logged(self, verb: str, part: str) -> str:
-        """Return the command of the one job of `verb` whose command names `part`, as the log of the first run has it."""
+        """Return the command of the one job of `verb` whose command names `part`, as the log of the first run
+        has it."""
         log = self.path("run.log").read_text()
         found = [
             c
@@ -141,7 +168,8 @@ class Project:
 
 
 def blobs(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make learnable images uint8 [count, 28, 28] with labels uint8 [count]: one place per class, blurred and shaken."""
+    """Make learnable images uint8 [count, 28, 28] with labels uint8 [count]: one place per class, blurred and
+    shaken."""
     rng = np.random.default_rng(seed)
     labels = np.arange(count) % 10
     angle = 2 * np.pi * labels / 10
@@ -180,8 +208,12 @@ def bare_project(folder: Path, *, experiments: bool = False) -> Path:
         else:
             shutil.copy2(ROOT / part, root / part)
     if not experiments:
-        shutil.rmtree(root / "config" / "experiments")
-        (root / "config" / "experiments").mkdir()
+        # Maps and claims name experiments, which are gone with them.
+        for path in [*(root / "papers").glob("*/experiments/*.yaml"), *(root / "reference").glob("*/*.*")]:
+            path.unlink()
+        for folder in (root / "papers").glob("*/paper.yaml"):
+            if folder.parent.name != "leakbench":
+                shutil.rmtree(folder.parent)
     return root
 
 

@@ -1,7 +1,7 @@
 """Files between the verbs: written once, atomically, with their facts inside; read as data, never as code.
 
-Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reasons) are one JSON object in the
-file's own metadata, so a file that travels alone still says what it is.
+Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reasons) are one JSON object in
+the file's own metadata, so a file that travels alone still says what it is.
 """
 
 import glob
@@ -47,8 +47,8 @@ _AT_ONCE = 1 << 19
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
 
-    What a killed writer of the same file left behind is removed too. Raises UserError where the disk is full or the folder
-    is not to be written.
+    What a killed writer of the same file left behind is removed too. Raises UserError where the disk is full
+    or the folder is not to be written.
     """
     path = Path(path)
     temporary = None
@@ -98,7 +98,8 @@ class _Sheet:
         self.file, self.offset, self.shape, self.dtype = file, offset, shape, np.dtype(dtype)
 
     def __setitem__(self, key: Any, value: np.ndarray) -> None:
-        """Write `value`, broadcast to the shape of what `key` (integers and slices of leading axes, or …) selects."""
+        """Write `value`, broadcast to the shape of what `key` (integers and slices of leading axes, or …)
+        selects."""
         key = () if key is ... else key if isinstance(key, tuple) else (key,)
         lead, rest = self.shape[: len(key)], self.shape[len(key) :]
         places = np.arange(math.prod(lead)).reshape(lead)[key]
@@ -120,9 +121,9 @@ def creating(
 ) -> Iterator[dict[str, _Sheet]]:
     """Create a safetensors file of known layout and fill it piece by piece.
 
-    `layout` maps each tensor name to (shape, dtype name). Yields something to assign to under each name (integers and
-    slices of leading axes, or …), so a file larger than memory costs only its chunks. The file appears under `path`
-    when the block ends well; what was not assigned is zero.
+    `layout` maps each tensor name to (shape, dtype name). Yields something to assign to under each name
+    (integers and slices of leading axes, or …), so a file larger than memory costs only its chunks. The file
+    appears under `path` when the block ends well; what was not assigned is zero.
     """
     header: dict[str, Any] = {"__metadata__": {_KEY: to_json(facts)}}
     offset = 0
@@ -163,7 +164,8 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the parsed header of a safetensors file and the offset of its data; refuse anything malformed."""
+    """Return the parsed header of a safetensors file and the offset of its data; refuse anything
+    malformed."""
     path = Path(path)
     if not path.is_file():
         raise UserError(f"{path}: no such file (run the rule that writes it)")
@@ -222,7 +224,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a safetensors file read-only: (name → memory-mapped array, facts). Nothing is read before it is used."""
+    """Map a safetensors file read-only: (name → memory-mapped array, facts). Nothing is read before it is
+    used."""
     header, offset = _header(Path(path))
     arrays: dict[str, np.ndarray] = {}
     for name, (dtype, shape, begin, stop) in header["layout"].items():
@@ -231,6 +234,23 @@ def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
         else:
             arrays[name] = np.memmap(path, dtype, "r", offset=offset + begin, shape=shape)
     return arrays, header["facts"]
+
+
+def lacking(path: Path, *splits: str) -> str | None:
+    """Return why a data set's file is of no use where one of `splits` is needed, or None.
+
+    A copy may have one split alone.
+    """
+    arrays, _ = open_tensors(path)
+    there = sorted(name.partition("/")[0] for name in arrays if name.endswith("/images"))
+    for split in splits:
+        if split not in there:
+            own = " and ".join(there) or "none"
+            return (
+                f"the copy of {path.stem} that is here has no images of the split {split} "
+                f"(its splits: {own}; put a copy with them into a directory of LEAKBENCH_DATA)"
+            )
+    return None
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
@@ -275,7 +295,8 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
 
 def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` wrote: a pandas frame. Raises UserError if it is missing, cut short or no table."""
+    """Read a CSV that `write_text` wrote: a pandas frame. Raises UserError if it is missing, cut short or no
+    table."""
     import pandas as pd
 
     try:

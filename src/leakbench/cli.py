@@ -24,6 +24,13 @@ def _positive(text: str) -> int:
     return number
 
 
+def _seed(text: str) -> int:
+    """Return a whole number of at least 0 of a command's argument."""
+    if not re.fullmatch("[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
+    return int(text)
+
+
 def _device(text: str) -> str:
     """Return the name of a device of a command's argument."""
     if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", text):
@@ -47,8 +54,8 @@ def _parser() -> argparse.ArgumentParser:
 
     command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["record"])
     train = command(
-        "train", "fit a victim, a generator for one, or the models of a training study", "spec", "data", "out",
-        optional=["victim", "record"],
+        "train", "fit a victim, a generator for one, or the models of a training study", "spec", "data",
+        "out", optional=["victim", "record"],
     )  # fmt: skip
     train.add_argument(
         "--further", type=Path, nargs="*", help="a study's other data sets, in the order of the spec"
@@ -82,31 +89,50 @@ def _parser() -> argparse.ArgumentParser:
             "--device", type=_device, default="cpu", help=f"cpu or cuda[:number]{what} (default: cpu)"
         )
     command(
-        "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim", "spec", "out",
-        optional=["attack-records", "backbones", "judges", "record"], lists=["guesses", "attack-records", "judges"],
+        "score", "match guesses with the truth and measure them", "guesses", "truth", "data", "victim",
+        "spec", "out",
+        optional=["attack-records", "backbones", "judges", "record"],
+        lists=["guesses", "attack-records", "judges"],
     )  # fmt: skip
-    command("table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", lists=["scores"])
+    files = ("costs", "guesses", "truths", "victims", "data")
     command(
-        "figure", "run an experiment's notebook", "notebook", "table", "exhibit", "spec", "out", "executed"
-    )
+        "table", "summarise an experiment's scores", "scores", "spec", "out", "exhibit", "trials",
+        optional=files, lists=["scores", *files],
+    )  # fmt: skip
     command(
-        "scorecard", "set every published number beside ours", "tables", "exhibits", "spec", "out",
-        lists=["tables", "exhibits"],
+        "figure", "run an experiment's notebook",
+        "notebook", "table", "trials", "exhibit", "spec", "papers", "out", "executed",
+        optional=["paper", "recorded"], lists=["paper", "recorded"],
+    )  # fmt: skip
+    command(
+        "scorecard", "set every published number beside ours",
+        "tables", "trials", "exhibits", "data", "recorded", "papers", "spec", "out",
+        lists=["tables", "trials", "exhibits", "data", "recorded"],
     )  # fmt: skip
     verify = command(
         "verify", "compare a finished tree's numbers with those recorded", optional=["tables", "out", "twin"],
         lists=["tables"],
     )  # fmt: skip
     verify.add_argument(
-        "--record", metavar="DEVICE", help="keep this tree's numbers as those of DEVICE, in words (with --twin, a second checkout, "
+        "--record", metavar="DEVICE",
+        help="keep this tree's numbers as those of DEVICE, in words (with --twin, a second checkout, "
         "say whether it has the same bytes)",
     )  # fmt: skip
     command(
-        "report", "write the page", "scorecard", "verified", "tables", "exhibits", "figures", "specs", "out",
+        "report", "write the page",
+        "scorecard", "verified", "tables", "exhibits", "figures", "specs", "papers", "out",
         lists=["tables", "exhibits", "figures", "specs"],
     )  # fmt: skip
+    compare = command("compare", "count the verdicts that differ between two scorecards", optional=["out"])
+    for which in ("old", "new"):
+        compare.add_argument(which, type=Path, help=f"the {which} scorecard.csv")
+    record = command("record", "keep an experiment's finished table below reference/")
+    record.add_argument("experiment", help="its name")
+    record.add_argument("--scale", required=True, help="the scale that it ran at")
+    record.add_argument("--device", help="what it ran on, in words (default: this machine)")
     command("kernel", "serve a figure's notebook (started by `figure`)", "connection")
     plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
+    command("manual", "write config/README.md and the editors' schemas from the models of the catalogue")
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
         sub.add_argument(
@@ -117,6 +143,11 @@ def _parser() -> argparse.ArgumentParser:
         )
     for sub in (plan, verify):
         sub.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
+        sub.add_argument(
+            "--seed",
+            type=_seed,
+            help="the run whose every seed is raised by this (default: the experiments' own)",
+        )
     return parser
 
 
@@ -178,6 +209,14 @@ def _run(arguments: argparse.Namespace) -> None:
             from leakbench.verbs.verify import verify
 
             verify(root, **values)
+        case "compare":
+            from leakbench.verbs.compare import compare
+
+            compare(**values)
+        case "record":
+            from leakbench.verbs.record import record
+
+            record(root, **values)
         case "kernel":
             from leakbench.verbs.kernel import kernel
 
@@ -187,15 +226,19 @@ def _run(arguments: argparse.Namespace) -> None:
 
             # Whoever reads only the first lines of the plan has seen enough.
             signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            plan(root, arguments.scale)
+            plan(**values, root=root)
+        case "manual":
+            from leakbench.verbs.manual import manual
+
+            manual(root)
 
 
 def run(argv: Sequence[str]) -> int:
     """Run one verb in this process; return the exit code: 0, or 2 after one line for a user's mistake."""
     arguments = _parser().parse_args(argv)
     prepare(arguments.threads)
-    # A scheduler ends a job with SIGTERM, a person with SIGINT (which a background shell would have us ignore); as an
-    # exception either lets a half-written file be removed.
+    # A scheduler ends a job with SIGTERM, a person with SIGINT (which a background shell would have us
+    # ignore); as an exception either lets a half-written file be removed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     owner = owner_of_the_run()

@@ -15,12 +15,17 @@ class UserError(Exception):
     """
 
 
+class NotMeasured(Exception):
+    """A quantity that nothing measured; its message is the reason that the scorecard prints."""
+
+
 class Unfit(UserError):
     """An update that an attack cannot work on: the cell is marked with the reason and the rest goes on."""
 
 
 def raise_if_unwritable(problem: Exception, path: Path) -> None:
-    """Raise UserError if `problem` is a full disk or a folder that may not be written; `path` is what was to be written."""
+    """Raise UserError if `problem` is a full disk or a folder that may not be written; `path` is what was to
+    be written."""
     number = getattr(problem, "errno", None) or 0
     if number in _UNWRITABLE:
         where = getattr(problem, "filename", None) or path

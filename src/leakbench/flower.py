@@ -1,7 +1,8 @@
-"""What a Flower (flwr) server sends and receives, kept round by round: the part that runs within somebody's Flower app.
+"""What a Flower (flwr) server sends and receives, kept round by round: the part that runs within somebody's
+Flower app.
 
-It needs NumPy and this package, not torch, and no version of flwr in particular. `leakbench capture --from-flower` makes an
-observation of the folder (docs/observation.md).
+It needs NumPy and this package, not torch, and no version of flwr in particular. `leakbench capture
+--from-flower` makes an observation of the folder (docs/observation.md).
 """
 
 from collections.abc import Iterable
@@ -16,11 +17,13 @@ S = TypeVar("S")
 
 
 def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
-    """Return `strategy` (of flwr.serverapp.strategy), which from now on keeps what the server sees of training in `folder`.
+    """Return `strategy` (of flwr.serverapp.strategy), which from now on keeps what the server sees of
+    training in `folder`.
 
-    A file per round, `round-<number>.safetensors`: `global/<name>`, the arrays that were sent out, and `returned/<client>/<name>`,
-    those that came back, clients in order of their node. `samples` is the metric in which a client tells its number of samples.
-    Replies that are errors are left out. Nothing of the training changes.
+    A file per round, `round-<number>.safetensors`: `global/<name>`, the arrays that were sent out, and
+    `returned/<client>/<name>`, those that came back, clients in order of their node. `samples` is the metric
+    in which a client tells its number of samples. Replies that are errors are left out. Nothing of the
+    training changes.
     """
     wrapped: Any = strategy
     configure, aggregate = wrapped.configure_train, wrapped.aggregate_train

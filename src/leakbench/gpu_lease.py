@@ -1,6 +1,7 @@
 """Leases of GPUs: jobs of one machine that ask for `cuda` never share a device by accident.
 
-A lease is a lock on a file that stands for the device. The system lets go of it when its process ends, however it ends.
+A lease is a lock on a file that stands for the device. The system lets go of it when its process ends,
+however it ends.
 """
 
 import fcntl
@@ -20,7 +21,8 @@ POLL_SECONDS = 0.5
 
 
 def present() -> list[str]:
-    """Return a name for each GPU that this process sees, in torch's order, the same in all processes of the machine."""
+    """Return a name for each GPU that this process sees, in torch's order, the same in all processes of the
+    machine."""
     import torch
 
     return [
@@ -31,10 +33,11 @@ def present() -> list[str]:
 
 @contextmanager
 def leased(device: str, names: Callable[[], Sequence[str]] = present, folder: Path = FOLDER) -> Iterator[str]:
-    """Yield the device to compute on: for `cuda` the first that no other job holds, waiting for one if need be.
+    """Yield the device to compute on: for `cuda` the first that no other job holds, waiting for one if need
+    be.
 
-    Whoever gives a number has chosen and does not wait, but holds that device's lease if it is free. `cpu` takes none.
-    Raises UserError if no GPU is there, or none of that number.
+    Whoever gives a number has chosen and does not wait, but holds that device's lease if it is free. `cpu`
+    takes none. Raises UserError if no GPU is there, or none of that number.
     """
     if device == "cpu":
         yield device

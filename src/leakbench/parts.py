@@ -26,13 +26,15 @@ def dotted(room: str, name: str) -> str:
 
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
-    """Return the modules of the parts that a spec is made of, among them the rule by which its attack infers labels."""
+    """Return the modules of the parts that a spec is made of, among them the rule by which its attack infers
+    labels."""
     found = [dotted(room, spec[key]["module"]) for key, room in _ROOMS.items() if key in spec]
     rule = spec.get("attack", {}).get("parameters", {}).get("inference")
     return [*found, dotted("labels", rule)] if rule else found
 
 
 def part(room: str, name: str) -> Callable[..., Any]:
-    """Return the function that a part's file is named after. Raises ImportError or AttributeError if there is none."""
+    """Return the function that a part's file is named after. Raises ImportError or AttributeError if there is
+    none."""
     found: Callable[..., Any] = getattr(import_module(dotted(room, name)), stem(name))
     return found

@@ -14,8 +14,9 @@ _KEPT = 1 << 30
 def prepare(threads: int) -> None:
     """Fix the number of threads and keep freed memory in the process.
 
-    Results depend on the number of threads in the last bits, so the job fixes it and not the machine. glibc gives large
-    blocks back to the system at every free, and a network's step frees hundreds: a fifth of the time of a convolution.
+    Results depend on the number of threads in the last bits, so the job fixes it and not the machine. glibc
+    gives large blocks back to the system at every free, and a network's step frees hundreds: a fifth of the
+    time of a convolution.
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
@@ -37,7 +38,8 @@ def alive(process: int) -> bool:
 
 
 def end_with(owner: int, patience: float = 10.0) -> None:
-    """Terminate this process soon after `owner` is gone; kill it if it has not ended `patience` seconds later.
+    """Terminate this process soon after `owner` is gone; kill it if it has not ended `patience` seconds
+    later.
 
     Who was killed starts its jobs anew, and two processes must not write one file.
     """

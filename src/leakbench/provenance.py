@@ -3,6 +3,7 @@
 import json
 import platform
 import resource
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,6 +35,30 @@ def read_spec(path: Path) -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the libraries that a result may hang on."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
+
+
+def machine() -> str:
+    """Return the device of this process in words: cpu and the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"cpu: {names[0] if names else platform.processor() or platform.machine()}"
+
+
+def commit(root: Path) -> str:
+    """Return the short name of the commit that is checked out at `root`; empty where git tells none."""
+    try:
+        told = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "--short=10", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError:
+        return ""
+    return told.stdout.strip() if told.returncode == 0 else ""
 
 
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:

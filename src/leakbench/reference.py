@@ -1,47 +1,80 @@
-"""Recorded results: small tables of earlier runs, kept in git below reference/<scale>/ with what made them.
+"""Recorded results: tables of earlier runs, kept in git below reference/<scale>/ with what made them.
 
-What takes hours is measured once, recorded, and shown beside what a run measures itself, never in its place.
+What takes hours is measured once and recorded. Each experiment has three files there: its table as the
+workflow wrote it (.csv), the single trials behind it (.parquet), and its record (.json): device, commit,
+date, versions, digests of specs and code, and how far its trainings ran.
 """
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from leakbench.artefacts import read_csv
+from leakbench.artefacts import read_csv, read_table
 from leakbench.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-FACTS = "recorded.json"
+NEEDED = ("device", "commit", "date", "specs", "code")
 
 
 def files(root: Path, experiment: str) -> list[Path]:
-    """Return the recorded tables of an experiment below the checkout `root`, each followed by its scale's facts."""
+    """Return every recorded file of an experiment (a name or a glob) below the checkout `root`, sorted."""
     tables = sorted((root / "reference").glob(f"*/{experiment}.csv"))
-    return [path for table in tables for path in (table, table.parent / FACTS)]
+    beside = [table.with_suffix(suffix) for table in tables for suffix in (".csv", ".json", ".parquet")]
+    return sorted(path for path in beside if path.is_file())
 
 
-def recorded(root: Path, experiment: str, but: str) -> "pd.DataFrame":
-    """Return the recorded rows of an experiment at every scale `but` one, with a column `device`; empty if there are none.
+def read_record(table: Path) -> dict[str, Any]:
+    """Return the record beside a recorded table.
 
-    Raises UserError naming a file that is no table or tells nothing of its device.
+    Raises UserError naming the file where it is missing or says too little.
+    """
+    path = table.with_suffix(".json")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UserError(
+            f"{path}: not the record of {table.name} ({problem}; run `leakbench record`)"
+        ) from problem
+    if not isinstance(value, dict) or any(not isinstance(value.get(key), str) for key in NEEDED):
+        raise UserError(f"{path}: must name {', '.join(NEEDED)} of {table.name} (run `leakbench record`)")
+    return value
+
+
+def tables(paths: list[Path]) -> Iterator[tuple[str, str, "pd.DataFrame", "pd.DataFrame", dict[str, Any]]]:
+    """Yield scale, experiment, table, trials and record of every recorded table among `paths`.
+
+    The trials are empty where none were recorded.
     """
     import pandas as pd
 
-    found = []
-    for table, facts in zip(*[iter(files(root, experiment))] * 2, strict=True):
-        if table.parent.name == but:
-            continue
-        try:
-            device = str(json.loads(facts.read_text())["device"])
-        except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise UserError(
-                f"{facts}: must tell the `device` of the tables beside it ({problem})"
-            ) from problem
-        found.append(
-            read_csv(table, dtype={"seeds": str, "baseline": str})
-            .fillna({"baseline": ""})
-            .assign(device=device)
-        )
+    for table in (path for path in paths if path.suffix == ".csv"):
+        frame = read_csv(table, dtype={"seeds": str, "baseline": str}).fillna({"baseline": ""})
+        kept = table.with_suffix(".parquet")
+        trials = read_table(kept)[0] if kept in paths else pd.DataFrame()
+        yield table.parent.name, table.stem, frame, trials, read_record(table)
+
+
+def recorded(root: Path, experiment: str, but: str) -> "pd.DataFrame":
+    """Return the recorded rows of an experiment at every scale `but` one, with a column `device`.
+
+    The frame is empty where there are none.
+    """
+    return read_recorded(files(root, experiment), but)
+
+
+def read_recorded(paths: Sequence[Path], but: str) -> "pd.DataFrame":
+    """Return the rows of recorded tables of every scale `but` one.
+
+    paths: tables, with the files beside them.
+    """
+    import pandas as pd
+
+    found = [
+        frame.assign(device=record["device"])
+        for scale, _, frame, _, record in tables(list(paths))
+        if scale != but
+    ]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()

@@ -1,4 +1,5 @@
-"""Named streams of randomness: each verb has its own, so the attack's chance never depends on the capture's."""
+"""Named streams of randomness: each verb has its own, so the attack's chance never depends on the
+capture's."""
 
 import hashlib
 

@@ -1,7 +1,7 @@
 """Work side by side: forks of this process on one thread each, for tasks that leave their results in files.
 
-Two small convolutions on one core each are faster than one on two cores, and a task's arithmetic stays the same however
-many run beside it.
+Two small convolutions on one core each are faster than one on two cores, and a task's arithmetic stays the
+same however many run beside it.
 """
 
 import ctypes
@@ -26,7 +26,8 @@ Task = Callable[[], object]
 
 @dataclass(frozen=True)
 class Work:
-    """How an attack works: the name its progress shows, the folder a killed one resumes from, its processes and device.
+    """How an attack works: the name its progress shows, the folder a killed one resumes from, its processes
+    and device.
 
     On a device other than the processor `workers` is 1: such a device is not shared by forks.
     """
@@ -56,8 +57,8 @@ def one_thread() -> Iterator[None]:
 def side_by_side(tasks: Sequence[Task], workers: int) -> None:
     """Run the tasks in `workers` forks, and wait for them; one worker alone is left to the caller.
 
-    A task that fails or is killed leaves nothing, and the caller, who does what is left, meets its error. Forks end with
-    this process.
+    A task that fails or is killed leaves nothing, and the caller, who does what is left, meets its error.
+    Forks end with this process.
     """
     count = min(workers, len(tasks))
     children: list[int] = []

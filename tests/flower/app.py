@@ -1,7 +1,9 @@
-"""A Flower app of two clients, run in simulation by .flower's Python: `app.py FOLDER ROUNDS`, with leakbench on its path.
+"""A Flower app of two clients, run in simulation by .flower's Python: `app.py FOLDER ROUNDS`, with leakbench
+on its path.
 
-The network is leakbench's fcnn, trained by hand in NumPy, so that the app shares nothing with what attacks it but the names of the
-arrays. Each client takes one full-batch step on its private images, made from its number; the test makes them again.
+The network is leakbench's fcnn, trained by hand in NumPy, so that the app shares nothing with what attacks it
+but the names of the arrays. Each client takes one full-batch step on its private images, made from its
+number; the test makes them again.
 """
 
 import sys
@@ -29,7 +31,8 @@ def start() -> dict[str, np.ndarray]:
 
 
 def step(model: dict[str, np.ndarray], images: np.ndarray, labels: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the model after one step of gradient descent on the mean cross-entropy; ReLU between dense layers."""
+    """Return the model after one step of gradient descent on the mean cross-entropy; ReLU between dense
+    layers."""
     seen = [images.reshape(len(images), -1)]
     for number in range(1, len(LAYERS) + 1):
         z = seen[-1] @ model[f"dense{number}.weight"].T + model[f"dense{number}.bias"]
@@ -86,5 +89,6 @@ if __name__ == "__main__":
     # Ray's workers are processes of their own, which must find `private` and leakbench too: by PYTHONPATH.
     run_simulation(
         server, client, num_supernodes=2,
-        backend_config={"client_resources": {"num_cpus": 1}, "init_args": {"num_cpus": 2, "include_dashboard": False}},
+        backend_config={"client_resources": {"num_cpus": 1},
+        "init_args": {"num_cpus": 2, "include_dashboard": False}},
     )  # fmt: skip

@@ -33,7 +33,8 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("flower")
     path = os.pathsep.join(map(str, (ROOT / "src", Path(__file__).parent)))
     own = os.environ | {
-        "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "FLWR_HOME": str(folder / "home"),
+        "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0",
+        "FLWR_HOME": str(folder / "home"),
     }  # fmt: skip
     app = [str(PYTHON), str(Path(__file__).with_name("app.py")), str(folder / "rounds"), str(ROUNDS)]
     done = subprocess.run(app, cwd=folder, env=own, capture_output=True, text=True, timeout=240, check=False)

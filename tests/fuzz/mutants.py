@@ -1,4 +1,5 @@
-"""Files that nobody wrote on purpose: real ones of each kind, changed by random bytes, and what a reader may make of them.
+"""Files that nobody wrote on purpose: real ones of each kind, changed by random bytes, and what a reader may
+make of them.
 
 Shared by the test (hypothesis) and the nightly run (atheris).
 """
@@ -22,16 +23,18 @@ from leakbench.provenance import read_spec
 
 SHAPE, CLASSES = (8, 8, 1), 4
 FACTS = {
-    "network": {"module": "resnet", "parameters": {"depth": 18, "width": 4}, "shape": list(SHAPE), "classes": CLASSES},
-    "clients": [1, 2],
+    "network": {"module": "resnet", "parameters": {"depth": 18, "width": 4}, "shape": list(SHAPE),
+    "classes": CLASSES}, "clients": [1, 2],
     "kind": "model",
     "local": {"lr": 0.1, "batch_size": None, "epochs": 1},
     "knows": {"defence": "none"},
 }  # fmt: skip
 # Values that have broken readers before, as JSON.
 EVIL = [
-    "null", "true", "[]", "{}", '""', "-1", "0", "1e999", "NaN", "1e308", "99999999999999999999", "4294967296", '"../../x"',
-    '"/etc/passwd"', '"__class__"', '"os"', "[[[[]]]]", '{"../../x": 1}', "[100000]", "0.5", '"\\u0000"', '"model"',
+    "null", "true", "[]", "{}", '""', "-1", "0", "1e999", "NaN", "1e308", "99999999999999999999",
+    "4294967296", '"../../x"',
+    '"/etc/passwd"', '"__class__"', '"os"', "[[[[]]]]", '{"../../x": 1}', "[100000]", "0.5", '"\\u0000"',
+    '"model"',
 ]  # fmt: skip
 
 
@@ -181,7 +184,8 @@ def _put(value: Any, choices: Bytes, mark: str) -> None:
 
 
 def read(kind: str, data: bytes, folder: Path) -> str:
-    """Read a mutant; return the refusal, or nothing if it is a value. Whatever else is raised is a fault of the reader."""
+    """Read a mutant; return the refusal, or nothing if it is a value. Whatever else is raised is a fault of
+    the reader."""
     suffix, _, reader = KINDS[kind]
     path = folder / f"mutant{suffix}"
     path.write_bytes(data)

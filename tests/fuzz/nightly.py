@@ -1,7 +1,8 @@
-"""A night's fuzzing of the readers by coverage (atheris): `make fuzz`, or with the number of inputs as `FUZZ=1000000`.
+"""A night's fuzzing of the readers by coverage (atheris): `make fuzz`, or with the number of inputs as
+`FUZZ=1000000`.
 
-It ends with the traceback of the first input that a reader neither reads nor refuses, or that takes ten seconds, and says where
-that input lies.
+It ends with the traceback of the first input that a reader neither reads nor refuses, or that takes ten
+seconds, and says where that input lies.
 """
 
 import sys

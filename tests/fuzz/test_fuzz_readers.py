@@ -1,4 +1,5 @@
-"""Files from elsewhere are data: whatever their bytes, a reader returns a value or a refusal, and does nothing else."""
+"""Files from elsewhere are data: whatever their bytes, a reader returns a value or a refusal, and does
+nothing else."""
 
 import os
 import pickle

@@ -1,10 +1,12 @@
-"""Kill processes of a whole run at random moments, run on, and hold its bytes to those of a run that nobody disturbed.
+"""Kill processes of a whole run at random moments, run on, and hold its bytes to those of a run that nobody
+disturbed.
 
     python tests/pipeline/kills.py UNDISTURBED [--kills 20] [--seed 0] [--every 40]
 
-Works in the checkout that it is called in, UNDISTURBED is another one of the same commit on the same machine, with its
-results. Each time it is either one process of a job, Snakemake, or every process of the run that kill -9 ends; then
-`make reproduce` again. Nothing that a clock tells is compared (`records`, and what is drawn or judged of them).
+Works in the checkout that it is called in, UNDISTURBED is another one of the same commit on the same machine,
+with its results. Each time it is either one process of a job, Snakemake, or every process of the run that
+kill -9 ends; then `make reproduce` again. Nothing that a clock tells is compared (`records`, and what is
+drawn or judged of them).
 """
 
 import argparse
@@ -23,7 +25,8 @@ from leakbench.verbs.verify import TIMES, table_digest
 
 # Folders of results/<scale>.
 COMPARED = (
-    "captures", "exhibits", "generators", "guesses", "oracle", "scores", "studies", "tables", "truth", "victims",
+    "captures", "exhibits", "generators", "guesses", "oracle", "scores", "studies", "tables", "trials",
+    "truth", "victims",
 )  # fmt: skip
 IDENTICAL, DIFFERENT, MISSING, LEFT_OVER = "identical", "different", "missing", "left over"
 ROOT = Path.cwd()
@@ -62,7 +65,8 @@ def reproduce(log: Path) -> subprocess.Popen[bytes]:
 
 
 def disturb(kills: int, every: float, rng: random.Random, log: Path) -> None:
-    """Run on until `kills` blows have fallen, then to the end. Raises RuntimeError if the run does not come to it."""
+    """Run on until `kills` blows have fallen, then to the end. Raises RuntimeError if the run does not come
+    to it."""
     run = reproduce(log)
     fallen = 0
     kinds = ["job", "snakemake", "all"]
@@ -110,7 +114,8 @@ def digests(results: Path) -> dict[str, str]:
 
 
 def _word(ours: str | None, theirs: str | None) -> str:
-    # Updates and guesses that are thrown away once they are scored may outlive a run that was killed in between.
+    # Updates and guesses that are thrown away once they are scored may outlive a run that was killed in
+    # between.
     if theirs is None:
         return LEFT_OVER
     return MISSING if ours is None else IDENTICAL if ours == theirs else DIFFERENT
@@ -132,7 +137,8 @@ def main() -> int:
     different = sorted(path for path, word in told.items() if word in (DIFFERENT, MISSING))
     print(*(f"{told[path]}: {path}" for path in different), sep="\n")
     print(
-        f"{given.kills} kills, {time.monotonic() - begin:.0f} s, {len(told)} files, {len(different)} different"
+        f"{given.kills} kills, {time.monotonic() - begin:.0f} s, {len(told)} files, {len(different)} "
+        "different"
     )
     return bool(different)
 

@@ -1,10 +1,11 @@
-"""A real Slurm of one node on this machine: munged, slurmctld and slurmd, started and ended by their process numbers.
+"""A real Slurm of one node on this machine: munged, slurmctld and slurmd, started and ended by their process
+numbers.
 
     python tests/slurm/cluster.py      serves one until Ctrl-C, to try profiles/slurm by hand
 
-Needs root and Debian's slurm-wlm and munge. Its GPUs are stand-ins (/dev/null, /dev/zero): Slurm counts them out, no job can use one.
-The configuration lies in /etc/slurm, since Slurm's commands find no other one in a job; one that somebody else has put there is
-never touched.
+Needs root and Debian's slurm-wlm and munge. Its GPUs are stand-ins (/dev/null, /dev/zero): Slurm counts them
+out, no job can use one. The configuration lies in /etc/slurm, since Slurm's commands find no other one in a
+job; one that somebody else has put there is never touched.
 """
 
 import fcntl
@@ -45,7 +46,8 @@ def _programme(name: str) -> str | None:
 
 @contextmanager
 def slurm() -> Iterator[Path]:
-    """Run a cluster of one node, 16 processors on paper and two stand-in GPUs for the block; yield the folder of its logs."""
+    """Run a cluster of one node, 16 processors on paper and two stand-in GPUs for the block; yield the folder
+    of its logs."""
     # Its lock: a machine has one /etc/slurm.
     with Path("/run/lock/leakbench-slurm").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -165,7 +167,8 @@ def _until(condition: Callable[[], bool], running: list[subprocess.Popen[bytes]]
 
 
 def _end_steps(folder: Path) -> None:
-    """Kill the processes of job steps that outlived their slurmd: those that have this cluster's spool in their arguments."""
+    """Kill the processes of job steps that outlived their slurmd: those that have this cluster's spool in
+    their arguments."""
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
             if entry.name.isdigit() and str(folder / "spool").encode() in (entry / "cmdline").read_bytes():

@@ -1,7 +1,8 @@
-"""The tiny pipeline on a real Slurm: GPU requests, a job that fails, one that is cancelled, and the run that takes it up again.
+"""The tiny pipeline on a real Slurm: GPU requests, a job that fails, one that is cancelled, and the run that
+takes it up again.
 
-The node, its processors and its GPUs are this machine's on paper (cluster.py); everything between Snakemake and a job's own
-process is real.
+The node, its processors and its GPUs are this machine's on paper (cluster.py); everything between Snakemake
+and a job's own process is real.
 """
 
 import re
@@ -15,7 +16,8 @@ import pytest
 from cluster import slurm, why_not
 from project import CELL, EXPERIMENT, FEDERATION, Project, tiny_project
 
-# The plugin asks what became of jobs after so many seconds, then ten later each time; a job takes about as many.
+# The plugin asks what became of jobs after so many seconds, then ten later each time; a job takes about as
+# many.
 SHORT = ["--slurm-init-seconds-before-status-checks", "12", "--latency-wait", "5", "--retries", "0"]
 LIMIT = 400
 OTHER = "tiny/tiny/other/none"
@@ -87,7 +89,8 @@ def submit(project: Project, log: Path, *targets: str) -> subprocess.Popen[bytes
 
 
 def ended(run: subprocess.Popen[bytes], log: Path) -> str:
-    """Wait for the run's end and return its output; kill it after LIMIT seconds, since SIGTERM would wait for jobs."""
+    """Wait for the run's end and return its output; kill it after LIMIT seconds, since SIGTERM would wait for
+    jobs."""
     try:
         run.wait(LIMIT)
     except subprocess.TimeoutExpired:

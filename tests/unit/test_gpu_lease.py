@@ -1,4 +1,5 @@
-"""Leases with pretended devices: several processes never hold one device, and a killed one's is free at once."""
+"""Leases with pretended devices: several processes never hold one device, and a killed one's is free at
+once."""
 
 import multiprocessing
 import os

@@ -1,24 +1,32 @@
-"""Recorded results: read with what made them, told beside a run's own, refused where they do not say of what device."""
+"""Recorded results: read with what made them, refused where their record is missing or says too little."""
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
+from leakbench.artefacts import write_table
 from leakbench.errors import UserError
-from leakbench.reference import files, recorded
+from leakbench.reference import files, recorded, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
 
-def record(root: Path, scale: str, experiment: str = "some", facts: object = None) -> None:
+def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> Path:
     folder = root / "reference" / scale
     folder.mkdir(parents=True, exist_ok=True)
     pd.DataFrame([ROW | {"scale": scale}]).to_csv(folder / f"{experiment}.csv", index=False)
-    (folder / "recorded.json").write_text(
-        json.dumps({"device": f"the {scale} machine"} if facts is None else facts)
-    )
+    told = {
+        "device": f"the {scale} machine",
+        "commit": "abc",
+        "date": "2026-01-01",
+        "specs": "1",
+        "code": "2",
+    } | changes
+    (folder / f"{experiment}.json").write_text(json.dumps(told))
+    return folder / f"{experiment}.csv"
 
 
 def test_other_scales_are_read_with_their_device(tmp_path: Path) -> None:
@@ -37,28 +45,38 @@ def test_what_was_not_recorded_is_empty(tmp_path: Path) -> None:
     assert recorded(tmp_path, "other", but="paper").empty
 
 
-def test_facts_are_files_of_the_figure_too(tmp_path: Path) -> None:
-    record(tmp_path, "long")
+def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
     record(tmp_path, "long", "other")
-    assert [path.name for path in files(tmp_path, "some")] == ["some.csv", "recorded.json"]
-    assert len(set(files(tmp_path, "*"))) == 3
+    assert [path.name for path in files(tmp_path, "some")] == ["some.csv", "some.json"]
+    write_table(table.with_suffix(".parquet"), pd.DataFrame({"line": [0], "value": [20.0]}), {})
+    assert [path.name for path in files(tmp_path, "*")] == [
+        "other.csv",
+        "other.json",
+        "some.csv",
+        "some.json",
+        "some.parquet",
+    ]
+    (other, some) = tables(files(tmp_path, "*"))
+    assert (other[1], len(other[3]), some[1], len(some[3])) == ("other", 0, "some", 1)
 
 
-@pytest.mark.parametrize("facts", [{}, [], 3])
-def test_a_record_without_a_device_is_refused(facts: object, tmp_path: Path) -> None:
-    record(tmp_path, "long", facts=facts)
-    with pytest.raises(UserError, match=r"recorded\.json: must tell the `device`"):
+@pytest.mark.parametrize("key", ["device", "commit", "date", "specs", "code"])
+def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> None:
+    record(tmp_path, "long", **{key: None})
+    with pytest.raises(UserError, match=r"some\.json: must name device, .* of some\.csv"):
         recorded(tmp_path, "some", but="quick")
 
 
 def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
-    record(tmp_path, "long")
-    path = tmp_path / "reference" / "long" / "some.csv"
-    path.write_text(path.read_text()[:-5])
+    path = record(tmp_path, "long")
+    whole = path.read_text()
+    path.write_text(whole[:-5])
     with pytest.raises(UserError, match=r"some\.csv: not a whole table"):
         recorded(tmp_path, "some", but="quick")
-    (path.parent / "recorded.json").unlink()
-    with pytest.raises(UserError, match=r"recorded\.json"):
+    path.write_text(whole)
+    path.with_suffix(".json").write_text("{")
+    with pytest.raises(UserError, match=r"some\.json: not the record of some\.csv"):
         recorded(tmp_path, "some", but="quick")
 
 

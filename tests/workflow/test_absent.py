@@ -46,7 +46,12 @@ def project(copied: Project) -> Project:
     )
     copied.write("federations/few", FEDERATION | {"private": {"split": "test", "start": 0, "stop": 80}})
     cells = [{"dataset": ["cifar10"], "victim": ["tiny"], "federation": ["few"], "attack": ["fidel"]}]
-    copied.write(f"experiments/{FIGURE}", EXPERIMENT | {"source": "fidel", "item": "fig-9", "cells": cells})
+    copied.write(f"experiments/{FIGURE}", EXPERIMENT | {"item": "fig-9", "cells": cells})
+    printed = "id,source,table,metric,value\nfound.fig-9.1,found,fig-9,pearson,0.9\n"
+    read = {"experiment": FIGURE, "metric": "pearson", "local_samples": 3}
+    claim = {"id": "found.fig-9.leaks", "item": "fig-9", "claim": "It leaks.", "read": read}
+    claim["quantity"] = "at()"
+    copied.work("found", printed, read, [claim])
     return copied
 
 
@@ -64,8 +69,8 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
     assert len(pd.read_csv(project.path("results/quick/tables/tiny.csv"))) > 0
 
     card = pd.read_csv(project.path("results/quick/scorecard.csv"), keep_default_na=False)
-    rows = card[(card["item"] == "fig-9") & (card["source"] == "fidel")]
-    assert len(rows) >= 3
+    rows = card[card["work"] == "found"]
+    assert len(rows) == 2
     assert set(rows["verdict"]) == {"not-run"}
     assert rows["reason"].str.contains(REASON, regex=False).all()
     assert REASON in project.path("results/quick/report.html").read_text()

@@ -1,4 +1,5 @@
-"""Every kind of bad configuration is one line that names the file and the key and says how to mend it; exit code 2."""
+"""Every kind of bad configuration is one line that names the file and the key and says how to mend it; exit
+code 2."""
 
 import shutil
 from collections.abc import Callable
@@ -22,7 +23,8 @@ READER = {"summary": "needs a generator", "module": "fidel", "generator": {"tiny
 
 
 class Case(NamedTuple):
-    """Lay `change` (dotted key → value, or the file's whole text) on a file; the line names that file and `says`."""
+    """Lay `change` (dotted key → value, or the file's whole text) on a file; the line names that file and
+    `says`."""
 
     name: str
     file: str
@@ -34,14 +36,29 @@ class Case(NamedTuple):
 CELLS = "experiments/tiny"
 CASES = [
     Case("unknown-attack", CELLS, {"cells.0.attack": ["fidle"]}, ["attack 'fidle'", "did you mean 'fidel'?"]),
-    Case("unknown-dataset", CELLS, {"cells.0.dataset": ["tinny"]}, ["dataset 'tinny'", "did you mean 'tiny'?"]),
+    Case("unknown-dataset", CELLS, {"cells.0.dataset": ["tinny"]},
+    ["dataset 'tinny'", "did you mean 'tiny'?"]),
     Case("unknown-victim", CELLS, {"cells.0.victim": ["tiney"]}, ["victim 'tiney'", "did you mean 'tiny'?"]),
-    Case("unknown-federation", CELLS, {"cells.0.federation": ["fidel-dem"]}, ["federation 'fidel-dem'", "'fidel-demo'"]),
-    Case("unknown-defence", CELLS, {"cells.0.defence": ["nonne"]}, ["defence 'nonne'", "did you mean 'none'?"]),
-    Case("unknown-with-nothing-near", CELLS, {"cells.0.defence": ["zzzz"]}, ["defence 'zzzz'", "there are: aggregated, aggregated-client, clip"]),
-    Case("unknown-metric", CELLS, {"metrics": ["pearsn"]}, ["metrics", "'pearsn'", "did you mean 'pearson'?"]),
-    Case("unknown-notebook", CELLS, {"notebook": "fidel-figure-31"}, ["notebook", "fidel-figure-31", "did you mean"]),
-    Case("unknown-generator", "attacks/other", {"generator": {"tiny": "fidel-mnst"}}, ["generator.tiny", "'fidel-mnist'"]),
+    Case("unknown-federation", CELLS, {"cells.0.federation": ["fidel-dem"]},
+    ["federation 'fidel-dem'", "'fidel-demo'"]),
+    Case("unknown-defence", CELLS, {"cells.0.defence": ["nonne"]},
+    ["defence 'nonne'", "did you mean 'none'?"]),
+    Case("unknown-with-nothing-near", CELLS, {"cells.0.defence": ["zzzz"]},
+    ["defence 'zzzz'", "there are: aggregated, aggregated-client, clip"]),
+    Case("unknown-metric", CELLS, {"metrics": ["pearsn"]},
+    ["metrics", "'pearsn'", "did you mean 'pearson'?"]),
+    Case("unknown-drawing", CELLS, {"figure.drawing": "grids"},
+    ["figure.drawing", "'grids'", "did you mean 'grid'?"]),
+    Case("no-drawing", CELLS, {"figure.drawing": "words"}, ["figure.drawing", "'words' is no drawing"]),
+    Case("unknown-argument", CELLS, {"figure": {"drawing": "grid", "colums": 3}},
+    ["figure.colums", "did you mean 'columns'?"]),
+    Case("wrong-argument", CELLS, {"figure": {"drawing": "grid", "columns": "many"}},
+    ["figure.columns", "'many'"]),
+    Case("missing-argument", CELLS, {"figure": {"drawing": "lines", "x": "round"}},
+    ["figure.metrics", "required"]),
+    Case("no-figure", CELLS, {"figure": DROP}, ["figure", "required"]),
+    Case("unknown-generator", "attacks/other", {"generator": {"tiny": "fidel-mnst"}},
+    ["generator.tiny", "'fidel-mnist'"]),
     Case("misspelt-key", CELLS, {"metrcs": ["mse"]}, ["metrcs", "did you mean 'metrics'?"]),
     Case("misspelt-inner-key", "victims/tiny", {"training.epoch": 3}, ["training.epoch", "config/README.md"]),
     Case("missing-key", "federations/tiny", {"local": DROP}, ["local", "required"]),
@@ -56,14 +73,17 @@ CASES = [
     Case("empty-clients", "federations/tiny", {"clients": []}, ["clients", "at least 1"]),
     Case("empty-cells", CELLS, {"cells": []}, ["cells", "at least 1"]),
     Case("empty-metrics", CELLS, {"metrics": []}, ["metrics", "at least 1"]),
-    Case("name-twice", CELLS, {"cells.0.victim": ["tiny", "tiny"]}, ["cells.0.victim", "'tiny' is given twice"]),
+    Case("name-twice", CELLS, {"cells.0.victim": ["tiny", "tiny"]},
+    ["cells.0.victim", "'tiny' is given twice"]),
     Case("metric-twice", CELLS, {"metrics": ["mse", "mse"]}, ["metrics", "'mse' is given twice"]),
     Case("name-with-slash", CELLS, {"cells.0.victim": ["../tiny"]}, ["cells.0.victim.0", "'../tiny'"]),
     Case("negative-seed", CELLS, {"seeds": [-1]}, ["seeds.0", "-1"]),
-    Case("bad-source", CELLS, {"source": "arxiv"}, ["source", "'arxiv'", "'fidel'"]),
-    Case("bad-optimiser", "victims/tiny", {"training.optimiser": "sgdd"}, ["training.optimiser", "'sgdd'", "'sgd'"]),
-    Case("bad-exhibit-rule", CELLS, {"exhibit.rule": "prettiest"}, ["exhibit.rule", "'prettiest'", "'worst-median-best'"]),
-    Case("duplicate-key", "victims/tiny", "summary: a\nmodule: fcnn\nmodule: cnn\n", ["line 3", "'module' is given twice"]),
+    Case("bad-optimiser", "victims/tiny", {"training.optimiser": "sgdd"},
+    ["training.optimiser", "'sgdd'", "'sgd'"]),
+    Case("bad-exhibit-rule", CELLS, {"exhibit.rule": "prettiest"},
+    ["exhibit.rule", "'prettiest'", "'worst-median-best'"]),
+    Case("duplicate-key", "victims/tiny", "summary: a\nmodule: fcnn\nmodule: cnn\n",
+    ["line 3", "'module' is given twice"]),
     Case("syntax-error", "attacks/other", "summary: [a, b\n", ["line 2", "mend the YAML"]),
     Case("tab-indentation", "attacks/other", "summary: x\ngenerator:\n\ttiny: reader\n", ["line 3", "tab"]),
     Case("two-documents", "attacks/other", "summary: x\n---\nsummary: y\n", ["line 2", "mend the YAML"]),
@@ -75,40 +95,63 @@ CASES = [
     Case("not-utf-8", "attacks/other", b"summary: caf\xe9\n", ["not YAML text"]),
     Case("unknown-module", "victims/tiny", {"module": "fcn"}, ["module", "fcn.py", "did you mean 'fcnn'?"]),
     Case("module-outside", "attacks/other", {"module": "../victims/cnn"}, ["module", "should match pattern"]),
-    Case("unknown-parameter", "victims/tiny", {"parameters.dropuot": 0.1}, ["parameters.dropuot", "did you mean 'dropout'?"]),
-    Case("parameter-out-of-range", "victims/tiny", {"parameters.dropout": 1.0}, ["parameters.dropout", "less than 1", "1.0"]),
-    Case("parameter-not-a-choice", "victims/tiny", {"parameters.activation": "gelu"}, ["parameters.activation", "'gelu'"]),
-    Case("slice-empty", "federations/tiny", {"private.stop": 200}, ["private", "stop 200 must exceed start 200"]),
-    Case("slice-backwards", "federations/tiny", {"private.start": 390, "private.stop": 380}, ["private", "must exceed"]),
-    Case("slice-beyond", "federations/tiny", {"private.stop": 401}, ["private.stop 401", "400 images"], CELLS),
+    Case("unknown-parameter", "victims/tiny", {"parameters.dropuot": 0.1},
+    ["parameters.dropuot", "did you mean 'dropout'?"]),
+    Case("parameter-out-of-range", "victims/tiny", {"parameters.dropout": 1.0},
+    ["parameters.dropout", "less than 1", "1.0"]),
+    Case("parameter-not-a-choice", "victims/tiny", {"parameters.activation": "gelu"},
+    ["parameters.activation", "'gelu'"]),
+    Case("slice-empty", "federations/tiny", {"private.stop": 200},
+    ["private", "stop 200 must exceed start 200"]),
+    Case("slice-backwards", "federations/tiny", {"private.start": 390, "private.stop": 380},
+    ["private", "must exceed"]),
+    Case("slice-beyond", "federations/tiny", {"private.stop": 401}, ["private.stop 401", "400 images"],
+    CELLS),
     Case("split-unknown", "federations/tiny", {"private.split": "valid"}, ["private.split", "'valid'"]),
-    Case("split-absent", "datasets/tiny", {"counts": {"train": 600}}, ["private.split 'test'", "there are: train"], CELLS),
-    Case("client-too-large", "federations/tiny", {"clients": [201]}, ["clients", "201", "200 private images"]),
+    Case("split-absent", "datasets/tiny", {"counts": {"train": 600}},
+    ["private.split 'test'", "there are: train"], CELLS),
+    Case("client-too-large", "federations/tiny", {"clients": [201]},
+    ["clients", "201", "200 private images"]),
     Case("client-beyond", CELLS, {"client": 2}, ["client", "2 is beyond the 2 clients"]),
-    Case("checkpoint-not-kept", "federations/tiny", {"checkpoints": [0, 3]}, ["checkpoints", "epoch 0", "[3]"], CELLS),
-    Case("checkpoint-beyond", "victims/tiny", {"training.checkpoints": [4]}, ["checkpoints", "4 is beyond the 3 epochs"]),
-    Case("moving-from-list", "federations/tiny", {"server": "fedavg", "checkpoints": [3]}, ["checkpoints", "'last' alone"]),
-    Case("evaluated-but-frozen", "federations/tiny", {"evaluate": 9}, ["evaluate", "frozen", "set server: fedavg"]),
-    Case("evaluated-beyond", "federations/tiny", {"evaluate": 201, "server": "fedavg"}, ["evaluate: 201", "200 test images"]),
+    Case("checkpoint-not-kept", "federations/tiny", {"checkpoints": [0, 3]},
+    ["checkpoints", "epoch 0", "[3]"], CELLS),
+    Case("checkpoint-beyond", "victims/tiny", {"training.checkpoints": [4]},
+    ["checkpoints", "4 is beyond the 3 epochs"]),
+    Case("moving-from-list", "federations/tiny", {"server": "fedavg", "checkpoints": [3]},
+    ["checkpoints", "'last' alone"]),
+    Case("evaluated-but-frozen", "federations/tiny", {"evaluate": 9},
+    ["evaluate", "frozen", "set server: fedavg"]),
+    Case("evaluated-beyond", "federations/tiny", {"evaluate": 201, "server": "fedavg"},
+    ["evaluate: 201", "200 test images"]),
     Case("variants-a-list", "victims/tiny", {"variants": ["relu"]}, ["variants", "map each name"]),
     Case("variant-a-number", "victims/tiny", {"variants": {"relu": 3}}, ["variants", "map each name"]),
     Case("variant-clash", "victims/fcnn", {"variants.x": {}}, ["fcnn-x", "exists already"]),
-    Case("variant-bad", "victims/tiny", {"variants": {"odd": {"training": {"lr": 0}}}}, ["variants.odd", "training.lr"]),
+    Case("variant-bad", "victims/tiny", {"variants": {"odd": {"training": {"lr": 0}}}},
+    ["variants.odd", "training.lr"]),
     Case("no-images", "datasets/tiny", {"shape": DROP}, ["'tiny' holds no images"], CELLS),
-    Case("bad-sha256", "datasets/tiny", {"sha256": {"train/images": "abc"}}, ["sha256.train/images", "'abc'"]),
-    Case("bad-shape", "datasets/tiny", {"shape": [28, 28]}, ["shape"]),
-    Case("cap-unknown-kind", "scales/quick", {"caps": {"victim": {"*": {"rounds": 1}}}}, ["caps.victim", "'victims'"]),
-    Case("cap-matches-nothing", "scales/quick", {"caps": {"victims": {"tony*": {"training.epochs": 1}}}}, ["caps.victims", "'tony*'"]),
-    Case("cap-no-number", "scales/quick", {"caps": {"victims": {"tiny": {"training.optimiser": 1}}}}, ["'training.optimiser' is no number"]),
-    Case("cap-no-key", "scales/quick", {"caps": {"victims": {"tiny": {"trainin.epochs": 1}}}}, ["caps.victims.tiny", "'training'"]),
-    Case("cap-not-a-number", "scales/quick", {"caps": {"victims": {"tiny": {"training.epochs": "few"}}}}, ["caps.victims.tiny", "'few'"]),
-    Case("cap-to-nothing", "scales/quick", {"caps": {"federations": {"tiny": {"rounds": 0}}}}, ["caps.federations", "rounds", "raise the cap"]),
+    Case("bad-sha256", "datasets/tiny", {"sha256": {"train/images": "abc"}},
+    ["sha256.train/images", "'abc'"]), Case("bad-shape", "datasets/tiny", {"shape": [28, 28]}, ["shape"]),
+    Case("cap-unknown-kind", "scales/quick", {"caps": {"victim": {"*": {"rounds": 1}}}},
+    ["caps.victim", "'victims'"]),
+    Case("cap-matches-nothing", "scales/quick", {"caps": {"victims": {"tony*": {"training.epochs": 1}}}},
+    ["caps.victims", "'tony*'"]),
+    Case("cap-no-number", "scales/quick", {"caps": {"victims": {"tiny": {"training.optimiser": 1}}}},
+    ["'training.optimiser' is no number"]),
+    Case("cap-no-key", "scales/quick", {"caps": {"victims": {"tiny": {"trainin.epochs": 1}}}},
+    ["caps.victims.tiny", "'training'"]),
+    Case("cap-not-a-number", "scales/quick", {"caps": {"victims": {"tiny": {"training.epochs": "few"}}}},
+    ["caps.victims.tiny", "'few'"]),
+    Case("cap-to-nothing", "scales/quick", {"caps": {"federations": {"tiny": {"rounds": 0}}}},
+    ["caps.federations", "rounds", "raise the cap"]),
     Case("scale-without-nulls", "scales/quick", {"null_rounds": 0}, ["null_rounds", "greater than 0"]),
 ]  # fmt: skip
 GENERATORS = [
-    Case("generator-missing-for-dataset", "attacks/reader", {"generator": {"mnist": "reader"}}, ["no generator for data set 'tiny'", "mnist"], CELLS),
-    Case("auxiliary-overlaps-private", "generators/reader", {"auxiliary.stop": 201}, ["auxiliary images overlap"], CELLS),
-    Case("auxiliary-beyond", "generators/reader", {"auxiliary.split": "train", "auxiliary.stop": 601}, ["auxiliary.stop 601"], CELLS),
+    Case("generator-missing-for-dataset", "attacks/reader", {"generator": {"mnist": "reader"}},
+    ["no generator for data set 'tiny'", "mnist"], CELLS),
+    Case("auxiliary-overlaps-private", "generators/reader", {"auxiliary.stop": 201},
+    ["auxiliary images overlap"], CELLS),
+    Case("auxiliary-beyond", "generators/reader", {"auxiliary.split": "train", "auxiliary.stop": 601},
+    ["auxiliary.stop 601"], CELLS),
     Case("auxiliary-empty", "generators/reader", {"auxiliary.stop": 0}, ["auxiliary", "greater than 0"]),
     Case("validation-all", "generators/reader", {"validation": 1.0}, ["validation", "less than 1"]),
     Case("training-missing", "generators/reader", {"training": DROP}, ["auxiliary and training"]),
@@ -126,8 +169,8 @@ def lay(value: Any, key: str, new: Any) -> None:
         value[last] = new
 
 
-def spoil(config: Path, case: Case) -> None:
-    path = config / f"{case.file}.yaml"
+def spoil(root: Path, case: Case) -> None:
+    path = Project(root, None).entry(case.file)
     if isinstance(case.change, dict):
         value = yaml.safe_load(path.read_text())
         for key, new in case.change.items():
@@ -144,9 +187,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def catalogue(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the root of a sound catalogue: config/ to spoil, and the notebooks that it names."""
+    """Return the root of a sound catalogue: config/ and papers/ to spoil, and the notebooks they name."""
     monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
-    for part in ("config", "notebooks"):
+    for part in ("config", "papers", "notebooks"):
         shutil.copytree(sound / part, tmp_path / part)
     return tmp_path
 
@@ -168,7 +211,8 @@ def complaint(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> Callable[.
 
 
 def check(case: Case, line: str) -> None:
-    assert f"config/{case.named or case.file}.yaml: " in line
+    file = Project(Path(), None).entry(case.named or case.file)
+    assert f"{file}: " in line
     for part in case.says:
         assert part in line, line
     assert line.endswith(")"), f"no way to mend it: {line}"
@@ -183,7 +227,7 @@ def test_the_sound_catalogue_is_planned(catalogue: Path, capsys: pytest.CaptureF
 def test_refusal(case: Case, catalogue: Path, complaint: Callable[..., str]) -> None:
     if case.name == "variant-clash":
         shutil.copy(catalogue / "config/victims/tiny.yaml", catalogue / "config/victims/fcnn-x.yaml")
-    spoil(catalogue / "config", case)
+    spoil(catalogue, case)
     check(case, complaint())
 
 
@@ -193,14 +237,14 @@ def test_refusal_of_a_generator(
 ) -> None:
     for name, value in (("attacks/reader", READER), ("generators/reader", GENERATOR)):
         (catalogue / "config" / f"{name}.yaml").write_text(yaml.safe_dump(value))
-    spoil(catalogue / "config", Case("", CELLS, {"cells.0.attack": ["reader"]}, []))
+    spoil(catalogue, Case("", CELLS, {"cells.0.attack": ["reader"]}, []))
     assert main(["plan", "--root", str(catalogue)]) == 0
     capsys.readouterr()
     # A spoilt file is read from another folder, since a catalogue is read once.
     moved = catalogue / "moved"
-    for part in ("config", "notebooks"):
+    for part in ("config", "papers", "notebooks"):
         shutil.copytree(catalogue / part, moved / part)
-    spoil(moved / "config", case)
+    spoil(moved, case)
     check(case, complaint("--root", str(moved)))
 
 
@@ -226,7 +270,7 @@ def test_a_folder_in_place_of_a_file(catalogue: Path, complaint: Callable[..., s
 def test_snakemake_refuses_likewise(name: str, sound: Path, tmp_path: Path) -> None:
     project = Project(sound, None).copy(tmp_path)
     case = next(case for case in CASES if case.name == name)
-    spoil(project.path("config"), case)
+    spoil(project.root, case)
     ran = project.snakemake("-n")
     assert ran.rc == 2
     lines = [line for line in ran.text.splitlines() if line.startswith("leakbench: ")]
@@ -240,4 +284,12 @@ def test_snakemake_refuses_an_unknown_scale(sound: Path, tmp_path: Path) -> None
     assert ran.rc == 2
     assert "leakbench: --scale: scale 'papre' is not in" in ran.text
     assert "(did you mean 'paper'?)" in ran.text
+    assert "Traceback" not in ran.text
+
+
+@pytest.mark.parametrize("seed", ["x", "-1", "1.5"])
+def test_snakemake_refuses_a_seed_that_is_no_whole_number(seed: str, sound: Path, tmp_path: Path) -> None:
+    ran = Project(sound, None).copy(tmp_path).snakemake("-n", "--config", f"seed={seed}")
+    assert ran.rc == 2
+    assert ran.text.splitlines()[-1].startswith(f"leakbench: --config seed={seed}: not a whole number")
     assert "Traceback" not in ran.text

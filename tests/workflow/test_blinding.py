@@ -1,4 +1,5 @@
-"""An attack cannot see the truth: it has no such input, and gives the same bytes when truth and data are gone."""
+"""An attack cannot see the truth: it has no such input, and gives the same bytes when truth and data are
+gone."""
 
 import csv
 import itertools
@@ -24,6 +25,7 @@ HIDDEN = (
     "results/quick/oracle",
     "results/quick/scores",
     "results/quick/tables",
+    "results/quick/trials",
     "results/quick/exhibits",
 )
 

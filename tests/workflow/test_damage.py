@@ -87,13 +87,13 @@ def test_snakemake_shows_the_line_and_no_traceback(copied: Project) -> None:
 
 
 def test_a_failing_notebook_is_one_line(copied: Project) -> None:
-    notebook = copied.path("notebooks/fidel-figure-12.ipynb")
+    notebook = copied.path("notebooks/experiment.ipynb")
     notebook.write_text(notebook.read_text().replace("read_result(", "no_such_function("))
     ran = copied.shell(copied.logged("figure", "/tiny").split(" 2> ")[0])
     assert ran.rc == 2
     lines = [line for line in ran.stderr.splitlines() if line.startswith("leakbench ")]
     assert len(lines) == 1, ran.stderr
     assert "Traceback" not in ran.stderr
-    assert "notebooks/fidel-figure-12.ipynb" in lines[0]
+    assert "notebooks/experiment.ipynb" in lines[0]
     assert "no_such_function" in lines[0]
     assert copied.leftovers() == []

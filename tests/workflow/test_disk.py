@@ -28,7 +28,8 @@ def test_a_full_disk_ends_the_run_with_one_line_and_no_half_written_file(project
     ran = on_its_own(
         project,
         "size=1m",
-        "{ python -m snakemake --cores 2; echo rc $?; find results -name '*.part'; df --output=avail results; }",
+        "{ python -m snakemake --cores 2; echo rc $?; find results -name '*.part'; df --output=avail "
+        "results; }",
     )
     assert "rc 1" in ran.stdout
     assert f"no space left on device (free some space, {MEND}" in ran.text

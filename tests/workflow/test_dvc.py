@@ -127,8 +127,11 @@ def test_recording_finished_results_runs_nothing(story: Story) -> None:
 
 
 def test_status_tells_of_a_changed_configuration(story: Story) -> None:
-    assert story.told == {"results": [{"changed deps": {"config": "modified"}}],
-                          "figures": [{"changed deps": {"config/experiments": "modified"}}]}  # fmt: skip
+    papers = {"papers": "modified"}
+    assert story.told == {
+        "results": [{"changed deps": {"config": "modified"} | papers}],
+        "figures": [{"changed deps": papers}],
+    }
 
 
 def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
@@ -145,7 +148,8 @@ def test_repro_runs_what_changed_and_no_more(story: Story) -> None:
 
 
 def test_repro_records_changed_results(story: Story) -> None:
-    """Where outs are hard links into DVC's cache, `persist` makes it record stale ones: cache.type is copy."""
+    """Where outs are hard links into DVC's cache, `persist` makes it record stale ones: cache.type is
+    copy."""
     after, files = locked(story.project), published_files(story.project)
     table = "results/quick/tables/tiny.csv"
     assert files[table] != story.files_before[table]

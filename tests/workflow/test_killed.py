@@ -14,7 +14,8 @@ from project import CELL, VICTIM, Project, tiny_project
 from leakbench.artefacts import read_facts, read_table, read_tensors
 
 VICTIM_FILE = "results/quick/victims/tiny/tiny/0.safetensors"
-# The command line itself, told to save after every epoch instead of every ten seconds, and to dawdle between them.
+# The command line itself, told to save after every epoch instead of every ten seconds, and to dawdle between
+# them.
 SAVE_OFTEN = """
 import functools, importlib, os, sys, time
 os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -154,7 +155,8 @@ def whole_run(project: Project) -> subprocess.Popen[str]:
 
 
 def test_a_second_run_is_refused_and_a_killed_one_does_not_stand_in_the_way(copied: Project) -> None:
-    """Kill -9 of Snakemake: its jobs end by themselves, its locks open, and the next run makes the same bytes."""
+    """Kill -9 of Snakemake: its jobs end by themselves, its locks open, and the next run makes the same
+    bytes."""
     capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
     whole, scores = capture.read_bytes(), scored(copied)
     capture.unlink()

@@ -1,4 +1,5 @@
-"""The profiles for clusters: every line is commented, every rule has its requests, and Snakemake plans a run by them."""
+"""The profiles for clusters: every line is commented, every rule has its requests, and Snakemake plans a run
+by them."""
 
 import importlib.util
 import itertools

@@ -12,7 +12,7 @@ rule attack:
         guesses=f"{R}/guesses/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.safetensors",
         record=f"{R}/records/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.json",
     log:
-        f"logs/{SCALE}/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
+        f"{LOGS}/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
     wildcard_constraints:
         federation=flow.bulky(keep=True),
     threads: 1

@@ -10,7 +10,7 @@ rule capture:
         truth=f"{R}/truth/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",
         record=f"{R}/records/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
     log:
-        f"logs/{SCALE}/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
+        f"{LOGS}/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
     wildcard_constraints:
         federation=flow.bulky(keep=True),
     resources:

@@ -8,11 +8,12 @@ rule report:
         specs=[
             f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)
         ],
+        papers=flow.published(),
         code=flow.stamp(flow.page()),
     output:
         report(f"{R}/report.html", caption="../report/report.rst", category="leakbench"),
     log:
-        f"logs/{SCALE}/report.log",
+        f"{LOGS}/report.log",
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
@@ -23,7 +24,7 @@ rule report:
     shell:
         "python -m leakbench report --scorecard {input.scorecard:q} --verified {input.verified:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
-        " --out {output:q} 2> {log:q}"
+        " --papers papers --out {output:q} 2> {log:q}"
 
 
 rule verify:
@@ -35,24 +36,28 @@ rule verify:
         numbers=f"{R}/verified.csv",
         summary=f"{R}/verified.json",
     log:
-        f"logs/{SCALE}/verify.log",
+        f"{LOGS}/verify.log",
     resources:
         mem_mb=1000,
         runtime=10,
     params:
         scale=SCALE,
+        seed=f" --seed {flow.seed}" if flow.seed is not None else "",
     message:
         "verify: the numbers beside those recorded"
     shell:
-        "python -m leakbench verify --scale {params.scale} --tables {input.tables:q} --out {output.numbers:q} > {log:q} 2>&1"
+        "python -m leakbench verify --scale {params.scale}{params.seed} --tables {input.tables:q} --out {output.numbers:q} > {log:q} 2>&1"
 
 
 rule scorecard:
     input:
         tables=flow.each("tables", "csv"),
+        trials=flow.each("trials", "parquet"),
         exhibits=flow.each("exhibits", "safetensors"),
-        networks=flow.networks(),
-        published=flow.published(),
+        data=flow.data(),
+        facts=flow.facts(),
+        papers=flow.published(),
+        config=flow.config(),
         recorded=flow.recorded(),
         spec=f"{R}/specs/scorecard/catalogue.json",
         code=flow.stamp(flow.code("scorecard")),
@@ -63,15 +68,16 @@ rule scorecard:
             category="leakbench",
         ),
     log:
-        f"logs/{SCALE}/scorecard.log",
+        f"{LOGS}/scorecard.log",
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
     message:
         "scorecard: every published number beside ours"
     shell:
-        "python -m leakbench scorecard --tables {input.tables:q} --exhibits {input.exhibits:q}"
-        " --spec {input.spec:q} --out {output:q} 2> {log:q}"
+        "python -m leakbench scorecard --tables {input.tables:q} --trials {input.trials:q}"
+        " --exhibits {input.exhibits:q} --data {input.data:q} --recorded {input.recorded:q}"
+        " --papers papers --spec {input.spec:q} --out {output:q} 2> {log:q}"
 
 
 rule table:
@@ -79,30 +85,37 @@ rule table:
         scores=lambda w: flow.scores(w.experiment),
         costs=lambda w: flow.costs(w.experiment),
         spec=f"{R}/specs/table/{{experiment}}.json",
-        pictured=lambda w: flow.pictured(w.experiment),
+        guesses=lambda w: flow.pictured("guesses", w.experiment),
+        truths=lambda w: flow.pictured("truth", w.experiment),
+        victims=lambda w: flow.pictured("victims", w.experiment),
+        data=lambda w: flow.pictured("data", w.experiment),
         code=lambda w: flow.stamp(flow.table_code(w.experiment)),
     output:
         table=f"{R}/tables/{{experiment}}.csv",
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
+        trials=f"{R}/trials/{{experiment}}.parquet",
     log:
-        f"logs/{SCALE}/table/{{experiment}}.log",
+        f"{LOGS}/table/{{experiment}}.log",
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
     message:
         "table {wildcards.experiment}"
     shell:
-        "python -m leakbench table --scores {input.scores:q} --spec {input.spec:q}"
-        " --out {output.table:q} --exhibit {output.exhibit:q} 2> {log:q}"
+        "python -m leakbench table --scores {input.scores:q} --costs {input.costs:q} --spec {input.spec:q}"
+        " --guesses {input.guesses:q} --truths {input.truths:q} --victims {input.victims:q} --data {input.data:q}"
+        " --out {output.table:q} --exhibit {output.exhibit:q} --trials {output.trials:q} 2> {log:q}"
 
 
 rule figure:
     input:
-        notebook=lambda w: f"notebooks/{flow.plan.definitions[w.experiment].notebook}.ipynb",
+        notebook="notebooks/experiment.ipynb",
         table=f"{R}/tables/{{experiment}}.csv",
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
         spec=f"{R}/specs/figure/{{experiment}}.json",
-        printed=lambda w: flow.printed(w.experiment),
+        trials=f"{R}/trials/{{experiment}}.parquet",
+        papers=flow.published(),
+        paper=lambda w: flow.paper(w.experiment),
         recorded=lambda w: flow.recorded(w.experiment),
         code=flow.stamp(flow.drawing()),
     output:
@@ -113,7 +126,7 @@ rule figure:
         ),
         executed=f"{R}/notebooks/{{experiment}}.ipynb",
     log:
-        f"logs/{SCALE}/figure/{{experiment}}.log",
+        f"{LOGS}/figure/{{experiment}}.log",
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
@@ -121,5 +134,5 @@ rule figure:
         "figure {wildcards.experiment}"
     shell:
         "python -m leakbench figure --notebook {input.notebook:q} --table {input.table:q}"
-        " --exhibit {input.exhibit:q} --spec {input.spec:q}"
-        " --out {output.figure:q} --executed {output.executed:q} 2> {log:q}"
+        " --trials {input.trials:q} --exhibit {input.exhibit:q} --spec {input.spec:q} --papers papers"
+        " --paper {input.paper:q} --recorded {input.recorded:q} --out {output.figure:q} --executed {output.executed:q} 2> {log:q}"

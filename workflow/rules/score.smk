@@ -12,7 +12,7 @@ rule score:
     output:
         f"{R}/scores/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.parquet",
     log:
-        f"logs/{SCALE}/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
+        f"{LOGS}/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
     resources:
         mem_mb=lambda w, attempt: attempt * 3000,
         runtime=lambda w, attempt: attempt * 60,

@@ -9,7 +9,7 @@ rule train:
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         record=f"{R}/records/train/{{dataset}}/{{victim}}/{{seed}}.json",
     log:
-        f"logs/{SCALE}/train/{{dataset}}/{{victim}}/{{seed}}.log",
+        f"{LOGS}/train/{{dataset}}/{{victim}}/{{seed}}.log",
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs("train", "/".join(w)).megabytes(
             threads, attempt
@@ -36,7 +36,7 @@ rule train_generator:
         generator=f"{R}/generators/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.safetensors",
         record=f"{R}/records/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
     log:
-        f"logs/{SCALE}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
+        f"{LOGS}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs(
             "generator", "/".join(w)
@@ -63,7 +63,7 @@ rule train_study:
         study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",
         record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
     log:
-        f"logs/{SCALE}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
+        f"{LOGS}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
     # The longest jobs of a run: one that starts last would be waited for.
     priority: 1
     resources:

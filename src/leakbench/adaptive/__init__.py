@@ -1,4 +1,5 @@
-"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the defence's name."""
+"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the defence's
+name."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,12 +10,12 @@ import torch
 from torch import Tensor
 
 from leakbench.parts import dotted, part
+from leakbench.tensors import Tensors
 
 if TYPE_CHECKING:
     # The attacks import this room.
     from leakbench.attacks.observation import Observation
 
-Tensors = dict[str, Tensor]
 # Gradients [trials, *shape] that dummies would cause in, what the client would have sent of them out.
 Mechanism = Callable[[Tensors], Tensors]
 
@@ -22,9 +23,10 @@ Mechanism = Callable[[Tensors], Tensors]
 class Adaptation(NamedTuple):
     """Where an attacker who knows the defence may act; each defaults to what one does who knows of none.
 
-    `pooled(updates)`: the best estimate [*shape] of one undefended update from several [rounds, *shape] of it, each
-    defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed gradients, as a
-    differentiable function of dummy gradients. `lock`: what to take a client's lock for (`matching.lock`).
+    `pooled(updates)`: the best estimate [*shape] of one undefended update from several [rounds, *shape] of
+    it, each defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed
+    gradients, as a differentiable function of dummy gradients. `lock`: what to take a client's lock for
+    (`matching.lock`).
     """
 
     pooled: Callable[[Tensor], Tensor] | None = None
@@ -44,7 +46,8 @@ def adaptation(observation: "Observation") -> Adaptation:
 def pooled(observation: "Observation") -> "Observation":
     """Return the observation as of one round, whose updates are what all rounds together tell of them.
 
-    Only where all come from one model and, as the server knows, the same samples, so that rounds differ in chance alone.
+    Only where all come from one model and, as the server knows, the same samples, so that rounds differ in
+    chance alone.
     """
     join = adaptation(observation).pooled
     again = observation.knows.get("local set") == "the same every round"

@@ -5,7 +5,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism, Tensors
+from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.tensors import Tensors
 
 
 def _length(values: Iterable[Tensor]) -> Tensor:

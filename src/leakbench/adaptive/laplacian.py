@@ -6,7 +6,8 @@ from leakbench.adaptive import Adaptation
 
 
 def laplacian() -> Adaptation:
-    """Take the median, the most likely value, which has half the variance of the mean; of an even number, between both."""
+    """Take the median, the most likely value, which has half the variance of the mean; of an even number,
+    between both."""
 
     def middle(seen: Tensor) -> Tensor:
         return (seen.median(0).values - (-seen).median(0).values) / 2

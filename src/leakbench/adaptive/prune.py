@@ -2,11 +2,13 @@
 
 import torch
 
-from leakbench.adaptive import Adaptation, Mechanism, Tensors
+from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.tensors import Tensors
 
 
 def prune() -> Adaptation:
-    """Match the coordinates that survived; of a pruned one count only what is beyond the smallest that was sent."""
+    """Match the coordinates that survived; of a pruned one count only what is beyond the smallest that was
+    sent."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         least = {}

@@ -3,11 +3,13 @@
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism, Tensors
+from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.tensors import Tensors
 
 
 def step_of(observed: Tensor) -> Tensor:
-    """Return the step between levels of each trial: [trials, *shape] → [trials, 1 …], the least gap between values that occur.
+    """Return the step between levels of each trial: [trials, *shape] → [trials, 1 …], the least gap between
+    values that occur.
 
     Gaps of a float's rounding are none. Zero where all values are one.
     """
@@ -19,7 +21,8 @@ def step_of(observed: Tensor) -> Tensor:
 
 
 def quantise() -> Adaptation:
-    """Take a dummy gradient for the observed one wherever both are in one cell, and count what is beyond its edge."""
+    """Take a dummy gradient for the observed one wherever both are in one cell, and count what is beyond its
+    edge."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         half = {name: step_of(value) / 2 for name, value in observed.items()}

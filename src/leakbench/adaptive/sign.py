@@ -2,14 +2,17 @@
 
 import torch
 
-from leakbench.adaptive import Adaptation, Mechanism, Tensors
+from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.tensors import Tensors
 
-# In mean magnitudes: how large a coordinate is whose sign is half decided. The mean magnitude itself comes along.
+# In mean magnitudes: how large a coordinate is whose sign is half decided. The mean magnitude itself comes
+# along.
 SOFT = 0.5
 
 
 def sign() -> Adaptation:
-    """Replace each coordinate by a softened sign times the tensor's mean magnitude, as the client does with a hard one."""
+    """Replace each coordinate by a softened sign times the tensor's mean magnitude, as the client does with a
+    hard one."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         def softened(found: Tensors) -> Tensors:

@@ -5,14 +5,15 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism, Tensors
+from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.tensors import Tensors
 
 
 def arrived(observed: Tensor) -> Tensor:
     """Return which coordinates came, bool [trials, *shape].
 
-    A zero was withheld, but where a whole neuron or filter is zero, or all that is read of one place, as of a pixel that is
-    black: chance would not withhold it all.
+    A zero was withheld, but where a whole neuron or filter is zero, or all that is read of one place, as of a
+    pixel that is black: chance would not withhold it all.
     """
     there = observed != 0
     dims = range(1, observed.dim())
@@ -23,7 +24,8 @@ def arrived(observed: Tensor) -> Tensor:
 
 
 def withhold() -> Adaptation:
-    """Leave out what was not sent; over rounds of one local set take each coordinate from those that sent it."""
+    """Leave out what was not sent; over rounds of one local set take each coordinate from those that sent
+    it."""
 
     def gathered(seen: Tensor) -> Tensor:
         return seen.sum(0) / (seen != 0).sum(0).clamp_min(1)

@@ -1,7 +1,8 @@
 """Rules that weight clients in federated learning; one file each, found by its name.
 
-A rule's file holds a function of its own name, from a `Report` to weights float64 [clients], and CROSS_VALIDATES: whether it
-reads how each client's model does on each client's validation images. Nothing here needs torch: Snakemake parses this.
+A rule's file holds a function of its own name, from a `Report` to weights float64 [clients], and
+CROSS_VALIDATES: whether it reads how each client's model does on each client's validation images. Nothing
+here needs torch: Snakemake parses this.
 """
 
 import importlib
@@ -18,9 +19,10 @@ from leakbench.parts import dotted, part
 class Report(NamedTuple):
     """What the server is told of one round, in the order of the clients whose updates came.
 
-    samples: images trained on, [clients]. training_loss, training_accuracy [clients]: means over the last local epoch,
-    accuracy in [0, 1]. validation_loss, validation_accuracy [clients, splits]: row i is the model of client i, column j what
-    it makes of the validation images of client j; None where they were not asked for.
+    samples: images trained on, [clients]. training_loss, training_accuracy [clients]: means over the last
+    local epoch, accuracy in [0, 1]. validation_loss, validation_accuracy [clients, splits]: row i is the
+    model of client i, column j what it makes of the validation images of client j; None where they were not
+    asked for.
     """
 
     samples: Sequence[int]
@@ -53,10 +55,12 @@ def validated(values: np.ndarray | None) -> np.ndarray:
 
 
 def fused_shares(clients: int, fusion: float) -> list[list[float]]:
-    """Return for each client's model the shares of all in what others get to see: `fusion` of its own, the rest alike.
+    """Return for each client's model the shares of all in what others get to see: `fusion` of its own, the
+    rest alike.
 
-    It adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the thesis calls it: who knows N
-    such mixtures and p̂ solves N equations for N models. One client alone is not mixed. Source: thesis, Eqn 4.5.
+    It adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the thesis calls
+    it: who knows N such mixtures and p̂ solves N equations for N models. One client alone is not mixed.
+    Source: thesis, Eqn 4.5.
     """
     if clients == 1:
         return [[1.0]]

@@ -1,4 +1,5 @@
-"""FedBoosting as its authors' code computes it: clients with LOWER losses weigh more, and there is no softmax."""
+"""FedBoosting as its authors' code computes it: clients with LOWER losses weigh more, and there is no
+softmax."""
 
 from typing import Literal
 
@@ -17,10 +18,11 @@ def fedboosting_code(
 ) -> np.ndarray:
     """Return weights float64 [clients] in proportion to validation times training, adding up to 1.
 
-    `loss`: 1 / mean validation loss over the clients × 1 / training loss. `accuracy`: mean validation accuracy × training
-    accuracy. What the code divides each factor by before is alike for all clients and makes no difference. Without the
-    `training_term` (Figure 4.6) the first factor stands alone. A client whose loss is no finite number weighs nothing;
-    accuracies that are all 0, as words are in the first rounds, weigh alike. Raises UserError where no loss is finite.
+    `loss`: 1 / mean validation loss over the clients × 1 / training loss. `accuracy`: mean validation
+    accuracy × training accuracy. What the code divides each factor by before is alike for all clients and
+    makes no difference. Without the `training_term` (Figure 4.6) the first factor stands alone. A client
+    whose loss is no finite number weighs nothing; accuracies that are all 0, as words are in the first
+    rounds, weigh alike. Raises UserError where no loss is finite.
     Source: https://github.com/Rand2AI/FedBoosting, the aggregation of its server.
     """
     if mode == "accuracy":

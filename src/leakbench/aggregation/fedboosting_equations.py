@@ -17,8 +17,9 @@ def softmax(values: np.ndarray) -> np.ndarray:
 def fedboosting_equations(report: Report, *, training_term: bool = True) -> np.ndarray:
     """Return softmax(softmax(T) · Σ_j V^j), float64 [clients], adding up to 1.
 
-    T: training losses. V: losses of each client's model on each client's validation images, summed over these. Without the
-    `training_term` (Figure 4.6) it is softmax(Σ_j V^j). Raises UserError for a loss that is no finite number.
+    T: training losses. V: losses of each client's model on each client's validation images, summed over
+    these. Without the `training_term` (Figure 4.6) it is softmax(Σ_j V^j). Raises UserError for a loss that
+    is no finite number.
     Source: Ren's thesis, Eqns 4.1 to 4.3.
     """
     losses = validated(report.validation_loss).sum(1)

@@ -18,17 +18,20 @@ Piece = tuple[slice | EllipsisType, Reconstruction]
 
 
 def seen(observation: Observation, parameters: dict[str, Any]) -> Observation:
-    """Return what an attack is given: if it `adapts`, rounds that repeat one local set as one (`adaptive.pooled`)."""
+    """Return what an attack is given: if it `adapts`, rounds that repeat one local set as one
+    (`adaptive.pooled`)."""
     return pooled(observation) if parameters.get("adapts") else observation
 
 
 def pieces(
     module: str, observation: Observation, rng: torch.Generator, parameters: dict[str, Any]
 ) -> Iterator[Piece]:
-    """Run the attack whose file is `module`; all its chance comes from `rng`. Yield what it finds, with its rounds.
+    """Run the attack whose file is `module`; all its chance comes from `rng`. Yield what it finds, with its
+    rounds.
 
-    An attack for which every round stands alone says so by an attribute `rounds_at_once`, and is run on so many; each
-    of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields one reconstruction.
+    An attack for which every round stands alone says so by an attribute `rounds_at_once`, and is run on so
+    many; each of its tensors has the rounds first. Any other sees the whole observation (`...`) and yields
+    one reconstruction.
     """
     attack = part("attacks", module)
     size = getattr(attack, "rounds_at_once", None)
@@ -49,8 +52,8 @@ def with_null(
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
     """Return the pieces of the attack on an observation and on the null one, each with its own chance.
 
-    An attack whose rounds do not see each other, though it works on many at once, says so by an attribute `together`:
-    both are then one work, with the first's chance.
+    An attack whose rounds do not see each other, though it works on many at once, says so by an attribute
+    `together`: both are then one work, with the first's chance.
     """
     attack = part("attacks", module)
     if getattr(attack, "together", False):

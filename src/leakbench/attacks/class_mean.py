@@ -23,9 +23,10 @@ def class_mean(
 ) -> Reconstruction:
     """Infer each update's labels and return the mean of so many of the generator's images of each class.
 
-    Of the gradient it looks at what tells the labels and at nothing else, so that what another attack through the same
-    generator does better, it read out of the gradient. Latents are normal with a deviation of one half, two of which are as far as
-    a tanh goes. Raises Unfit without a generator of a latent and a class, or without labels.
+    Of the gradient it looks at what tells the labels and at nothing else, so that what another attack through
+    the same generator does better, it read out of the gradient. Latents are normal with a deviation of one
+    half, two of which are as far as a tanh goes. Raises Unfit without a generator of a latent and a class, or
+    without labels.
     """
     generator: Any = observation.generator
     if generator is None or not hasattr(generator, "latent"):

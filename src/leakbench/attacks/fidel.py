@@ -1,4 +1,5 @@
-"""The First Dense Layer Attack (Fidel, section II): divide weight changes by bias changes, neuron by neuron."""
+"""The First Dense Layer Attack (Fidel, section II): divide weight changes by bias changes, neuron by
+neuron."""
 
 from typing import Annotated
 
@@ -16,9 +17,10 @@ IMAGES_AT_ONCE = 32
 def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     """Return (ratio [..., neurons, inputs], usable [..., neurons]) of weight and bias changes.
 
-    With one active sample x, both changes share one factor and the ratio is x (section II-A). A bias change of exactly
-    zero beside a weight change leaves x known up to scale: the row is divided by its largest magnitude. A neuron
-    without any change, or with one that is no number, is dead: its row is zero and not usable.
+    With one active sample x, both changes share one factor and the ratio is x (section II-A). A bias change
+    of exactly zero beside a weight change leaves x known up to scale: the row is divided by its largest
+    magnitude. A neuron without any change, or with one that is no number, is dead: its row is zero and not
+    usable.
     """
     largest = weight.abs().amax(-1)
     usable = largest > 0
@@ -31,8 +33,9 @@ def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 def join(ratio: Tensor, known: Tensor) -> Tensor:
     """Return the median over neurons, coordinate by coordinate, of the ratios that are there: [..., inputs].
 
-    `ratio` is [..., neurons, inputs] with zeros where nothing was shared; `known` [..., neurons] marks the neurons whose
-    bias change was shared, so that their ratios are to one scale. With one sample behind them all, the median is it.
+    `ratio` is [..., neurons, inputs] with zeros where nothing was shared; `known` [..., neurons] marks the
+    neurons whose bias change was shared, so that their ratios are to one scale. With one sample behind them
+    all, the median is it.
     """
     there = (ratio != 0) & known.unsqueeze(-1)
     return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)
@@ -47,13 +50,15 @@ def fidel(
     neurons: Annotated[int, Field(gt=0)] | None = None,
     adapts: bool = False,
 ) -> Reconstruction:
-    """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no iterations.
+    """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no
+    iterations.
 
-    For a fully connected victim the ratios are images. For a convolutional one they are the pooled features that the
-    layer reads; with a generator (section III-B) they become images, without one they stay features. With `combine`
-    the last candidate joins all neurons, which fills the gaps of an update that was shared in part (section II-B).
-    `neurons`: of the live neurons only so many, the first ones, are used; none: all. `adapts`: rounds have been pooled
-    before this (`attacks.seen`), which is all that there is to do about a defence here.
+    For a fully connected victim the ratios are images. For a convolutional one they are the pooled features
+    that the layer reads; with a generator (section III-B) they become images, without one they stay features.
+    With `combine` the last candidate joins all neurons, which fills the gaps of an update that was shared in
+    part (section II-B). `neurons`: of the live neurons only so many, the first ones, are used; none: all.
+    `adapts`: rounds have been pooled before this (`attacks.seen`), which is all that there is to do about a
+    defence here.
     """
     model = observation.model()
     layer = first_dense(model)

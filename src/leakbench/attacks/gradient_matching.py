@@ -1,4 +1,5 @@
-"""Gradient matching (DLG, iDLG, DLG-Adam, InvG, AGIC, GRNN, GGL): dummy images whose gradients come near those observed."""
+"""Gradient matching (DLG, iDLG, DLG-Adam, InvG, AGIC, GRNN, GGL): dummy images whose gradients come near
+those observed."""
 
 from dataclasses import replace
 from functools import partial
@@ -59,19 +60,21 @@ def gradient_matching(
 ) -> Reconstruction:
     """Reconstruct each update's images by matching gradients, all updates and restarts together.
 
-    `updates`: what an update of several local steps is taken for: one step on the union of its batches (AGIC, Eqn 4),
-    or the steps themselves, simulated (InvG). `distance`, `tv`, `variation`: the objective; `layers`, `beta`, `relu`, `norms`,
-    `order`: the weights in it (`matching.layer_weights`). `zeros`: whose share of zeros `relu` means, the observed
-    gradient's of a convolution or its output's behind the ReLU, measured on noise. `unknowns`: the
-    dummies themselves, or the weights of a generator that makes them (GRNN), or the latents that the attacker's own
-    generator reads (GGL). `lr` … `decay` (`momentum` is RMSprop's): see `matching.optimisers`; of CMA-ES, whose iterations
-    are rounds of `population` members, `lr` is the first deviation (`matching.evolution`). `decay_over`: the length of the run whose first `iterations` are made; none: it is no longer.
-    `boxed` keeps pixels in their range at each step. `start`: normal noise, in the space where the victim's images have mean 0 and
-    deviation 1. `enough`: a trial ends once its loss is this low. Of `restarts` the one with the lowest loss is kept.
-    `inference`: the rule for labels if they are to be inferred. `snapshots`: so many images on the way are kept too.
-    `derivative`: by a second backward pass, or by differences of first ones, which is faster for deep networks
-    (`matching.frozen`; not for shallow ones, simulated steps, behind a lock or where the defence is adapted to). `adapts`: the attacker
-    does what it can about the defence that it knows of (`adaptive`).
+    `updates`: what an update of several local steps is taken for: one step on the union of its batches (AGIC,
+    Eqn 4), or the steps themselves, simulated (InvG). `distance`, `tv`, `variation`: the objective; `layers`,
+    `beta`, `relu`, `norms`, `order`: the weights in it (`matching.layer_weights`). `zeros`: whose share of
+    zeros `relu` means, the observed gradient's of a convolution or its output's behind the ReLU, measured on
+    noise. `unknowns`: the dummies themselves, or the weights of a generator that makes them (GRNN), or the
+    latents that the attacker's own generator reads (GGL). `lr` … `decay` (`momentum` is RMSprop's): see
+    `matching.optimisers`; of CMA-ES, whose iterations are rounds of `population` members, `lr` is the first
+    deviation (`matching.evolution`). `decay_over`: the length of the run whose first `iterations` are made;
+    none: it is no longer. `boxed` keeps pixels in their range at each step. `start`: normal noise, in the
+    space where the victim's images have mean 0 and deviation 1. `enough`: a trial ends once its loss is this
+    low. Of `restarts` the one with the lowest loss is kept. `inference`: the rule for labels if they are to
+    be inferred. `snapshots`: so many images on the way are kept too. `derivative`: by a second backward pass,
+    or by differences of first ones, which is faster for deep networks (`matching.frozen`; not for shallow
+    ones, simulated steps, behind a lock or where the defence is adapted to). `adapts`: the attacker does what
+    it can about the defence that it knows of (`adaptive`).
     """
     adapted = adaptation(observation) if adapts else Adaptation()
     schedule = Schedule(iterations, enough, snapshots)

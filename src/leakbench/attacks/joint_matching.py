@@ -1,4 +1,5 @@
-"""AGIC over several epochs: match updates trained on the same sample, then reconstruct it from all of them."""
+"""AGIC over several epochs: match updates trained on the same sample, then reconstruct it from all of
+them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,14 +57,16 @@ def joint_matching(
     inference: Literal["idlg", "row-minimum", "counted"] = "counted",
     derivative: Literal["exact", "frozen"] = "exact",
 ) -> Reconstruction:
-    """Reconstruct samples from the updates of several epochs. All rounds that started from one model are an epoch.
+    """Reconstruct samples from the updates of several epochs. All rounds that started from one model are an
+    epoch.
 
-    `steps`, first `matching`: each update is reconstructed alone, in `pre_iterations`, and images of consecutive epochs
-    are paired. All four ways of Table V are told; `pooling` and `label_filter` choose the one that is used. Then `joint`:
-    a sample is reconstructed from all its updates, the first one's distance with weight 1, the others' with `later`, and
-    the image stands wherever the sample was seen. The second step alone assumes that every epoch has the same batches in
-    the same order (Table III). A single epoch leaves nothing to match, and its batches are reconstructed one by one.
-    All other values are those of `attacks.gradient_matching`. Source: AGIC, section IV-B.
+    `steps`, first `matching`: each update is reconstructed alone, in `pre_iterations`, and images of
+    consecutive epochs are paired. All four ways of Table V are told; `pooling` and `label_filter` choose the
+    one that is used. Then `joint`: a sample is reconstructed from all its updates, the first one's distance
+    with weight 1, the others' with `later`, and the image stands wherever the sample was seen. The second
+    step alone assumes that every epoch has the same batches in the same order (Table III). A single epoch
+    leaves nothing to match, and its batches are reconstructed one by one. All other values are those of
+    `attacks.gradient_matching`. Source: AGIC, section IV-B.
     """
     epochs = [
         torch.from_numpy(np.flatnonzero(observation.origin == o)) for o in np.unique(observation.origin)
@@ -73,7 +76,8 @@ def joint_matching(
         problems = _same_batches(observation, epochs, found)
     else:
         found = gradient_matching(
-            observation, rng, distance="cosine", tv=tv, lr=lr, iterations=pre_iterations, signed=signed, decay=decay,
+            observation, rng, distance="cosine", tv=tv, lr=lr, iterations=pre_iterations, signed=signed,
+            decay=decay,
             boxed=boxed, start=start, layers=layers, beta=beta, relu=relu, norms=norms, order=order,
             inference=inference, derivative=derivative,
         )  # fmt: skip
@@ -122,7 +126,8 @@ def joint_matching(
 def _matched(
     observation: Observation, epochs: Sequence[Tensor], found: Reconstruction, used: tuple[bool, bool]
 ) -> list[list[Problems]]:
-    """Pair what was seen in the first look in all four ways; return each client's joint problems by the one `used`."""
+    """Pair what was seen in the first look in all four ways; return each client's joint problems by the one
+    `used`."""
     assert found.labels is not None
     problems = []
     found.partners = {name: torch.full(found.usable.shape, -1) for name in MATCHINGS}
@@ -144,8 +149,8 @@ def _same_batches(
     for number, rounds in enumerate(epochs):
         if len(rounds) != updates:
             raise Unfit(
-                f"attack: steps: joint needs the same batches in each epoch, but model 0 was sent for {updates} rounds "
-                f"and model {number} for {len(rounds)} (set steps: both)"
+                "attack: steps: joint needs the same batches in each epoch, but model 0 was sent for "
+                f"{updates} rounds and model {number} for {len(rounds)} (set steps: both)"
             )
     found.partners = {"partner": torch.full(found.usable.shape, -1)}
     for client, batch in enumerate(observation.clients):
@@ -156,7 +161,8 @@ def _same_batches(
 
 
 def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], width: int) -> None:
-    """Write pairs of images, each numbered within its epoch, into `partner` [rounds, batch] as round · width + position."""
+    """Write pairs of images, each numbered within its epoch, into `partner` [rounds, batch] as round · width
+    + position."""
     batch = partner.shape[1]
     for before, after, image in zip(epochs, epochs[1:], pairs[1:], strict=False):
         partner[after] = torch.where(image < 0, -1, before[image // batch] * width + image % batch)
@@ -172,7 +178,8 @@ def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
     if (found.labels[own[0].rounds, client, :batch] < 0).any():
         if own[0].labels is None:
             raise Unfit(
-                "attack: labels: joint, but steps: joint has no first look to find them (set labels: inferred)"
+                "attack: labels: joint, but steps: joint has no first look to find them (set labels: "
+                "inferred)"
             )
         for group in own:
             found.labels[group.rounds, client, :batch] = own[0].labels.cpu()

@@ -1,4 +1,5 @@
-"""What the server saw: the models it sent out and the updates that came back, with the threat model spelt out."""
+"""What the server saw: the models it sent out and the updates that came back, with the threat model spelt
+out."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,10 +30,11 @@ class Observation:
     knows: the threat model field by field; every table prints it.
     generator: the attacker's own network, if the attack uses one.
     local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
-    labelling: what the attack is to do about labels: it needs none, is given them, infers them or optimises them.
+    labelling: what the attack is to do about labels: it needs none, is given them, infers them or optimises
+    them.
     labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
-    lock: what the server is told of the clients' lock, if they have one (docs/observation.md); `weights` and `updates` then
-    lack scale and shift of the batch norms in whose place it is.
+    lock: what the server is told of the clients' lock, if they have one (docs/observation.md); `weights` and
+    `updates` then lack scale and shift of the batch norms in whose place it is.
     shown: key or lock layers that clients share all the same → [rounds, clients, *shape].
     work: where a killed attack finds what it has done, and how many processes it may use.
     """
@@ -58,7 +60,8 @@ class Observation:
         return len(self.origin)
 
     def model(self, origin: int = 0) -> nn.Module:
-        """Return the victim with the weights that were sent out, in evaluation mode; a lock is an `Unlocked` in it."""
+        """Return the victim with the weights that were sent out, in evaluation mode; a lock is an `Unlocked`
+        in it."""
         model = victims.build(
             self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
         )
@@ -81,7 +84,8 @@ class Observation:
         return replace(self, updates=updates, shown=shown, origin=self.origin[rounds], labels=labels)
 
     def beside(self, other: "Observation") -> "Observation":
-        """Return this and another observation of the same models as one, the other's rounds behind its own."""
+        """Return this and another observation of the same models as one, the other's rounds behind its
+        own."""
         labels = None
         updates, shown = (
             {name: _Beside(value, more[name]) for name, value in own.items()}
@@ -135,7 +139,8 @@ class _Beside:
         return found if asked.ndim else found[0]
 
 
-# What a network's constructor, or a lock that does not fit it, may raise for values that were never meant for it.
+# What a network's constructor, or a lock that does not fit it, may raise for values that were never meant for
+# it.
 _NO_NETWORK = (
     KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError, ArithmeticError,
     AssertionError, NotImplementedError,
@@ -179,7 +184,8 @@ def check(observation: Observation, where: str) -> None:
             lead = 1 if kind == "global" else 2
             if array.ndim != lead + len(expected) or array.shape[lead:] != expected or array.dtype != dtype:
                 raise Unfit(
-                    f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has {dtype} {expected}"
+                    f"{where}: {kind}/{name} is {array.dtype} {array.shape[lead:]}, the victim has {dtype} "
+                    f"{expected}"
                 )
             if not all(np.isfinite(part).all() for part in array):
                 raise Unfit(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
@@ -195,7 +201,8 @@ def check(observation: Observation, where: str) -> None:
 
 
 def _check_lock(observation: Observation, model: nn.Module, where: str) -> None:
-    """Refuse what an observation has of a lock but must not, or not in that shape. Raises UserError naming the tensor."""
+    """Refuse what an observation has of a lock but must not, or not in that shape. Raises UserError naming
+    the tensor."""
     lock, shares = observation.lock, observation.lock.get("shares", [])
     lead = len(observation.origin), len(observation.clients)
     wanted: dict[str, dict[str, tuple[int, ...]]] = {"shown": {}, "updates": {}}
@@ -220,8 +227,8 @@ def _check_lock(observation: Observation, model: nn.Module, where: str) -> None:
                 kind, own
             ):
                 raise Unfit(
-                    f"{where}: {kind}/{name} belongs to a lock and is not declared as shared (leave it on the client, or "
-                    f"name it in the fact lock.shares)"
+                    f"{where}: {kind}/{name} belongs to a lock and is not declared as shared (leave it on "
+                    f"the client, or name it in the fact lock.shares)"
                 )
     for kind, tensors in (("updates", observation.updates), ("shown", observation.shown)):
         for name, shape in wanted[kind].items():
@@ -272,7 +279,8 @@ def read_observation(
     labelling: Literal["none", "oracle", "inferred", "joint"] = "none",
     work: Work | None = None,
 ) -> tuple[Observation, Facts]:
-    """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own victim.
+    """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own
+    victim.
 
     Raises UserError for a file that is malformed, misses a tensor or holds NaN or Inf.
     """

@@ -1,4 +1,5 @@
-"""The facts of an observation that somebody else may have written: each is what docs/observation.md says, or refused."""
+"""The facts of an observation that somebody else may have written: each is what docs/observation.md says, or
+refused."""
 
 import math
 import re
@@ -9,7 +10,8 @@ from leakbench.artefacts import Facts
 from leakbench.errors import UserError
 
 Check = Callable[[Any], bool]
-# No network and no set of samples of this project comes near; what asks for more asks for the machine's memory.
+# No network and no set of samples of this project comes near; what asks for more asks for the machine's
+# memory.
 MOST = 100_000
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 
@@ -79,7 +81,8 @@ def _see(what: str) -> str:
 
 
 def told(facts: Facts, where: str) -> Facts:
-    """Return the facts of an observation, those that may be left out filled in. Raises UserError naming file and fact."""
+    """Return the facts of an observation, those that may be left out filled in. Raises UserError naming file
+    and fact."""
     filled = {"local": LOCAL, "knows": {}, "lock": {}} | facts
     for name, (wanted, fits) in (_FACTS | (_LOCK if filled["lock"] else {})).items():
         value: Any = filled

@@ -15,14 +15,15 @@ class Reconstruction:
     target: what `images` are: images in [0, 1], or the features that the first dense layer reads.
     iterations: optimisation steps spent; 0 for an analytic attack.
 
-    What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool [rounds,
-    clients]. losses: [rounds, clients, points], the loss after `traced` [points] iterations. snapshots: `images` after
-    `snapshot_iterations` [s] iterations, [s, rounds, clients, n, …]. gap, snapshot_gaps: [rounds, clients] and [s, rounds,
-    clients], the mean squared difference of the gradients that the images at the end and on the way would cause from
-    those observed.
+    What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool
+    [rounds, clients]. losses: [rounds, clients, points], the loss after `traced` [points] iterations.
+    snapshots: `images` after `snapshot_iterations` [s] iterations, [s, rounds, clients, n, …]. gap,
+    snapshot_gaps: [rounds, clients] and [s, rounds, clients], the mean squared difference of the gradients
+    that the images at the end and on the way would cause from those observed.
 
-    partners: name → int64 [rounds, clients, n], which candidate of an earlier round (round · n + its place) an attack took
-    for the same sample, -1 where none. The name begins with "partner", the rest tells a way of matching.
+    partners: name → int64 [rounds, clients, n], which candidate of an earlier round (round · n + its place)
+    an attack took for the same sample, -1 where none. The name begins with "partner", the rest tells a way of
+    matching.
     """
 
     images: Tensor

@@ -1,1 +1,2 @@
-"""The catalogue: YAML under config/, validated, resolved into cells. Free of torch, so that parsing is quick."""
+"""The catalogue: YAML under config/, validated, resolved into cells. Free of torch, so that parsing is
+quick."""

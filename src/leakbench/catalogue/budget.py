@@ -1,7 +1,8 @@
-"""What a job asks of a cluster, minutes and memory: by the record of its last run, or estimated from its spec.
+"""What a job asks of a cluster, minutes and memory: by the record of its last run, or estimated from its
+spec.
 
-A scheduler ends what takes more, so both are generous, and a job that is tried again asks for more. Nothing here changes a
-result.
+A scheduler ends what takes more, so both are generous, and a job that is tried again asks for more. Nothing
+here changes a result.
 """
 
 import json
@@ -12,8 +13,8 @@ from typing import Any
 
 Spec = dict[str, Any]
 
-# Network (module, or module with depth and stem) → million operations of a forward pass of an image of 32×32, and million
-# parameters. A test counts both again.
+# Network (module, or module with depth and stem) → million operations of a forward pass of an image of 32×32,
+# and million parameters. A test counts both again.
 NETWORKS = {
     "fcnn": (0.9, 0.5),
     "cnn": (3.5, 1.0),
@@ -37,8 +38,8 @@ NETWORKS = {
 }
 # A network that nobody has counted is taken for a large one.
 UNKNOWN = (1300, 30)
-# Of a training step and of an iteration of gradient matching, in forward passes; of what a processor's core does in a second
-# (docs/performance.md: 16 to 38), and of what an image takes besides.
+# Of a training step and of an iteration of gradient matching, in forward passes; of what a processor's core
+# does in a second (docs/performance.md: 16 to 38), and of what an image takes besides.
 STEP, ITERATION = 3, 7
 MILLIONS_A_SECOND, SECONDS_AN_IMAGE = 20_000, 0.003
 # One iteration of L-BFGS evaluates the loss up to so many times.
@@ -70,7 +71,8 @@ class Needs:
 
 
 def network(victim: Spec, shape: list[int]) -> tuple[float, float]:
-    """Return million operations of a forward pass of one image of `shape` (rows, columns, channels), million parameters."""
+    """Return million operations of a forward pass of one image of `shape` (rows, columns, channels), million
+    parameters."""
     parameters = victim.get("parameters", {})
     name = victim["module"]
     longer = [name, *(str(parameters[key]) for key in ("depth", "stem") if key in parameters)]
@@ -121,7 +123,8 @@ def of_capture(spec: Spec) -> Needs:
 
 
 def of_attack(spec: Spec, capture: Spec) -> Needs:
-    """Return the needs of an attack on what `capture` (its spec) makes: its iterations on every image, null baseline too."""
+    """Return the needs of an attack on what `capture` (its spec) makes: its iterations on every image, null
+    baseline too."""
     federation, shape = capture["federation"], capture["dataset"]["shape"]
     chosen = spec["attack"]["parameters"]
     operations, weights = network(capture["victim"], shape)
@@ -139,7 +142,8 @@ def of_attack(spec: Spec, capture: Spec) -> Needs:
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
-    """Return what a job's last run took, by its record; none if there is none or its spec has changed since."""
+    """Return what a job's last run took, by its record; none if there is none or its spec has changed
+    since."""
     try:
         if record.stat().st_mtime < spec.stat().st_mtime:
             return None

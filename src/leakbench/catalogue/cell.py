@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from leakbench.catalogue.load import file_of, find, suggest
+from leakbench.catalogue.load import file_of, find
 from leakbench.catalogue.schema import Dataset
 from leakbench.errors import UserError
+from leakbench.yamls import suggest
 
 Spec = dict[str, Any]
 # In place of a victim in the path of a generator that depends on none; no name in the catalogue can be it.
@@ -44,7 +45,8 @@ def capture_of(stem: str) -> str:
 def check_cell(
     cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
 ) -> None:
-    """Refuse a cell whose resolved `entries` (kind → value) do not fit each other. Raises UserError naming file and key."""
+    """Refuse a cell whose resolved `entries` (kind → value) do not fit each other. Raises UserError naming
+    file and key."""
     federation, attack = entries["federation"], entries["attack"]
     private = federation["private"]
     counts = victim_dataset.counts
@@ -52,13 +54,13 @@ def check_cell(
     federation_file = file_of(config, "federations", cell.federation)
     if counts and count is None:
         raise UserError(
-            f"{where}: federation '{cell.federation}': private.split '{private['split']}' is no split of {cell.dataset} "
-            f"({suggest(private['split'], counts)})"
+            f"{where}: federation '{cell.federation}': private.split '{private['split']}' is no split of "
+            f"{cell.dataset} ({suggest(private['split'], counts)})"
         )
     if count is not None and private["stop"] > count:
         raise UserError(
-            f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} images "
-            f"of {cell.dataset}/{private['split']} (lower it)"
+            f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} "
+            f"images of {cell.dataset}/{private['split']} (lower it)"
         )
     # A client that goes over its set several times holds all rounds of a pass at once.
     updates = federation["rounds"] // federation["passes"] if federation["passes"] > 1 else 1
@@ -73,8 +75,8 @@ def check_cell(
         free = counts.get("test", 0) - taken
         if federation["evaluate"] > free:
             raise UserError(
-                f"{federation_file}: evaluate: {federation['evaluate']} images are not there: {cell.dataset} has {free} "
-                f"test images that are not private (lower it, or narrow private)"
+                f"{federation_file}: evaluate: {federation['evaluate']} images are not there: {cell.dataset} "
+                f"has {free} test images that are not private (lower it, or narrow private)"
             )
     if attack["generator"] and cell.dataset not in attack["generator"]:
         raise UserError(
@@ -88,8 +90,8 @@ def check_cell(
         )
         if overlap:
             raise UserError(
-                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary images overlap the private ones "
-                f"of federation '{cell.federation}' (make the two ranges disjoint)"
+                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary images overlap the "
+                f"private ones of federation '{cell.federation}' (make the two ranges disjoint)"
             )
         images = find(
             config,
@@ -100,8 +102,9 @@ def check_cell(
         assert isinstance(images, Dataset)
         if auxiliary["stop"] > images.counts.get(auxiliary["split"], 0):
             raise UserError(
-                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary.stop {auxiliary['stop']} is "
-                f"beyond the images of {auxiliary['dataset']}/{auxiliary['split']} (lower it)"
+                f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary.stop "
+                f"{auxiliary['stop']} is beyond the images of {auxiliary['dataset']}/{auxiliary['split']} "
+                "(lower it)"
             )
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
@@ -109,8 +112,8 @@ def check_cell(
         beyond = [c for c in checkpoints if c not in kept]
         if beyond:
             raise UserError(
-                f"{where}: federation '{cell.federation}': checkpoints: victim '{cell.victim}' keeps none at epoch "
-                f"{beyond[0]} (it keeps {kept})"
+                f"{where}: federation '{cell.federation}': checkpoints: victim '{cell.victim}' keeps none at "
+                f"epoch {beyond[0]} (it keeps {kept})"
             )
     if federation["server"] == "fedavg" and checkpoints != "last":
         raise UserError(

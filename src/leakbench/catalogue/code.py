@@ -1,4 +1,5 @@
-"""Which source files a verb's result depends on: the import closure within the package, read from the source."""
+"""Which source files a verb's result depends on: the import closure within the package, read from the
+source."""
 
 import ast
 import hashlib

@@ -20,6 +20,7 @@ def file_digest(path: Path) -> str:
 
 
 def write_changed(path: Path, text: str) -> None:
-    """Write a file unless it holds `text` already: one that is unchanged keeps its time, so nothing reruns for it."""
+    """Write a file unless it holds `text` already: one that is unchanged keeps its time, so nothing reruns
+    for it."""
     if not path.is_file() or path.read_text() != text:
         write_text(path, text)

@@ -6,18 +6,20 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from leakbench.catalogue.cell import Spec
-from leakbench.catalogue.load import find, suggest
+from leakbench.catalogue.load import find
 from leakbench.catalogue.schema import KINDS, Scale
 from leakbench.errors import UserError
+from leakbench.yamls import suggest
 
 CAPPED = ("victims", "generators", "federations", "attacks", "trainings")
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, the cap where there is none.
+    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, the cap where
+    there is none.
 
-    A pattern matches the name, or <place>/<name> if it holds a slash. `place`: the data set; of an attack all that it runs
-    on, <data set>/<victim>/<federation>/<defence>.
+    A pattern matches the name, or <place>/<name> if it holds a slash. `place`: the data set; of an attack all
+    that it runs on, <data set>/<victim>/<federation>/<defence>.
     """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
@@ -49,7 +51,8 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
 def resolved(
     config: Path, kind: str, place: str, name: str, where: str, scale: Scale, scale_file: str
 ) -> Spec:
-    """Return entry `name` of `kind`, capped. Raises UserError where it is missing, or a cap does not fit it."""
+    """Return entry `name` of `kind`, capped. Raises UserError where it is missing, or a cap does not fit
+    it."""
     value = capped(
         kind, place, name, find(config, kind, name, where).model_dump(mode="json"), scale, scale_file
     )
@@ -63,7 +66,8 @@ def resolved(
         error = problem.errors()[0]
         key = ".".join(map(str, error["loc"]))
         raise UserError(
-            f"{scale_file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise the cap)"
+            f"{scale_file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise "
+            "the cap)"
         ) from problem
     value.pop("summary", None)
     return value

@@ -10,7 +10,8 @@ from leakbench.warm import OWNER
 
 
 def prefix(workflow: Any) -> str:
-    """Return what precedes each job's command: Snakemake's own interpreter first on the path, and a warm process.
+    """Return what precedes each job's command: Snakemake's own interpreter first on the path, and a warm
+    process.
 
     Only the process that owns the whole run has jobs to come for which a warm one pays (`leakbench.warm`).
     """
@@ -21,9 +22,10 @@ def prefix(workflow: Any) -> str:
 def calm(workflow: Any) -> None:
     """Spare Snakemake 9 what takes most of a core by the end of a run.
 
-    Its limit of jobs per second starts a timer after each scheduling pass and another pass after each timer, so that its
-    passes multiply with the jobs done; without a limit it starts none. And for every output of every job it reads all
-    inputs again for their checksums; while a file has not changed, the first one stands.
+    Its limit of jobs per second starts a timer after each scheduling pass and another pass after each timer,
+    so that its passes multiply with the jobs done; without a limit it starts none. And for every output of
+    every job it reads all inputs again for their checksums; while a file has not changed, the first one
+    stands.
     """
     from snakemake import io
 
@@ -34,7 +36,8 @@ def calm(workflow: Any) -> None:
 
 
 def _remembered(checksum: Callable[..., Awaitable[str | None]]) -> Callable[..., Awaitable[str | None]]:
-    """Return `checksum` (a method of Snakemake's files) with its answers kept for files that stay as they were."""
+    """Return `checksum` (a method of Snakemake's files) with its answers kept for files that stay as they
+    were."""
     known: dict[Any, str | None] = {}
 
     async def remembered(file: Any, *arguments: Any, **options: Any) -> str | None:

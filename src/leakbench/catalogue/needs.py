@@ -24,7 +24,8 @@ class Declared:
 
 
 def judge(need: str) -> str:
-    """Return the victim that a need names, resnet18-faces for `judge_resnet18_faces`; empty for any other need."""
+    """Return the victim that a need names, resnet18-faces for `judge_resnet18_faces`; empty for any other
+    need."""
     return need.removeprefix(_JUDGE).replace("_", "-") if need.startswith(_JUDGE) else ""
 
 

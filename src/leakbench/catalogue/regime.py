@@ -8,87 +8,147 @@ from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
 
 
 class Decay(Strict):
-    """The learning rate is multiplied by `factor` after each of these rounds."""
+    """How the learning rate falls during training."""
 
-    factor: Annotated[float, Field(gt=0, lt=1)]
-    rounds: Annotated[list[Positive], Field(min_length=1), Distinct]
+    factor: float = Field(gt=0, lt=1, description="The learning rate is multiplied by this.")
+    rounds: Annotated[list[Positive], Field(min_length=1), Distinct] = Field(
+        description="After each of these rounds, counted from 1."
+    )
 
 
 class Rule(Strict):
-    """A file of the room that its key is named after, and the values of its function's keywords."""
+    """A file of the folder of src/leakbench/ that its key is named after."""
 
-    module: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")]
-    parameters: dict[str, Any] = {}
+    module: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="The Python file.")
+    parameters: dict[str, Any] = Field(
+        {}, description="Keyword arguments of its function. The section on parts lists them."
+    )
 
 
 class Privacy(Strict):
-    """Differentially private local training: each image's gradient is clipped to `clip`, and the sum of a batch gets noise of
-    `noise` · `clip`. What that is worth is told as ε at `delta`.
-    """
+    """Differentially private local training (DP-SGD). The table reports the resulting ε."""
 
-    noise: Annotated[float, Field(gt=0)]
-    clip: Annotated[float, Field(gt=0)]
-    delta: Annotated[float, Field(gt=0, lt=1)]
+    noise: float = Field(
+        gt=0, description="The sum over a batch gets normal noise of standard deviation `noise` · `clip`."
+    )
+    clip: float = Field(gt=0, description="The gradient of each image is scaled down to this Euclidean norm.")
+    delta: float = Field(gt=0, lt=1, description="The δ at which ε is reported.")
 
 
 class Poison(Strict):
-    """A client, counted from 0, whose training labels are shuffled."""
+    """A client that trains on wrong labels."""
 
-    client: Annotated[int, Field(ge=0)]
-    labels: Literal["shuffled"] = "shuffled"
+    client: int = Field(ge=0, description="The poisoned client, counted from 0.")
+    labels: Literal["shuffled"] = Field("shuffled", description="How its labels are made wrong.")
 
 
 class Fault(Strict):
-    """What goes wrong for a client, counted from 0, in a round, counted from 1: no update comes, its ciphertexts are malformed,
-    or it encrypts with another key pair.
-    """
+    """One failure of one client. The round goes on without that client, and the exhibit's facts say why."""
 
-    client: Annotated[int, Field(ge=0)]
-    round: Positive
-    kind: Literal["absent", "malformed", "other-key"]
+    client: int = Field(ge=0, description="The client, counted from 0.")
+    round: Positive = Field(description="The round, counted from 1.")
+    kind: Literal["absent", "malformed", "other-key"] = Field(
+        description="`absent`: the client sends nothing. `malformed`: its ciphertexts cannot be read. "
+        "`other-key`: it encrypts under another key pair."
+    )
 
 
 class Regime(Strict):
-    """How a training study trains and measures a model; with one client that is centralised training.
+    """How a training study trains a network and measures its accuracy. No attack is run.
 
-    In a round every client goes `local_epochs` times over its share of the train split, and the server averages. `split`:
-    shares alike, or by classes with Dirichlet proportions of concentration `alpha`. `validation`: the share held out, by which
-    the round is chosen that counts. `images`, `evaluate`: use so many of the train and of the test split (none: all). `size`:
-    rows and columns to which each batch is brought. `augmentation`: data set → how its batches are varied; others are not.
-    `task`: what the network is trained for. `beside`: data set → further ones whose images are trained on as well; with `split:
-    by-client` each is one client's. `tested_on`: data sets whose test images are read as well.
-
-    `aggregation`: the rule that weights clients (none: by images). `hold_out`: the share of its own images on which a client
-    validates every client's model. `fusion`: a model is validated by others as a mixture with that share of itself.
-    `encryption`: what the server adds up is encrypted.
+    With one client this is centralised training, and a round is an epoch. In a round each client goes
+    `local_epochs` times over its share of the train split, and then the server averages. Clients that
+    encrypt share one key pair, which is drawn when the study starts and is kept nowhere.
     """
 
-    summary: str
-    optimiser: Literal["sgd", "adam", "adadelta"]
-    lr: Annotated[float, Field(gt=0)]
-    options: dict[str, bool | float] = {}
-    decay: Decay | None = None
-    batch_size: Positive
-    rounds: Positive
-    local_epochs: Positive = 1
-    clients: Positive = 1
-    split: Literal["iid", "dirichlet", "by-client"] = "iid"
-    alpha: Annotated[float, Field(gt=0)] | None = None
-    validation: Annotated[float, Field(gt=0, lt=1)] = 0.1
-    images: Positive | None = None
-    evaluate: Positive | None = None
-    size: Positive | None = None
-    augmentation: dict[Name, Literal["flip-crop"]] = {}
-    task: Literal["classification", "recognition"] = "classification"
-    beside: dict[Name, Names] = {}
-    tested_on: Annotated[list[Name], Distinct] = []
-    aggregation: Rule | None = None
-    hold_out: Annotated[float, Field(gt=0, lt=1)] | None = None
-    fusion: Annotated[float, Field(gt=0, le=1)] | None = None
-    encryption: Rule | None = None
-    privacy: Privacy | None = None
-    poisoned: Poison | None = None
-    faults: list[Fault] = []
+    summary: str = Field(description="One sentence for people. It changes no result.")
+    optimiser: Literal["sgd", "adam", "adadelta"] = Field(
+        description="The optimiser. A client keeps its state (such as momentum) from round to round."
+    )
+    lr: float = Field(gt=0, description="The learning rate.")
+    options: dict[str, bool | float] = Field(
+        {}, description="Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."
+    )
+    decay: Decay | None = Field(
+        None, description="How the learning rate falls. Without it the rate is constant."
+    )
+    batch_size: Positive = Field(description="Images in each step.")
+    rounds: Positive = Field(description="Number of rounds.")
+    local_epochs: Positive = Field(1, description="Passes of a client over its images in one round.")
+    clients: Positive = Field(1, description="Number of clients. With 1 the training is centralised.")
+    split: Literal["iid", "dirichlet", "by-client"] = Field(
+        "iid",
+        description="How images are dealt to clients. `iid`: in equal shares at random. `dirichlet`: each "
+        "class is divided in Dirichlet proportions of concentration `alpha`. `by-client`: "
+        "each client has one of the data sets trained on, or the images that the data set "
+        "itself assigns to it.",
+    )
+    alpha: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="The concentration of the Dirichlet proportions; smaller values make clients more "
+        "unlike. `split: dirichlet` needs it, and nothing else takes it.",
+    )
+    validation: float = Field(
+        0.1,
+        gt=0,
+        lt=1,
+        description="Share of the train split that is held out. The round with the best accuracy on it is "
+        "the one that counts.",
+    )
+    images: Positive | None = Field(
+        None, description="Number of images of the train split of each data set. Without it all are used."
+    )
+    evaluate: Positive | None = Field(
+        None, description="Number of images of the test split of each data set. Without it all are used."
+    )
+    size: Positive | None = Field(
+        None, description="Rows and columns that each batch is scaled to. Without it images keep their size."
+    )
+    augmentation: dict[Name, Literal["flip-crop"]] = Field(
+        {},
+        description="For each data set named here, how its batches are varied. `flip-crop`: images are "
+        "mirrored with probability one half and moved by up to four pixels.",
+    )
+    task: Literal["classification", "recognition"] = Field(
+        "classification",
+        description="What the network is trained for: to name the class of an image, or to read a word "
+        "(by connectionist temporal classification).",
+    )
+    beside: dict[Name, Names] = Field(
+        {},
+        description="For each data set named here, further data sets that are trained on with it. With "
+        "`split: by-client` each data set belongs to one client.",
+    )
+    tested_on: Annotated[list[Name], Distinct] = Field(
+        [],
+        description="Further data sets whose test images are read. One that is absent is left out, and "
+        "the report gives the reason.",
+    )
+    aggregation: Rule | None = Field(
+        None,
+        description="The rule that weights the clients. With it the table also has the weight of each "
+        "client in each round. Without it clients are weighted by their number of images.",
+    )
+    hold_out: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None,
+        description="Share of its own images on which each client validates the models of all clients. "
+        "FedBoosting needs it; FedAvg may have it so that both train on the same images.",
+    )
+    fusion: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None,
+        description="Other clients validate a mixture of models in which the model itself has this share "
+        "(0.9 in the thesis). It adds no noise and is not differential privacy. It needs "
+        "`hold_out`.",
+    )
+    encryption: Rule | None = Field(
+        None,
+        description="The scheme under which the server adds up the updates. Without it nothing is encrypted.",
+    )
+    privacy: Privacy | None = Field(
+        None, description="Differentially private local training. Without it training is not private."
+    )
+    poisoned: Poison | None = Field(None, description="A client that trains on wrong labels.")
+    faults: list[Fault] = Field([], description="Failures of clients, one entry for each.")
 
     @model_validator(mode="after")
     def _aggregated(self) -> "Regime":

@@ -6,24 +6,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
 
 from leakbench.artefacts import to_json
+from leakbench.catalogue import shares
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
 from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import CAPPED, resolved
-from leakbench.catalogue.load import file_of, find, load_kind, suggest
+from leakbench.catalogue.load import file_of, find, load_kind
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import Attack, Dataset, Defence, Experiment, Federation, Scale, Victim
+from leakbench.catalogue.shift import run_name
 from leakbench.catalogue.signature import module_file
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
+from leakbench.papers.facts import named
+from leakbench.yamls import suggest
 
 
 @dataclass
 class Plan:
-    """Everything that one scale asks for: `specs` maps a path below results/<scale>/specs to its content."""
+    """Everything that one run asks for: `specs` maps a path below results/<run>/specs to its content.
 
-    scale: str
+    run: the scale's name, followed by the seed where the run has other seeds than the experiments name.
+    """
+
+    run: str
     experiments: dict[str, list[Cell]]
     definitions: dict[str, Experiment]
     specs: dict[str, Spec] = field(default_factory=dict)
@@ -57,7 +67,7 @@ class Plan:
             specs = (
                 root / "data" / "specs" / rest
                 if verb == "fetch"
-                else root / "results" / self.scale / "specs" / name
+                else root / "results" / self.run / "specs" / name
             )
             path = specs.with_name(f"{specs.name}.json")
             write_changed(path, to_json(spec) + "\n")
@@ -82,12 +92,14 @@ def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], wh
 
 
 def plan(
-    root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset()
-) -> Plan:
+    root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
+    seed: int | None = None,
+) -> Plan:  # fmt: skip
     """Validate the whole catalogue and resolve every experiment at one scale.
 
-    `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local` the data sets that LEAKBENCH_DATA offers.
-    Raises UserError at the first mistake, naming file and key.
+    `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local`
+    the data sets that LEAKBENCH_DATA offers; `seed` is added to every seed that the experiments name, so that
+    lists of seeds stay lists of different ones. Raises UserError at the first mistake, naming file and key.
     """
     config = root / "config"
     scale_file = f"{config}/scales/{scale_name}.yaml"
@@ -104,24 +116,16 @@ def plan(
     for pattern in scale.left_out:
         if not fnmatch.filter(load_kind(config, "experiments"), pattern.partition("/")[0]):
             raise UserError(f"{scale_file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
-    out = Plan(scale_name, {}, {})
+    out = Plan(run_name(scale_name, seed), {}, {})
     wanted: dict[Cell, set[str]] = {}
     for name, experiment in load_kind(config, "experiments").items():
         assert isinstance(experiment, Experiment)
-        where = f"{config}/experiments/{name}.yaml"
+        experiment = experiment.model_copy(update={"seeds": [s + (seed or 0) for s in experiment.seeds]})
+        where = str(file_of(config, "experiments", name))
         asked = experiment.metrics or []
         for metric in asked:
             if metric not in metrics:
                 raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")
-        if not (root / "notebooks" / f"{experiment.notebook}.ipynb").is_file():
-            known = [p.stem for p in (root / "notebooks").glob("*.ipynb")]
-            raise UserError(
-                f"{where}: notebook: no notebooks/{experiment.notebook}.ipynb ({suggest(experiment.notebook, known)})"
-            )
-        for table in experiment.printed:
-            if not (root / "published" / f"{table}.csv").is_file():
-                known = [p.stem for p in (root / "published").glob("*.csv")]
-                raise UserError(f"{where}: printed: no published/{table}.csv ({suggest(table, known)})")
         cells: list[Cell] = []
         apart: dict[str, str] = {}
         judges = sorted({judge for metric in asked for judge in metrics[metric]})
@@ -140,7 +144,7 @@ def plan(
                     continue
                 told = reason or _left_out(scale, f"{name}/{cell.stem}")
                 # What a scale leaves out is checked all the same.
-                into = Plan(scale_name, {}, {}) if told else out
+                into = Plan(out.run, {}, {}) if told else out
                 _resolve_cell(into, cell, config, where, scale, scale_file)
                 for judge in judges:
                     _resolve_judge(into, cell, judge, config, f"{where}: metrics", scale, scale_file)
@@ -184,12 +188,16 @@ def plan(
             "scale": scale_name,
             "left_out": reason,
             "cells_left_out": {} if reason else apart,
+            "shares": _shares(out, config, cells, studies),
             **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
         out.specs[f"figure/{name}"] = {
-            **{key: getattr(experiment, key) for key in ("source", "item", "title", "shows")}, "scale": scale_name,
-        }  # fmt: skip
-    out.specs["scorecard/catalogue"] = described(config)
+            **{key: getattr(experiment, key) for key in ("item", "title", "shows")},
+            "work": Path(where).parents[1].name,
+            "scale": scale_name,
+            "figure": [part.model_dump(mode="json") for part in experiment.figure],
+            "parts": _parts(config, experiment, cells, studies),
+        }
     for cell in out.cells:
         spec = out.specs.setdefault(f"score/{cell.capture}", {"attacks": {}, "judges": []})
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
@@ -203,7 +211,107 @@ def plan(
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
+    out.specs["scorecard/catalogue"] = {
+        **described(config), "run": {"scale": scale_name}, "files": fact_files(out, root / "papers"),
+    }  # fmt: skip
     return out
+
+
+def _parts(
+    config: Path, experiment: Experiment, cells: Sequence[Cell], studies: Sequence[Study]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what an experiment names of each kind, in its own order: name, summary and the values at full
+    size.
+
+    A figure orders and labels by these, and knows from them how long an attack runs when no scale shortens
+    it.
+    """
+    kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
+    kinds |= (
+        {"training": "trainings"}
+        if experiment.trainings
+        else {"federation": "federations", "attack": "attacks"}
+    )
+    out = {}
+    for column, kind in kinds.items():
+        entries = load_kind(config, kind)
+        named = [
+            name
+            for product in experiment.cells or experiment.trainings or []
+            for name in getattr(product, column)
+        ]
+        met = sorted({getattr(each, column) for each in (*cells, *studies)})
+        # `all` stands for files, which cells name.
+        names = dict.fromkeys(name for each in named for name in (met if each == "all" else [each]))
+        out[column] = [
+            {
+                "name": name,
+                "summary": getattr(entries[name], "summary", ""),
+                "parameters": _values(entries[name]),
+            }
+            for name in names
+        ]
+    return out
+
+
+def _values(entry: BaseModel) -> dict[str, Any]:
+    """Return the parameters of a part, or all values of what has none of its own."""
+    return getattr(entry, "parameters", None) or entry.model_dump(
+        mode="json",
+        exclude={"summary", "module", "parameters", "sources", "sha256", "licence"},
+        exclude_none=True,
+    )
+
+
+# Where a fact's file lies: first word of its path -> folder below results/<run>, and suffix.
+FACTS = {"run": ("specs/", "json"), "cost": ("records/", "json"), "network": ("", "safetensors")}
+NETWORKS = {"victims": "train", "generators": "generator"}
+
+
+def fact_files(out: Plan, papers: Path) -> dict[str, str]:
+    """Return, for each path to a fact that papers/ names, the file of this run that holds it.
+
+    Of several seeds the least stands for all: what a fact says of a job depends on none.
+    """
+    texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
+    found = {}
+    for part in named(texts):
+        first, _, stem = part.partition(".")
+        kind, _, rest = stem.partition("/" if first == "network" else ".")
+        own = f"{NETWORKS.get(kind, kind)}/{rest}/"
+        seeds = sorted(
+            int(name[len(own) :]) for name in out.specs if name.startswith(own) and name[len(own) :].isdigit()
+        )
+        if seeds:
+            folder, suffix = FACTS[first]
+            found[part] = f"results/{out.run}/{folder}{kind}/{rest}/{seeds[0]}.{suffix}"
+    return found
+
+
+def _shares(
+    out: Plan, config: Path, cells: Sequence[Cell], studies: Sequence[Study]
+) -> dict[str, dict[str, float]]:
+    """Return by path stem how long a scale trains what cells and studies need, where that is not as long as
+    without caps."""
+    counts = {
+        name: entry.counts.get("train")
+        for name, entry in load_kind(config, "datasets").items()
+        if isinstance(entry, Dataset)
+    }
+    found = {}
+    for cell in cells:
+        victim = out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]["victim"]
+        generator = out.specs[f"attack/{cell.stem}"]["attack"]["generator"] or ""
+        served = (
+            f"generator/{cell.dataset}/{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)
+        )
+        made = next((out.specs[name]["generator"] for name in served if name in out.specs), None)
+        found[cell.stem] = shares.of_cell(config, cell.victim, victim, counts[cell.dataset], generator, made)
+    for study in studies:
+        training = out.specs[f"study/{study.stem}"]["training"]
+        seen = [count for name in (study.dataset, *training["beside"]) if (count := counts[name])]
+        found[study.stem] = shares.of_study(config, study.training, training, seen)
+    return {stem: share for stem, share in found.items() if share}
 
 
 def _resolve_judge(
@@ -218,8 +326,8 @@ def _resolve_judge(
 
 
 def described(config: Path) -> Spec:
-    """Return what the scorecard compares with a paper's description: attacks, defences, federations, and how many models are
-    trained, at their full size.
+    """Return what the scorecard compares with a paper's description: attacks, defences, federations, and how
+    many models are trained, at their full size.
     """
     attacks, defences, federations = (
         load_kind(config, kind) for kind in ("attacks", "defences", "federations")
@@ -290,7 +398,8 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
     assert isinstance(dataset, Dataset)
     if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
         raise UserError(
-            f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and classes, not of words)"
+            f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
+            "classes, not of words)"
         )
     entries = {
         kind: resolved(config, f"{kind}s", place, getattr(cell, kind), where, scale, scale_file)
@@ -337,8 +446,8 @@ def _resolve_cell(out: Plan, cell: Cell, config: Path, where: str, scale: Scale,
             spec, served = spec | {"victim": network}, cell.victim
         out.specs[f"generator/{cell.dataset}/{served}/{generator}/{cell.seed}"] = spec
     out.specs[f"capture/{cell.capture}"] = {
-        "federation": entries["federation"], "federation_name": cell.federation, "defence": entries["defence"],
-        "victim": network, "dataset": images, "seed": cell.seed,
+        "federation": entries["federation"], "federation_name": cell.federation,
+        "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
     known = entries["defence"]["module"]

@@ -9,10 +9,11 @@ _held: list[IO[str]] = []
 
 
 def share(folder: Path = Path(".snakemake")) -> None:
-    """Hold `folder` for as long as this process lives; if nobody else does, remove what is left of Snakemake's locks.
+    """Hold `folder` for as long as this process lives; if nobody else does, remove what is left of
+    Snakemake's locks.
 
-    Snakemake's locks are files, which outlive a killed or unplugged run and then refuse the next one. The kernel lets go
-    of this lock by itself. Where files cannot be locked nothing is removed.
+    Snakemake's locks are files, which outlive a killed or unplugged run and then refuse the next one. The
+    kernel lets go of this lock by itself. Where files cannot be locked nothing is removed.
     """
     with suppress(OSError):
         folder.mkdir(exist_ok=True)

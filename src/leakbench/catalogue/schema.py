@@ -1,19 +1,23 @@
-"""What a catalogue file may hold: one pydantic model per kind of YAML. No torch here: Snakemake parses this."""
+"""What a catalogue file may hold: one pydantic model per kind of YAML. No torch here: Snakemake parses this.
+
+The descriptions are the manual: `python -m leakbench manual` writes config/README.md and the editors'
+schemas from them.
+"""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
 
 
 class Slice(Strict):
-    """Images [start, stop) of one split of a data set, in official order."""
+    """The images [start, stop) of one split of a data set, in the official order."""
 
-    split: Literal["train", "test"]
-    start: Annotated[int, Field(ge=0)] = 0
-    stop: Positive
+    split: Literal["train", "test"] = Field(description="The split that the images are taken from.")
+    start: int = Field(0, ge=0, description="The first image, counted from 0.")
+    stop: Positive = Field(description="The image after the last one. It must exceed `start`.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> "Slice":
@@ -23,20 +27,31 @@ class Slice(Strict):
 
 
 class Training(Strict):
-    """How a network is fitted. `epochs` counts passes over its data; `checkpoints` are the epochs kept.
+    """How a network is fitted to its data."""
 
-    `images`: train on that many, the first of the split (none: all). `settled`: end after the epoch whose mean loss is
-    within so much of that before; `epochs` is then the most.
-    """
-
-    optimiser: Literal["sgd", "adam", "adadelta"]
-    lr: Annotated[float, Field(gt=0)]
-    options: dict[str, bool | float] = {}
-    batch_size: Positive
-    epochs: Annotated[int, Field(ge=0)]
-    checkpoints: list[Annotated[int, Field(ge=0)]] = []
-    images: Positive | None = None
-    settled: Annotated[float, Field(gt=0)] | None = None
+    optimiser: Literal["sgd", "adam", "adadelta"] = Field(description="The optimiser.")
+    lr: float = Field(gt=0, description="The learning rate.")
+    options: dict[str, bool | float] = Field(
+        {}, description="Further keyword arguments of torch's optimiser, such as `momentum: 0.9`."
+    )
+    batch_size: Positive = Field(description="Images in each step.")
+    epochs: int = Field(
+        ge=0, description="Passes over the data. With `settled` this is the largest number of passes."
+    )
+    checkpoints: list[Annotated[int, Field(ge=0)]] = Field(
+        [],
+        description="Epochs after which the weights are kept. Epoch 0 is the state before the first step. "
+        "The weights of the last epoch are always kept.",
+    )
+    images: Positive | None = Field(
+        None,
+        description="Number of images to train on, the first ones of the split. Without it all are used.",
+    )
+    settled: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Training ends after the first epoch whose mean loss differs from that of the epoch "
+        "before by no more than this.",
+    )
 
     @model_validator(mode="after")
     def _within(self) -> "Training":
@@ -46,54 +61,95 @@ class Training(Strict):
 
 
 class Part(Strict):
-    """A catalogue entry that names one file of a room and the values of its function's keywords."""
+    """A catalogue entry that names one Python file and gives values to its function's keyword arguments."""
 
-    summary: str
-    module: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = ""
-    parameters: dict[str, Any] = {}
+    summary: str = Field(description="One sentence for people. It changes no result.")
+    module: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = Field(
+        "",
+        description="The Python file of the part, in the folder of src/leakbench/ named after this one. "
+        "Without it the part is the file of the same name as the YAML.",
+    )
+    parameters: dict[str, Any] = Field(
+        {},
+        description="Keyword arguments of the part's function. They are checked against its signature, "
+        "and the section on parts lists them.",
+    )
 
 
 class Dataset(Part):
-    """A set of images: shape in rows, columns, channels; counts per split; pinned digests of its arrays.
+    """A set of images or words, with the digests that its arrays must have.
 
-    `scaled`: images are brought to `shape` after their digests were checked, the first `counts` of each split. `labels`: what
-    an image is of, one of the `classes`, or a word whose characters are.
+    Sources are tried in this order: the folders of `LEAKBENCH_DATA` (separated by colons), the official
+    address, a package of a registry. A data set that no source has makes its cells `not-run`, and the
+    report gives the reason.
     """
 
-    shape: tuple[Positive, Positive, Positive] | None = None
-    classes: Positive | None = None
-    counts: dict[str, Positive] = {}
-    sha256: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] | None = None
-    scaled: bool = False
-    labels: Literal["classes", "words"] = "classes"
-    sources: list[str] = []
-    licence: str = ""
+    shape: tuple[Positive, Positive, Positive] | None = Field(
+        None, description="Rows, columns and channels of an image."
+    )
+    classes: Positive | None = Field(None, description="Number of classes (of words: of characters).")
+    counts: dict[str, Positive] = Field({}, description="Number of images in each split.")
+    sha256: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] | None = Field(
+        None,
+        description="The digest of each array, as 64 hexadecimal digits. Without it the data set is not "
+        "pinned, and the digest that is found is recorded.",
+    )
+    scaled: bool = Field(
+        False,
+        description="Images are brought to `shape` after their digests were checked, and the first "
+        "`counts` of each split are kept. Grey images get three equal channels where `shape` "
+        "has three.",
+    )
+    labels: Literal["classes", "words"] = Field(
+        "classes",
+        description="What the label of an image is: one of the `classes`, or a word whose characters are "
+        "the classes. Only training studies can use words.",
+    )
+    sources: list[str] = Field([], description="Where the data comes from, in words, for people.")
+    licence: str = Field("", description="The licence of the data, for people.")
 
 
 class Victim(Part):
-    """The network under attack and how it was trained on the train split (training: none leaves it initialised)."""
+    """The network under attack and how it is trained on the train split of its data set."""
 
-    training: Training | None = None
+    training: Training | None = Field(
+        None, description="How the network is trained. Without it the network keeps its initial weights."
+    )
 
 
 class Auxiliary(Slice):
-    """The attacker's own images; `dataset` if they are not of the victim's data set."""
+    """The attacker's own images."""
 
-    dataset: Name | None = None
+    dataset: Name | None = Field(
+        None, description="The data set of these images. Without it they are of the victim's own data set."
+    )
 
 
 class Generator(Part):
-    """An attacker's network: trained on auxiliary images that the federation's private ones exclude, or published.
+    """A network of the attacker that makes images, trained on images of its own or with published weights.
 
-    `reads`: what it makes images of, the `features` that a victim's first dense layer reads, for one victim, or a `latent`
-    and a class, whoever the victim is. `weights`: the entry of datasets that brings a published generator's weights.
+    Give either `weights`, or both `auxiliary` and `training`. Published weights are put by hand into a
+    folder of `LEAKBENCH_DATA`; without them the cells that need them are `not-run`.
     """
 
-    reads: Literal["features", "latent"] = "features"
-    auxiliary: Auxiliary | None = None
-    validation: Annotated[float, Field(ge=0, lt=1)] = 0.15
-    training: Training | None = None
-    weights: Name | None = None
+    reads: Literal["features", "latent"] = Field(
+        "features",
+        description="What the generator makes images from. `features` are what the victim's first dense "
+        "layer reads; the generator is then trained anew for each victim. `latent` is a "
+        "random vector and a class; one generator then serves all victims, and its file has a "
+        "function `learner`.",
+    )
+    auxiliary: Auxiliary | None = Field(
+        None,
+        description="The attacker's own images. They must not overlap the private images of the federation.",
+    )
+    validation: float = Field(
+        0.15, ge=0, lt=1, description="Share of the auxiliary images that is held out of training."
+    )
+    training: Training | None = Field(None, description="How the generator is trained.")
+    weights: Name | None = Field(
+        None, description="The entry of datasets/ that brings the weights of a published generator."
+    )
 
     @model_validator(mode="after")
     def _made_somehow(self) -> "Generator":
@@ -104,37 +160,70 @@ class Generator(Part):
 
 
 class Local(Strict):
-    """A client's local training. batch_size none: the whole local set is one batch."""
+    """A client's local training, by plain gradient descent."""
 
-    lr: Annotated[float, Field(gt=0)]
-    batch_size: Positive | None = None
-    epochs: Positive = 1
+    lr: float = Field(gt=0, description="The client's learning rate.")
+    batch_size: Positive | None = Field(
+        None, description="Images in each local step. Without it the whole local set is one batch."
+    )
+    epochs: Positive = Field(1, description="Passes over the local set in one round.")
 
 
 class Federation(Strict):
-    """Who shares what, when. `clients` lists the number of private samples of each client.
+    """Who trains on what in each round, and what is sent to the server."""
 
-    A `fresh` local set is drawn anew each round, so that rounds are independent measurements; a `fixed` one is the same
-    in every round, as in deployed federated learning. With several `passes` a client goes over one private set that
-    often, in a new order each time, its rounds evenly split among them; all rounds of a pass start from one model. A `fixed`
-    set then has the same batches in the same order in every pass. `distinct_labels`: no two samples of an update share a
-    label; newly shuffled passes cannot promise it. `evaluate`: the model's accuracy on so many test images is measured
-    whenever the server has moved it; none: it is not.
-    """
-
-    summary: str
-    clients: Annotated[list[Positive], Field(min_length=1)]
-    rounds: Positive
-    private: Slice
-    local: Local
-    update: Literal["model", "gradient"] = "model"
-    server: Literal["frozen", "fedavg"] = "frozen"
-    local_set: Literal["fresh", "fixed"] = "fresh"
-    distinct_labels: bool = False
-    passes: Positive = 1
-    checkpoints: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["last"] = "last"
-    keep: bool = True
-    evaluate: Positive | None = None
+    summary: str = Field(description="One sentence for people. It changes no result.")
+    clients: Annotated[list[Positive], Field(min_length=1)] = Field(
+        description="Number of private images of each client in each round. The list has one entry for "
+        "each client."
+    )
+    rounds: Positive = Field(description="Number of rounds. Each round is one measurement of each client.")
+    private: Slice = Field(
+        description="Where the private images are drawn from. No image occurs twice in one update."
+    )
+    local: Local = Field(description="The client's local training.")
+    update: Literal["model", "gradient"] = Field(
+        "model", description="What a client sends: the new weights minus the old ones, or the mean gradient."
+    )
+    server: Literal["frozen", "fedavg"] = Field(
+        "frozen",
+        description="`frozen`: every round starts from the same model. `fedavg`: the server adds the mean "
+        "update to the model, and the next round starts from there.",
+    )
+    local_set: Literal["fresh", "fixed"] = Field(
+        "fresh",
+        description="`fresh`: the local set is drawn anew in each round, so that rounds are independent "
+        "measurements. `fixed`: it is the same in every round, as in deployed federated "
+        "learning. With several `passes` a fixed set has the same batches in the same order "
+        "in every pass.",
+    )
+    distinct_labels: bool = Field(
+        False,
+        description="No two images of an update share a label. It cannot be combined with several "
+        "`passes` over fresh sets.",
+    )
+    passes: Positive = Field(
+        1,
+        description="How many times a client goes over one private set, in a new order each time. "
+        "`rounds` must be a multiple of it. All rounds of a pass start from one model; with "
+        "`server: fedavg` the model moves after each pass.",
+    )
+    checkpoints: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)] | Literal["last"] = Field(
+        "last",
+        description="The epochs of the victim's training from which the rounds start. All `rounds` are "
+        "played for each of them.",
+    )
+    keep: bool = Field(
+        True,
+        description="`false` deletes updates and guesses once they were scored: for federations whose "
+        "files are large and quick to make again.",
+    )
+    evaluate: Positive | None = Field(
+        None,
+        description="Number of test images, none of them private, on which the model's accuracy is "
+        "measured each time the server has moved it. It needs `server: fedavg`. Without it "
+        "nothing is measured.",
+    )
 
     @model_validator(mode="after")
     def _passes_fit(self) -> "Federation":
@@ -148,77 +237,139 @@ class Federation(Strict):
 
 
 class Defence(Part):
-    """What happens on the client or in aggregation."""
+    """What a client or the aggregation does to protect the private images.
+
+    Most defences act on the client: on the model that it trains or on the update that it sends. Others
+    act in the aggregation and change who sees what. `aggregated` shows only the sum of all updates;
+    `encrypted` shows the server ciphertexts; `fused` shows a client of FedBoosting mixtures of the other
+    clients' models. In the matrix of attacks and defences these views stand beside the defences.
+    `aggregated` and `fused` need at least two clients.
+    """
 
 
 class Attack(Part):
-    """An attack: its file, its values, the generator it needs per data set, what it does about labels."""
+    """An attack that reconstructs private images from what the server saw.
 
-    generator: dict[Name, Name] = {}
-    labels: Literal["none", "oracle", "inferred", "joint"] = "none"
-    matching: Literal["best", "hungarian"] = "hungarian"
+    An attack with `parameters.adapts: true` is adaptive: it knows the defence and does what the file of
+    the defence's name in src/leakbench/adaptive/ holds against it.
+    """
+
+    generator: dict[Name, Name] = Field(
+        {}, description="For each data set the generator that the attack uses. Most attacks use none."
+    )
+    labels: Literal["none", "oracle", "inferred", "joint"] = Field(
+        "none",
+        description="Where the labels come from. `none`: the attack needs no labels. `oracle`: the true "
+        "labels are given to it. `inferred`: a rule reads them off the update. `joint`: they "
+        "are unknowns that the attack optimises together with the images.",
+    )
+    matching: Literal["best", "hungarian"] = Field(
+        "hungarian",
+        description="How reconstructions are assigned to private images for scoring. `hungarian`: one to "
+        "one, with the least total error. `best`: each private image takes its best "
+        "reconstruction, for attacks that return more candidates than there are images.",
+    )
 
 
 class Cells(Strict):
-    """A product of names: every combination is one cell.
+    """A product of names: each combination of the lists is one cell."""
 
-    `all` among defences or attacks stands for each that has a file of its own, without those of `but`; variants are
-    named where they are wanted.
-    """
-
-    dataset: Names
-    victim: Names
-    federation: Names
-    defence: Names = ["none"]
-    attack: Names
-    but: Annotated[list[Name], Distinct] = []
+    dataset: Names = Field(description="Names of datasets/.")
+    victim: Names = Field(description="Names of victims/.")
+    federation: Names = Field(description="Names of federations/.")
+    defence: Names = Field(
+        ["none"],
+        description="Names of defences/. `all` stands for every defence that has a file of its own; a "
+        "variant must be named.",
+    )
+    attack: Names = Field(
+        description="Names of attacks/. `all` stands for every attack that has a file of its own; a "
+        "variant must be named."
+    )
+    but: Annotated[list[Name], Distinct] = Field(
+        [], description="Defences and attacks that `all` leaves out."
+    )
 
 
 class Studies(Strict):
-    """A product of names: every combination is one training study."""
+    """A product of names: each combination of the lists is one training study."""
 
-    dataset: Names
-    victim: Names
-    training: Names
-    defence: Names = ["none"]
+    dataset: Names = Field(description="Names of datasets/.")
+    victim: Names = Field(description="Names of victims/.")
+    training: Names = Field(description="Names of trainings/.")
+    defence: Names = Field(["none"], description="Names of defences/.")
 
 
 class Exhibit(Strict):
-    """Which pictures an experiment shows: some reconstructions chosen by a stated rule.
+    """The pictures that an experiment shows: reconstructions chosen by a stated rule."""
 
-    `first`: the reconstructions in their own order. `usable`: those of them that are not dead. `best`: by correlation
-    with any sample, highest first. `faintest`: those that reveal a sample (r ≥ 0.98), the least pure first.
-    `matched`: each sample's match.
-    `worst-median-best`: the samples at those ranks of correlation.
-    """
+    rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"] = Field(
+        description="Which reconstructions are shown. `first`: in their own order. `usable`: in their own "
+        "order, without dead ones. `best`: by their highest correlation with any private "
+        "image, highest first. `faintest`: those that reveal an image (r of at least 0.98), "
+        "least pure first. `matched`: the one assigned to each private image. "
+        "`worst-median-best`: those at these three ranks of correlation."
+    )
+    rounds: Positive = Field(1, description="Number of rounds that are shown.")
+    reconstructions: Positive = Field(24, description="Largest number of reconstructions in each round.")
 
-    rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"]
-    rounds: Positive = 1
-    reconstructions: Positive = 24
+
+class Drawing(BaseModel):
+    """A drawing of a figure. All keys but `drawing` are arguments of its function, whose signature says
+    which."""
+
+    model_config = ConfigDict(extra="allow")
+
+    drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] = Field(
+        description="The file in src/leakbench/drawing/ that draws it, without its suffix: `lines`, `dots`, "
+        "`heat`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of drawing."
+    )
 
 
 class Experiment(Strict):
-    """One published table, figure or claim: which cells, which metrics, which pictures, which notebook.
+    """One published table, figure or claim: what is run, what is measured and what is drawn.
 
-    Where accuracy is studied and no attack, `trainings` take the place of cells; all that they measure is in the table.
-    `client` narrows table and pictures to one client of the federation, counted from 0 (pictures default to client 0).
-    `success`: the metrics of which success rates against a threshold are wanted. `printed`: tables of published/ whose
-    numbers the figure shows, if not the one that has the experiment's name.
+    Give either `cells` with `metrics`, or `trainings`. The table of a training study holds all that the
+    study measures.
     """
 
-    source: Literal["fidel", "agic", "thesis", "leakbench"]
-    item: str
-    title: str
-    shows: str
-    cells: Annotated[list[Cells], Field(min_length=1)] | None = None
-    trainings: Annotated[list[Studies], Field(min_length=1)] | None = None
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = [0]
-    metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = None
-    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = []
-    printed: Annotated[list[str], Distinct] = []
-    client: Annotated[int, Field(ge=0)] | None = None
-    exhibit: Exhibit | None = None
-    notebook: Name
+    item: str = Field(description="What is reproduced, such as `table-3.16`.")
+    title: str = Field(description="The heading in the report.")
+    shows: str = Field(description="What the source claims to show here, in one sentence.")
+    cells: Annotated[list[Cells], Field(min_length=1)] | None = Field(
+        None, description="The attacks to run, as a list of products."
+    )
+    trainings: Annotated[list[Studies], Field(min_length=1)] | None = Field(
+        None, description="The training studies to run, as a list of products."
+    )
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = Field(
+        [0], description="Each cell or study is run once for each of these seeds."
+    )
+    metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = Field(
+        None,
+        description="The columns of the table, by names of src/leakbench/metrics/. A metric that asks a "
+        "classifier which person a face shows trains that classifier on the cell's own data "
+        "set.",
+    )
+    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = Field(
+        [],
+        description="Metrics for which the table also has success rates against a threshold. Each must "
+        "stand in `metrics`.",
+    )
+    client: Annotated[int, Field(ge=0)] | None = Field(
+        None,
+        description="Table and pictures show this client alone, counted from 0. Without it the table has "
+        "all clients, and the pictures are of client 0.",
+    )
+    exhibit: Exhibit | None = Field(None, description="The pictures. Without it the experiment shows none.")
+    figure: Annotated[list[Drawing], Field(min_length=1)] = Field(
+        description="The figure: a drawing, or a list of drawings that stand below each other."
+    )
+
+    @field_validator("figure", mode="before", json_schema_input_type=Drawing | list[Drawing])
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _scored(self) -> "Experiment":
@@ -235,18 +386,33 @@ class Experiment(Strict):
 
 
 class Scale(Strict):
-    """Caps that make a run shorter: kind → glob over names → key path → largest value.
+    """How much of each experiment a run does. `--config scale=<name>` chooses it; the default is `quick`."""
 
-    `left_out`: experiments (name or glob) that the scale would shorten until they say nothing, with the reason that
-    their numbers are then not-run for; or some cells of one, by
-    <experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>, or its studies, by
-    <experiment>/<data set>/<victim>/<training>/<defence>/<seed>.
-    """
-
-    summary: str
-    caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = {}
-    null_rounds: Positive
-    left_out: dict[str, str] = {}
+    summary: str = Field(description="One sentence for people. It changes no result.")
+    order: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Rank among the scales, the longest run highest. "
+        "The scorecard takes the longest evidence there is.",
+    )
+    caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = Field(
+        {},
+        description="Largest values: kind → pattern over names → key → largest value. The kinds are "
+        "victims, generators, federations, attacks and trainings. A pattern with a slash is "
+        "compared with `<data set>/<name>`, and for attacks with `<data "
+        "set>/<victim>/<federation>/<defence>/<name>`. A cap only ever lowers a value.",
+    )
+    null_rounds: Positive = Field(
+        description="Number of rounds of the null baselines. At most a quarter of the federation's rounds "
+        "are used."
+    )
+    left_out: dict[str, str] = Field(
+        {},
+        description="What this scale does not run: pattern → reason. The numbers that depend on it are "
+        "`not-run` for that reason. A pattern is compared with the name of an experiment, "
+        "with `<experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>` for "
+        "single cells, and with `<experiment>/<data "
+        "set>/<victim>/<training>/<defence>/<seed>` for single studies.",
+    )
 
 
 KINDS: dict[str, type[BaseModel]] = {

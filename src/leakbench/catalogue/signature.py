@@ -1,4 +1,5 @@
-"""A part's keyword arguments are its schema: read them from the source, without importing it (it may need torch)."""
+"""A part's keyword arguments are its schema: read them from the source, without importing it (it may need
+torch)."""
 
 import ast
 from functools import cache
@@ -20,6 +21,13 @@ _NAMES = {
 def module_file(room: str, module: str) -> Path:
     """Return the file of part `module` in `room` (it may not exist)."""
     return PACKAGE / room / f"{stem(module)}.py"
+
+
+@cache
+def parts_of(room: str) -> list[str]:
+    """Return the parts of a room: the stems of its files that hold a function of their own name."""
+    files = sorted((PACKAGE / room).glob("*.py"))
+    return [path.stem for path in files if f"\ndef {path.stem}(" in path.read_text()]
 
 
 @cache

@@ -32,12 +32,14 @@ class Study:
 
 
 def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file: str) -> Spec:
-    """Return a study's resolved spec. Raises UserError naming file and key where its parts do not fit each other."""
+    """Return a study's resolved spec. Raises UserError naming file and key where its parts do not fit each
+    other."""
     dataset = find(config, "datasets", study.dataset, where)
     assert isinstance(dataset, Dataset)
     if dataset.shape is None or dataset.classes is None or not {"train", "test"} <= dataset.counts.keys():
         raise UserError(
-            f"{where}: dataset '{study.dataset}' is not one to train and test on (choose one with shape, classes and counts of both)"
+            f"{where}: dataset '{study.dataset}' is not one to train and test on (choose one with shape, "
+            "classes and counts of both)"
         )
     victim, training, defence = (
         resolved(config, f"{kind}s", study.dataset, getattr(study, kind), where, scale, scale_file)
@@ -45,8 +47,9 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
     )
     if dataset.labels != LABELS[training["task"]]:
         raise UserError(
-            f"{where}: training '{study.training}': task: {training['task']} is about {LABELS[training['task']]}, "
-            f"and dataset '{study.dataset}' is of {dataset.labels} (choose another of the two)"
+            f"{where}: training '{study.training}': task: {training['task']} is about "
+            f"{LABELS[training['task']]}, and dataset '{study.dataset}' is of {dataset.labels} (choose "
+            "another of the two)"
         )
     # As with augmentation: what is beside other data sets is none of this study's.
     training["beside"] = training["beside"].get(study.dataset, [])
@@ -56,8 +59,8 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
         _like(name, dataset, config, f"{told}: tested_on", "test")
     if training["split"] == "by-client" and beside and training["clients"] != len(beside) + 1:
         raise UserError(
-            f"{told}: split: by-client: {training['clients']} clients cannot have one each of {len(beside) + 1} data sets "
-            "(set clients to their number)"
+            f"{told}: split: by-client: {training['clients']} clients cannot have one each of "
+            f"{len(beside) + 1} data sets (set clients to their number)"
         )
     images = sum(
         min(each.counts["train"], training["images"] or each.counts["train"]) for each in [dataset, *beside]
@@ -71,8 +74,8 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
     training["augmentation"] = training["augmentation"].get(study.dataset, "none")
     if (rule := training["aggregation"]) and cross_validates(rule["module"]) and training["hold_out"] is None:
         raise UserError(
-            f"{where}: training '{study.training}': aggregation '{rule['module']}' has clients validate each other's models "
-            "(add hold_out)"
+            f"{where}: training '{study.training}': aggregation '{rule['module']}' has clients validate each "
+            "other's models (add hold_out)"
         )
     # A study without them depends on none of them.
     given = {key: value for key in OPTIONAL if (value := training.pop(key))}
@@ -89,19 +92,22 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
 
 
 def _like(name: str, dataset: Dataset, config: Path, where: str, split: str) -> Dataset:
-    """Return data set `name`. Raises UserError where it has no images of that split, or others than `dataset` has."""
+    """Return data set `name`. Raises UserError where it has no images of that split, or others than `dataset`
+    has."""
     found = find(config, "datasets", name, where)
     assert isinstance(found, Dataset)
     alike = all(getattr(found, key) == getattr(dataset, key) for key in ("shape", "classes", "labels"))
     if not alike or split not in found.counts:
         raise UserError(
-            f"{where}: dataset '{name}' has other images or labels, or none in the split {split} (choose one of the same shape)"
+            f"{where}: dataset '{name}' has other images or labels, or none in the split {split} (choose one "
+            "of the same shape)"
         )
     return found
 
 
 def further(spec: Spec) -> list[str]:
-    """Return the data sets of a study besides its own, in the order of its spec: to train on as well, then to test on."""
+    """Return the data sets of a study besides its own, in the order of its spec: to train on as well, then to
+    test on."""
     training = spec["training"]
     return [*training["beside"], *training["tested_on"]]
 

@@ -13,7 +13,7 @@ from leakbench.catalogue import budget
 from leakbench.catalogue.cell import ANY_VICTIM, capture_of
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
-from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.needs import BACKBONES, declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
@@ -49,7 +49,8 @@ def local_datasets(root: Path) -> frozenset[str]:
 
 
 def _recorded(data: Path, name: str) -> bool | None:
-    """Return the answer in the spec of a data set that is here; None if it is not, or either file is damaged."""
+    """Return the answer in the spec of a data set that is here; None if it is not, or either file is
+    damaged."""
     try:
         if "absent" in read_facts(data / f"{name}.safetensors"):
             return None
@@ -64,13 +65,13 @@ def _below(root: Path, files: tuple[Path, ...]) -> tuple[str, ...]:
 
 
 class Workflow:
-    """The plan of one scale, as the rules need it."""
+    """The plan of one scale, as the rules need it; with a `seed`, of the run whose seeds are raised by it."""
 
-    def __init__(self, root: Path, scale: str) -> None:
-        self.root, self.scale = root, scale
-        self.plan: Plan = plan(root, scale, judges(), local_datasets(root))
+    def __init__(self, root: Path, scale: str, seed: int | None = None) -> None:
+        self.root, self.scale, self.seed = root, scale, seed
+        self.plan: Plan = plan(root, scale, judges(), local_datasets(root), seed)
         self.plan.write(root)
-        self.results = f"results/{scale}"
+        self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
@@ -92,14 +93,15 @@ class Workflow:
         return budget.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
 
     def code(self, verb: str, *more: str) -> list[str]:
-        """Return the source files that a verb and `more` modules depend on, relative to the root if below it."""
+        """Return the source files that a verb and `more` modules depend on, relative to the root if below
+        it."""
         return list(_below(self.root, closure(f"leakbench.verbs.{verb}", *more)))
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
         """Return the file that holds the digests of source files, after writing it if it holds others.
 
-        One input of a job in place of a hundred, each of which Snakemake would look up again for every job. What is `fetched` is
-        the same at every scale.
+        One input of a job in place of a hundred, each of which Snakemake would look up again for every job.
+        What is `fetched` is the same at every scale.
         """
         home = "data/specs" if fetched else f"{self.results}/specs"
         key = home, *files
@@ -148,8 +150,8 @@ class Workflow:
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
     def score_code(self, capture: str) -> list[str]:
-        """Return the source files that the scores of all attacks on a capture depend on: their metrics, the judges of these,
-        and the victim that reads features.
+        """Return the source files that the scores of all attacks on a capture depend on: their metrics, the
+        judges of these, and the victim that reads features.
         """
         dataset, victim, *_, seed = capture.split("/")
         spec = self.plan.spec(f"score/{capture}")
@@ -195,7 +197,8 @@ class Workflow:
         return [f"{self.results}/oracle/{capture_of(stem)}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
-        """Return the data that a generator is trained on, or its weights; `name` is <data set>/<victim>/<generator>/<seed>."""
+        """Return the data that a generator is trained on, or its weights; `name` is <data
+        set>/<victim>/<generator>/<seed>."""
         entry = self.plan.spec(f"generator/{name}")["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
@@ -226,13 +229,15 @@ class Workflow:
         return [f"data/{LPIPS}.safetensors"] if needed else []
 
     def judges(self, capture: str) -> list[str]:
-        """Return the classifiers that a capture's metrics ask, trained on its data set, in the order of the spec."""
+        """Return the classifiers that a capture's metrics ask, trained on its data set, in the order of the
+        spec."""
         dataset, *_, seed = capture.split("/")
         names = self.plan.spec(f"score/{capture}")["judges"]
         return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
 
     def scores(self, experiment: str) -> list[str]:
-        """Return the scores of the captures that an experiment attacks, or the files of its training studies."""
+        """Return the scores of the captures that an experiment attacks, or the files of its training
+        studies."""
         captures = dict.fromkeys(cell.capture for cell in self.plan.experiments[experiment])
         studied = (f"studies/{study.stem}" for study in self.plan.studies[experiment])
         return [f"{self.results}/{name}.parquet" for name in (*(f"scores/{c}" for c in captures), *studied)]
@@ -241,41 +246,44 @@ class Workflow:
         """Return the records of what an experiment's training studies cost."""
         return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
-    def pictured(self, experiment: str) -> list[str]:
-        """Return the guesses, truths, victims and data that an experiment's pictures are taken from."""
+    def pictured(self, kind: str, experiment: str) -> list[str]:
+        """Return what the pictures of each of an experiment's cells are taken from: its guesses, truth,
+        victims or data."""
         if self.plan.definitions[experiment].exhibit is None:
             return []
-        paths = []
-        for cell in self.plan.experiments[experiment]:
-            paths += [
-                f"{self.results}/guesses/{cell.stem}.safetensors",
-                f"{self.results}/truth/{cell.capture}.safetensors",
-                f"{self.results}/victims/{cell.dataset}/{cell.victim}/{cell.seed}.safetensors",
-                f"data/{cell.dataset}.safetensors",
-            ]
-        return sorted(set(paths))
-
-    def networks(self) -> list[str]:
-        """Return every trained victim and generator."""
-        kinds = {"train": "victims", "generator": "generators"}
-        return [
-            f"{self.results}/{kinds[name.partition('/')[0]]}/{name.partition('/')[2]}.safetensors"
-            for name in sorted(self.plan.specs)
-            if name.partition("/")[0] in kinds
-        ]
+        paths = {
+            "guesses": lambda cell: f"{self.results}/guesses/{cell.stem}",
+            "truth": lambda cell: f"{self.results}/truth/{cell.capture}",
+            "victims": lambda cell: f"{self.results}/victims/{cell.dataset}/{cell.victim}/{cell.seed}",
+            "data": lambda cell: f"data/{cell.dataset}",
+        }
+        return [f"{paths[kind](cell)}.safetensors" for cell in self.plan.experiments[experiment]]
 
     def each(self, kind: str, suffix: str) -> list[str]:
-        """Return one file per experiment, in order of name: tables, exhibits or figures."""
+        """Return one file per experiment, in order of name: tables, trials, exhibits or figures."""
         return [f"{self.results}/{kind}/{name}.{suffix}" for name in sorted(self.plan.experiments)]
 
     def published(self) -> list[str]:
         """Return the published numbers and claims."""
-        return sorted(str(path.relative_to(self.root)) for path in (self.root / "published").glob("*.csv"))
+        files = [p for suffix in ("csv", "yaml", "py") for p in (self.root / "papers").rglob(f"*.{suffix}")]
+        return sorted(str(path.relative_to(self.root)) for path in files if path.parent.name != "experiments")
 
-    def printed(self, experiment: str) -> list[str]:
-        """Return the published tables that a figure draws beside its own: those it names, or that of its name."""
-        named = self.plan.definitions[experiment].printed or [experiment.replace("-", "_", 1)]
-        return [table for name in named if (table := f"published/{name}.csv") in self.published()]
+    def paper(self, experiment: str) -> list[str]:
+        """Return the paper.yaml of the work that an experiment belongs to, if there is one."""
+        folder = file_of(self.root / "config", "experiments", experiment).parents[1].relative_to(self.root)
+        return [name for name in (f"{folder}/paper.yaml",) if (self.root / name).is_file()]
+
+    def facts(self) -> list[str]:
+        """Return the files of this run that hold what papers/ call facts: specs, costs and networks."""
+        return sorted(set(self.plan.specs["scorecard/catalogue"]["files"].values()))
+
+    def data(self) -> list[str]:
+        """Return the file of every data set that the plan uses."""
+        return [f"data/{name}.safetensors" for name in self.plan.datasets]
+
+    def config(self) -> list[str]:
+        """Return every file of config/, from which the cost of what did not run is estimated."""
+        return sorted(str(path.relative_to(self.root)) for path in (self.root / "config").glob("*/*.yaml"))
 
     def recorded(self, experiment: str = "*") -> list[str]:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""
@@ -287,7 +295,7 @@ class Workflow:
         return [name for name in names if (self.root / name).is_file()]
 
     def drawing(self) -> list[str]:
-        """Return the source files that the notebooks draw with."""
+        """Return the source files that the notebook draws with."""
         return self.code(
             "figure",
             "leakbench.drawing",

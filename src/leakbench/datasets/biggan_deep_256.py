@@ -1,7 +1,7 @@
 """The published weights of BigGAN-deep at 256×256 (Brock et al. 2019), as converted from TF Hub to torch.
 
-Never downloaded: put there by hand. Spectral norm is divided out, and of the statistics of batch norm, which are there for
-51 truncations, the last are kept, for none: names are then those of `generators.biggan_deep`.
+Never downloaded: put there by hand. Spectral norm is divided out, and of the statistics of batch norm, which
+are there for 51 truncations, the last are kept, for none: names are then those of `generators.biggan_deep`.
 """
 
 import pickle
@@ -25,7 +25,8 @@ def place(folder: Path) -> Path | None:
 def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the weights that a generator uses when it is not trained, by its own names.
 
-    The spectral norm of a matrix W [out, …] is u·Wv with the vectors that the training left. Raises KeyError without them.
+    The spectral norm of a matrix W [out, …] is u·Wv with the vectors that the training left. Raises KeyError
+    without them.
     """
     out = {}
     for name, value in state.items():

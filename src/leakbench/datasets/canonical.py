@@ -15,9 +15,9 @@ class Found:
     """What a reader found in a folder.
 
     tensors: `train/images`, `test/images` uint8 [N, H, W, C] (0..255) and `train/labels`, `test/labels`
-    int64 [N],
-        as far as the data set has these splits; what is no picture, such as points, is float32, and `train/clients`,
-        `test/clients` int64 [N] say whose each is, where the data set does; third-party weights are float32 under their own names.
+        int64 [N], as far as the data set has these splits; what is no picture, such as points, is float32,
+        and `train/clients`, `test/clients` int64 [N] say whose each is, where the data set does; third-party
+        weights are float32 under their own names.
     files: tensor name → the file (or folder) it was read from, for messages.
     classes: class names in the order of the labels; empty if there are none.
     note: what was read, if that is not simply the whole official set.

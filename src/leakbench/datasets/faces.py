@@ -9,7 +9,8 @@ from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 
 def people_in(folder: Path) -> dict[str, list[Path]]:
-    """Return person → pictures, sorted: from `labels.tsv` (columns file, identity) if there is one, else by folder."""
+    """Return person → pictures, sorted: from `labels.tsv` (columns file, identity) if there is one, else by
+    folder."""
     pictures: dict[str, list[Path]] = {}
     if (folder / "labels.tsv").is_file():
         for row in read_list(folder / "labels.tsv", {"file", "identity"}):
@@ -24,8 +25,8 @@ def read_people(
 ) -> Found:
     """Read the first `per_person` pictures of each person, the last `test` of which are the split `test`.
 
-    Images are scaled whole to uint8 [N, size, size, 3]; labels int64 [N] are in order of the names. Raises Damaged if
-    there is no person, or no picture for either split.
+    Images are scaled whole to uint8 [N, size, size, 3]; labels int64 [N] are in order of the names. Raises
+    Damaged if there is no person, or no picture for either split.
     """
     if not chosen or not 0 < test < per_person:
         raise Damaged(

@@ -1,4 +1,5 @@
-"""Points in the plane of several clients, each with a Gaussian of its own for every class; drawn, not fetched."""
+"""Points in the plane of several clients, each with a Gaussian of its own for every class; drawn, not
+fetched."""
 
 from pathlib import Path
 
@@ -31,11 +32,13 @@ def gaussians(
     test: float = 0.1,
     seed: int = 0,
 ) -> Found:
-    """Draw `samples` points for each client, of each class equally many, a share `test` of them for the test split.
+    """Draw `samples` points for each client, of each class equally many, a share `test` of them for the test
+    split.
 
-    `means`, `deviations`: client → class → (x, y); the axes are independent. train/images, test/images are float32
-    [N, 1, 2, 1], coordinates as they are; beside the labels there is train/clients, test/clients int64 [N], whose each
-    point is. Clients and classes are mixed, so that the first points of a split are of all of them.
+    `means`, `deviations`: client → class → (x, y); the axes are independent. train/images, test/images are
+    float32 [N, 1, 2, 1], coordinates as they are; beside the labels there is train/clients, test/clients
+    int64 [N], whose each point is. Clients and classes are mixed, so that the first points of a split are of
+    all of them.
     """
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[np.ndarray]] = {"images": [], "labels": [], "clients": []}

@@ -1,8 +1,9 @@
 """ICDAR 2003, robust word recognition (Lucas et al. 2003): words cut out of photographs of scenes.
 
-Never downloaded. Read is the official list word.xml, of `image`s with a `file` and a `tag`, from the archive of the training words
-unpacked to icdar2003/train and that of the test words unpacked to icdar2003/test. Words with other signs than letters and digits
-are left out, as is usual; the sample of 860 is without them, and without words of fewer than three characters, already.
+Never downloaded. Read is the official list word.xml, of `image`s with a `file` and a `tag`, from the archive
+of the training words unpacked to icdar2003/train and that of the test words unpacked to icdar2003/test. Words
+with other signs than letters and digits are left out, as is usual; the sample of 860 is without them, and
+without words of fewer than three characters, already.
 """
 
 from pathlib import Path
@@ -25,7 +26,8 @@ def place(folder: Path) -> Path | None:
 
 
 def icdar2003(folder: Path, *, plain_words: bool = True) -> Found:
-    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has them."""
+    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has
+    them."""
     if (folder / "labels.tsv").is_file():
         splits, note = {"test": listed(folder)}, "sample"
     else:

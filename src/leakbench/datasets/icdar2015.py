@@ -1,8 +1,9 @@
-"""ICDAR 2015, incidental scene text, task 3 (Karatzas et al. 2015): 4,468 words for training and 2,077 for tests.
+"""ICDAR 2015, incidental scene text, task 3 (Karatzas et al. 2015): 4,468 words for training and 2,077 for
+tests.
 
-Never downloaded. Read is the official layout: ch4_training_word_images_gt with its gt.txt, and ch4_test_word_images_gt with
-Challenge4_Test_Task3_GT.txt in it or beside it, of lines `word_1.png, "word"`. The thesis leaves out words with other signs than
-letters and digits, which leaves 1,811 for tests.
+Never downloaded. Read is the official layout: ch4_training_word_images_gt with its gt.txt, and
+ch4_test_word_images_gt with Challenge4_Test_Task3_GT.txt in it or beside it, of lines `word_1.png, "word"`.
+The thesis leaves out words with other signs than letters and digits, which leaves 1,811 for tests.
 """
 
 import re
@@ -16,7 +17,8 @@ _TEST = "ch4_test_word_images_gt"
 _TRAIN = "ch4_training_word_images_gt"
 _LISTS = {
     "train": (_TRAIN, f"{_TRAIN}/gt.txt"),
-    "test": (_TEST, f"{_TEST}/Challenge4_Test_Task3_GT.txt", "Challenge4_Test_Task3_GT.txt", f"{_TEST}/gt.txt"),
+    "test": (_TEST, f"{_TEST}/Challenge4_Test_Task3_GT.txt", "Challenge4_Test_Task3_GT.txt",
+    f"{_TEST}/gt.txt"),
 }  # fmt: skip
 _LINE = re.compile(r'\s*(?P<file>[^,]+?)\s*,\s*"(?P<word>.*)"\s*')
 
@@ -27,7 +29,8 @@ def place(folder: Path) -> Path | None:
 
 
 def icdar2015(folder: Path, *, plain_words: bool = True) -> Found:
-    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has them."""
+    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has
+    them."""
     splits = {}
     for split, (pictures, *lists) in _LISTS.items():
         file = next((folder / name for name in lists if (folder / name).is_file()), None)

@@ -1,7 +1,8 @@
-"""IIIT 5K-Word: words cut out of pictures from the web (Mishra et al. 2012), 2,000 for training and 3,000 for tests.
+"""IIIT 5K-Word: words cut out of pictures from the web (Mishra et al. 2012), 2,000 for training and 3,000 for
+tests.
 
-Never downloaded. Read is the official layout, version 3.0: traindata.mat and testdata.mat beside the folders train and test, each
-a struct array with ImgName (such as test/1002_1.png) and GroundTruth.
+Never downloaded. Read is the official layout, version 3.0: traindata.mat and testdata.mat beside the folders
+train and test, each a struct array with ImgName (such as test/1002_1.png) and GroundTruth.
 """
 
 from pathlib import Path

@@ -23,7 +23,8 @@ SECONDS = 600.0
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs, UserError on a full disk."""
+    """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs, UserError on a
+    full disk."""
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """Words drawn with the fonts that come with matplotlib: stand-ins for the rendered sets of text recognition.
 
-DejaVu and STIX may be used and passed on freely (matplotlib's LICENSE_DEJAVU and LICENSE_STIX). What is drawn depends on the
-seed, on numpy's generator and on Pillow.
+DejaVu and STIX may be used and passed on freely (matplotlib's LICENSE_DEJAVU and LICENSE_STIX). What is drawn
+depends on the seed, on numpy's generator and on Pillow.
 """
 
 import importlib.util
@@ -63,7 +63,8 @@ def draw_text(rng: np.random.Generator) -> str:
 
 
 def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Image.Image":
-    """Return a word as light on dark, in grey, within random margins and turned by at most so many degrees."""
+    """Return a word as light on dark, in grey, within random margins and turned by at most so many
+    degrees."""
     from PIL import Image, ImageDraw
 
     drawn = _font(font)
@@ -85,7 +86,8 @@ def split_of(
     paint: Callable[["Image.Image", np.random.Generator], "Image.Image"],
     degrees: float = 0.0,
 ) -> dict[str, np.ndarray]:
-    """Draw `count` words, each in one of the fonts, and `paint` their masks; return what `words.arrays` does."""
+    """Draw `count` words, each in one of the fonts, and `paint` their masks; return what `words.arrays`
+    does."""
     from PIL import Image
 
     images = np.empty((count, ROWS, COLUMNS, 3), np.uint8)
@@ -109,7 +111,8 @@ def rendered(
     paint: Callable[["Image.Image", np.random.Generator], "Image.Image"],
     degrees: float = 0.0,
 ) -> Found:
-    """Draw so many words for each split, each split from its own stream of `seed`. Raises Unavailable without the fonts."""
+    """Draw so many words for each split, each split from its own stream of `seed`. Raises Unavailable without
+    the fonts."""
     tensors = {
         f"{split}/{kind}": array
         for number, (split, count) in enumerate(counts.items())

@@ -1,8 +1,9 @@
 """SCUT-FORU, English2k: words on pictures from Flickr (Zhang et al. 2016), cut out by their boxes.
 
 Never downloaded. Read is the official layout: word_img/<name>.jpg and word_annotation/<name>.txt, with a line
-`x, y, width, height, "word"` for each word. The lists name no split: as in code of the thesis' authors, the first 1,000 pictures
-by name are `train`, the others `test`, where the set's own description has 1,200 and 515.
+`x, y, width, height, "word"` for each word. The lists name no split: as in code of the thesis' authors, the
+first 1,000 pictures by name are `train`, the others `test`, where the set's own description has 1,200 and
+515.
 """
 
 from pathlib import Path
@@ -24,7 +25,8 @@ def place(folder: Path) -> Path | None:
 
 
 def scut_foru(folder: Path, *, train: Annotated[int, Field(gt=0)] = 1000) -> Found:
-    """Read the words, those of the first `train` pictures as the split `train`: tensors as `words.arrays` has them."""
+    """Read the words, those of the first `train` pictures as the split `train`: tensors as `words.arrays` has
+    them."""
     files = sorted((folder / "word_annotation").glob("*.txt"))
     if len(files) <= train:
         raise Damaged(folder, f"{len(files)} annotated pictures, of which {train} are for training")

@@ -1,7 +1,7 @@
 """Street View Text: signs in Google Street View (Wang et al. 2011), 257 words for training and 647 for tests.
 
-Never downloaded. Read is the official layout: train.xml and test.xml beside the folder img, with the words of each picture as
-`taggedRectangle`s (x, y, width, height, and a `tag`), which are cut out.
+Never downloaded. Read is the official layout: train.xml and test.xml beside the folder img, with the words of
+each picture as `taggedRectangle`s (x, y, width, height, and a `tag`), which are cut out.
 """
 
 from pathlib import Path

@@ -1,7 +1,9 @@
-"""Synth90K, or MJSynth: rendered words of a lexicon of 90,000 (Jaderberg et al. 2014), the thesis' first training set.
+"""Synth90K, or MJSynth: rendered words of a lexicon of 90,000 (Jaderberg et al. 2014), the thesis' first
+training set.
 
-Never downloaded: ten gigabytes. Read is the official layout, annotation_{train,test}.txt in mnt/ramdisk/max/90kDICT32px with a
-line `./<folder>/<folder>/<number>_<word>_<number>.jpg <number>` for each picture, whose word is in the name of its file.
+Never downloaded: ten gigabytes. Read is the official layout, annotation_{train,test}.txt in
+mnt/ramdisk/max/90kDICT32px with a line `./<folder>/<folder>/<number>_<word>_<number>.jpg <number>` for each
+picture, whose word is in the name of its file.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,8 @@ _LISTS = {"train": "annotation_train.txt", "test": "annotation_test.txt"}
 _LAYOUTS = [
     *(
         (name, _LISTS["train"])
-        for name in ("mnt/ramdisk/max/90kDICT32px", "mjsynth/mnt/ramdisk/max/90kDICT32px", "90kDICT32px", "synth90k")
+        for name in ("mnt/ramdisk/max/90kDICT32px", "mjsynth/mnt/ramdisk/max/90kDICT32px", "90kDICT32px",
+        "synth90k")
     ),
     ("mjsynth_1695", "labels.tsv"),
     ("text/mjsynth_1695", "labels.tsv"),
@@ -36,10 +39,11 @@ def synth90k(
     train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[int, Field(gt=0)] | None = 10_000,
 ) -> Found:
-    """Read at most so many pictures of each split, evenly spaced over its list (none: all): tensors as `words.arrays` has them.
+    """Read at most so many pictures of each split, evenly spaced over its list (none: all): tensors as
+    `words.arrays` has them.
 
-    Pictures of the official set that cannot be read, of which it has some, are left out and counted in the note. The sample has
-    pictures of the validation and of the test part: the former are `train`.
+    Pictures of the official set that cannot be read, of which it has some, are left out and counted in the
+    note. The sample has pictures of the validation and of the test part: the former are `train`.
     """
     if (folder / "labels.tsv").is_file():
         splits = {

@@ -1,8 +1,8 @@
 """SynthText in the wild: words drawn into photographs (Gupta et al. 2016), the thesis' second training set.
 
-Never downloaded: 41 gigabytes. Read is the official layout, gt.mat beside the folders of pictures: `imnames`, the corners `wordBB`
-[2, 4, words] of each picture's words, and their texts `txt`, several words to a string. A word is cut out by the upright box
-around its corners, as the thesis did.
+Never downloaded: 41 gigabytes. Read is the official layout, gt.mat beside the folders of pictures: `imnames`,
+the corners `wordBB` [2, 4, words] of each picture's words, and their texts `txt`, several words to a string.
+A word is cut out by the upright box around its corners, as the thesis did.
 """
 
 from pathlib import Path
@@ -14,7 +14,10 @@ from pydantic import Field
 from leakbench.datasets.canonical import Damaged, Found
 from leakbench.datasets.words import Word, first_place, listed, read_words, spread
 
-WHERE = "gt.mat and its folders of pictures in SynthText, or labels.tsv (file, word) and cut words in synthtext_words"
+WHERE = (
+    "gt.mat and its folders of pictures in SynthText, or labels.tsv (file, word) and cut words in "
+    "synthtext_words"
+)
 _LAYOUTS = [
     *((name, "gt.mat") for name in ("SynthText", "SynthText/SynthText", "synthtext")),
     ("synthtext_words", "labels.tsv"),
@@ -34,8 +37,8 @@ def synthtext(
 ) -> Found:
     """Read at most so many words for training, evenly spaced (none: all): tensors as `words.arrays` has them.
 
-    The set has no split: of the words taken, the last share `test` is the split `test`. Words that cannot be cut out are left out
-    and counted in the note.
+    The set has no split: of the words taken, the last share `test` is the split `test`. Words that cannot be
+    cut out are left out and counted in the note.
     """
     most = train if train is None else round(train / (1 - test))
     if (folder / "labels.tsv").is_file():
@@ -50,7 +53,8 @@ def synthtext(
 
 
 def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
-    """Return at most so many words, evenly spaced, and how many there are: all of them as objects would fill the memory."""
+    """Return at most so many words, evenly spaced, and how many there are: all of them as objects would fill
+    the memory."""
     from scipy.io import loadmat
 
     names = ("imnames", "wordBB", "txt")

@@ -1,8 +1,8 @@
 """VGG-Face (Parkhi et al. 2015) or VGGFace2 (Cao et al. 2018), from a folder of one folder per person.
 
-Never downloaded: VGG-Face is a list of addresses, many of them dead, and VGGFace2 is not offered any more. Kept are the
-people with most pictures, as in section 3.3.4 of Ren's thesis, the first `per_person` by name of each; of these the last
-`test` are the split `test`, the others `train`.
+Never downloaded: VGG-Face is a list of addresses, many of them dead, and VGGFace2 is not offered any more.
+Kept are the people with most pictures, as in section 3.3.4 of Ren's thesis, the first `per_person` by name of
+each; of these the last `test` are the split `test`, the others `train`.
 """
 
 from pathlib import Path
@@ -25,8 +25,8 @@ def vgg_face(
 ) -> Found:
     """Read faces scaled whole: images uint8 [N, size, size, 3], labels int64 [N] in order of the names.
 
-    Of people with as many pictures the first by name is kept. Raises Damaged if there are fewer than `people` with
-    `per_person` pictures.
+    Of people with as many pictures the first by name is kept. Raises Damaged if there are fewer than `people`
+    with `per_person` pictures.
     """
     found = people_in(folder)
     most = sorted(found, key=lambda name: (-len(found[name]), name))[:people]

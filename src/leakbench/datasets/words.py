@@ -1,7 +1,7 @@
 """Pictures of single words, and what they say: what the sets for text recognition have in common.
 
-Kept of a picture are its pixels at 32×100, and two facts by which the thesis chooses test words: its width at a height of 32,
-and the length of its word before signs are taken out.
+Kept of a picture are its pixels at 32×100, and two facts by which the thesis chooses test words: its width at
+a height of 32, and the length of its word before signs are taken out.
 """
 
 import csv
@@ -23,7 +23,8 @@ T = TypeVar("T")
 
 
 class Word(NamedTuple):
-    """A word on a picture: the file, what it says, and where (left, top, right, bottom in pixels; none: the whole)."""
+    """A word on a picture: the file, what it says, and where (left, top, right, bottom in pixels; none: the
+    whole)."""
 
     file: Path
     text: str
@@ -31,7 +32,8 @@ class Word(NamedTuple):
 
 
 def codes(text: str) -> list[int]:
-    """Return the places in CHARACTERS of a word's letters and digits, whatever their case; other signs are left out."""
+    """Return the places in CHARACTERS of a word's letters and digits, whatever their case; other signs are
+    left out."""
     return [_CODES[character] for character in text.upper() if character in _CODES]
 
 
@@ -48,10 +50,11 @@ def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
 
 
 def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the canonical arrays of pictures uint8 [N, 32, 100, 3], their widths at a height of 32 and their words, by kind.
+    """Return the canonical arrays of pictures uint8 [N, 32, 100, 3], their widths at a height of 32 and their
+    words, by kind.
 
-    images as given; labels int64 [N, 25], codes padded with NONE, of a longer word the first 25; widths float32 [N]; lengths
-    int64 [N], of the word with its signs.
+    images as given; labels int64 [N, 25], codes padded with NONE, of a longer word the first 25; widths
+    float32 [N]; lengths int64 [N], of the word with its signs.
     """
     labels = np.full((len(texts), LONGEST), NONE, np.int64)
     for row, text in zip(labels, texts, strict=True):
@@ -70,8 +73,8 @@ def read_words(
 ) -> Found:
     """Read the words of each split (`train`, `test`) as `arrays` describes them, under <split>/<kind>.
 
-    Words without a letter or digit are left out, and so, with `skip_damaged`, is what cannot be read; the note counts both.
-    Raises Damaged for a picture that cannot be read, and where no word is left of a split.
+    Words without a letter or digit are left out, and so, with `skip_damaged`, is what cannot be read; the
+    note counts both. Raises Damaged for a picture that cannot be read, and where no word is left of a split.
     """
     tensors: dict[str, np.ndarray] = {}
     notes = [note] if note else []
@@ -138,7 +141,8 @@ class _Opened:
 
 
 def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: True) -> list[Word]:
-    """Return the words of a tab-separated `labels.tsv` (columns file, word) below `folder`, of the chosen rows.
+    """Return the words of a tab-separated `labels.tsv` (columns file, word) below `folder`, of the chosen
+    rows.
 
     Raises Damaged for a list without these columns.
     """

@@ -1,6 +1,8 @@
-"""Words over crops of photographs, drawn and not fetched: a stand-in for a set such as SynthText, where that is not at hand.
+"""Words over crops of photographs, drawn and not fetched: a stand-in for a set such as SynthText, where that
+is not at hand.
 
-Coloured and a little turned. The photographs are those that come with scikit-image: all in the public domain, or given to it.
+Coloured and a little turned. The photographs are those that come with scikit-image: all in the public domain,
+or given to it.
 """
 
 from functools import cache
@@ -65,7 +67,8 @@ def ground(size: tuple[int, int], rng: np.random.Generator) -> "Image.Image":
 
 
 def paint(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
-    """Return a word in a colour that differs from the mean of the photograph behind it by at least CONTRAST."""
+    """Return a word in a colour that differs from the mean of the photograph behind it by at least
+    CONTRAST."""
     from PIL import Image
 
     behind = ground(mask.size, rng)
@@ -84,5 +87,6 @@ def words_over_photos(
     test: Annotated[int, Field(gt=0)] = 600,
     seed: int = 1,
 ) -> Found:
-    """Draw so many words for each split: tensors as `words.arrays` has them. Raises Unavailable without fonts or photographs."""
+    """Draw so many words for each split: tensors as `words.arrays` has them. Raises Unavailable without fonts
+    or photographs."""
     return rendered.rendered(folder, {"train": train, "test": test}, seed, FONTS, paint, DEGREES)

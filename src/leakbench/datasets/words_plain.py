@@ -1,4 +1,5 @@
-"""Words on plain ground, drawn and not fetched: a stand-in for a rendered set such as Synth90K, where that is not at hand.
+"""Words on plain ground, drawn and not fetched: a stand-in for a rendered set such as Synth90K, where that is
+not at hand.
 
 Grey, as Synth90K's pictures are, upright and unturned: dark on light or light on dark.
 """
@@ -41,5 +42,6 @@ def words_plain(
     test: Annotated[int, Field(gt=0)] = 600,
     seed: int = 0,
 ) -> Found:
-    """Draw so many words for each split: tensors as `words.arrays` has them. Raises Unavailable without matplotlib's fonts."""
+    """Draw so many words for each split: tensors as `words.arrays` has them. Raises Unavailable without
+    matplotlib's fonts."""
     return rendered.rendered(folder, {"train": train, "test": test}, seed, FONTS, paint)

@@ -1,4 +1,5 @@
-"""Defences: what a client or the aggregation does so that updates leak less; one file each, found by its name."""
+"""Defences: what a client or the aggregation does so that updates leak less; one file each, found by its
+name."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -31,7 +32,8 @@ def unchanged(value: Any, *_: Any) -> Any:
 
 
 def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
-    """Return the bits that a tensor [rounds, *shape] takes, int64 [rounds]: `bits` a coordinate, and so many `beside`."""
+    """Return the bits that a tensor [rounds, *shape] takes, int64 [rounds]: `bits` a coordinate, and so many
+    `beside`."""
     rounds = len(value)
     return torch.full((rounds,), value.numel() // max(rounds, 1) * bits + beside)
 
@@ -39,8 +41,8 @@ def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
 def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
     """Return the bits of a tensor [rounds, *shape] whose zeros are not sent, int64 [rounds].
 
-    Which coordinates are sent is told by one bit for each, or by the places of those sent, whichever is shorter; nothing
-    tells it where none is zero.
+    Which coordinates are sent is told by one bit for each, or by the places of those sent, whichever is
+    shorter; nothing tells it where none is zero.
     """
     flat = value.flatten(1)
     every = flat.shape[1]
@@ -52,9 +54,9 @@ def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
 class View(NamedTuple):
     """What an attacker gets to see of a round.
 
-    groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the updates that
-    clients sent in one round: parameter → [clients, *shape] → [groups, *shape]; it is `unchanged` itself where the updates
-    are what is seen. knows: the threat model, where it differs.
+    groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the
+    updates that clients sent in one round: parameter → [clients, *shape] → [groups, *shape]; it is
+    `unchanged` itself where the updates are what is seen. knows: the threat model, where it differs.
     """
 
     groups: list[list[int]]
@@ -70,12 +72,13 @@ def each_update(clients: Sequence[int]) -> View:
 class Defence(NamedTuple):
     """The places where a defence may act, on the client or in aggregation; each defaults to doing nothing.
 
-    `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes what it
-    sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its way, int64 [rounds]: the
-    defence's price in bandwidth, without what a general compressor would still save. `secret(model)`: the tensors of the
-    changed network that are the client's own; of these `shown(model)` are told as they are and of `sent(model)` the
-    updates, if any. `facts(model)`: what the server is told of the change. `view(clients)`: what is left to see of a round
-    of clients with so many samples, and to whom. Raises Unfit where there are too few of them.
+    `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes
+    what it sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its
+    way, int64 [rounds]: the defence's price in bandwidth, without what a general compressor would still save.
+    `secret(model)`: the tensors of the changed network that are the client's own; of these `shown(model)` are
+    told as they are and of `sent(model)` the updates, if any. `facts(model)`: what the server is told of the
+    change. `view(clients)`: what is left to see of a round of clients with so many samples, and to whom.
+    Raises Unfit where there are too few of them.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
@@ -99,7 +102,8 @@ def beside(each: Tensor, values: Tensor) -> Tensor:
 
 
 def needs(clients: Sequence[int], least: int, name: str) -> None:
-    """Raise Unfit where fewer than `least` clients take part in what the defence `name` does with them together."""
+    """Raise Unfit where fewer than `least` clients take part in what the defence `name` does with them
+    together."""
     if len(clients) < least:
         raise Unfit(
             f"defence {name}: a round of {len(clients)} has nobody to hide among (it takes {least} clients)"
@@ -107,7 +111,8 @@ def needs(clients: Sequence[int], least: int, name: str) -> None:
 
 
 def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits = dense) -> Defence:
-    """Return the defence that changes each tensor [rounds, *shape] of an update by itself, and what one then takes."""
+    """Return the defence that changes each tensor [rounds, *shape] of an update by itself, and what one then
+    takes."""
     return Defence(
         protect_update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
         bits=bits,

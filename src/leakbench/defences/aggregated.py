@@ -1,4 +1,5 @@
-"""Only the sum of a round's updates is seen: secure aggregation, or what a client decrypts of an encrypted round."""
+"""Only the sum of a round's updates is seen: secure aggregation, or what a client decrypts of an encrypted
+round."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -11,7 +12,8 @@ from leakbench.defences import Defence, Update, View, needs
 def aggregated(*, observer: Literal["server", "client"] = "server") -> Defence:
     """Show the mean of the updates, by number of samples, as that of one client with all their samples.
 
-    A `client` among them, the first, subtracts its own share: what it sees is of the others, and of two clients the other's.
+    A `client` among them, the first, subtracts its own share: what it sees is of the others, and of two
+    clients the other's.
     """
 
     def view(clients: Sequence[int]) -> View:

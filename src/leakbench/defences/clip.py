@@ -9,7 +9,8 @@ from leakbench.defences import Defence, Update, beside
 
 
 def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
-    """Scale an update down to a Euclidean norm of `norm` over all its tensors; a shorter one is sent as it is."""
+    """Scale an update down to a Euclidean norm of `norm` over all its tensors; a shorter one is sent as it
+    is."""
 
     def protect_update(update: Update, rng: torch.Generator) -> Update:
         length = torch.stack([value.flatten(1).square().sum(1) for value in update.values()]).sum(0).sqrt()

@@ -1,4 +1,5 @@
-"""Updates reach the server encrypted, under a key that all clients share (FedBoosting, thesis, section 4.2.2)."""
+"""Updates reach the server encrypted, under a key that all clients share (FedBoosting, thesis, section
+4.2.2)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -18,11 +19,13 @@ def encrypted(
     scale_bits: Annotated[int, Field(gt=0)] = 32,
     pieces: Annotated[int, Field(gt=0)] = 100,
 ) -> Defence:
-    """Show a server without the key ciphertexts, and one that has it from a client what they open to, quantised.
+    """Show a server without the key ciphertexts, and one that has it from a client what they open to,
+    quantised.
 
-    Ciphertexts are drawn, not made: without the key they cannot be told from uniform bits, and keys and blinding may not be
-    seeded, so that real ones would be others at each run; tests hold those of `leakbench.encryption` to the same statistics.
-    Read as numbers they lie in [-1, 1). A value takes `value_bits` of a plaintext of `bits`, a ciphertext twice the plaintext.
+    Ciphertexts are drawn, not made: without the key they cannot be told from uniform bits, and keys and
+    blinding may not be seeded, so that real ones would be others at each run; tests hold those of
+    `leakbench.encryption` to the same statistics. Read as numbers they lie in [-1, 1). A value takes
+    `value_bits` of a plaintext of `bits`, a ciphertext twice the plaintext.
     """
 
     keyless = observer == "server"

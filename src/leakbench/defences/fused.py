@@ -1,4 +1,5 @@
-"""Clients are shown mixtures of one another's updates for cross-validation (FedBoosting, thesis, section 4.2.3)."""
+"""Clients are shown mixtures of one another's updates for cross-validation (FedBoosting, thesis, section
+4.2.3)."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -14,7 +15,8 @@ _OBSERVER = 0
 
 
 def _drawn(count: int, rng: torch.Generator) -> Tensor:
-    """Return shares [count, count], rows uniform among those that add up to 1, a row's own share its largest."""
+    """Return shares [count, count], rows uniform among those that add up to 1, a row's own share its
+    largest."""
     drawn = -torch.rand(count, count, generator=rng, dtype=torch.float64).clamp_min(1e-12).log()
     rows = (drawn / drawn.sum(1, keepdim=True)).sort(1, descending=True).values
     return torch.stack([row.roll(i) for i, row in enumerate(rows)])
@@ -25,10 +27,12 @@ def fused(
     own: Annotated[float, Field(gt=0, le=1)] = 0.9,
     shares: Literal["constant", "known", "drawn"] = "constant",
 ) -> Defence:
-    """Show a client, the first, the fused updates of the others: `own` of each and the rest of all others alike (Eqn 4.5).
+    """Show a client, the first, the fused updates of the others: `own` of each and the rest of all others
+    alike (Eqn 4.5).
 
-    `constant`: an attacker that takes a mixture for the update. `known`: one that knows `own`, which the authors' code fixes,
-    and solves N equations for N updates. `drawn`: shares drawn anew each round, which the text has, and nobody is told.
+    `constant`: an attacker that takes a mixture for the update. `known`: one that knows `own`, which the
+    authors' code fixes, and solves N equations for N updates. `drawn`: shares drawn anew each round, which
+    the text has, and nobody is told.
     """
 
     def view(clients: Sequence[int]) -> View:

@@ -1,4 +1,5 @@
-"""Key-lock: scale and shift behind a normalisation come from a key and lock layers that never leave the client (FedKL)."""
+"""Key-lock: scale and shift behind a normalisation come from a key and lock layers that never leave the
+client (FedKL)."""
 
 import copy
 from typing import Annotated, Literal
@@ -18,9 +19,9 @@ ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch
 class KeyLock(nn.BatchNorm2d):
     """Batch norm whose scale γ and shift β are act(W·key + b) of two lock layers, `scale` and `shift`.
 
-    Its own tensors keep the names that they have in the batch norm it takes the place of. `key` [key length] is a buffer;
-    a chained lock has none, and reads γ and β of the lock before it. Source: thesis, section 5.2.3; the text has no
-    activation, the authors' code ReLU, or a sigmoid in the tests of leakage.
+    Its own tensors keep the names that they have in the batch norm it takes the place of. `key` [key length]
+    is a buffer; a chained lock has none, and reads γ and β of the lock before it. Source: thesis, section
+    5.2.3; the text has no activation, the authors' code ReLU, or a sigmoid in the tests of leakage.
     """
 
     key: Tensor
@@ -77,7 +78,8 @@ def first_norms(model: nn.Module) -> list[str]:
         previous = layer
     if not found:
         raise Unfit(
-            "defence key-lock: the victim has no batch norm behind its first convolution (choose its twin with one)"
+            "defence key-lock: the victim has no batch norm behind its first convolution (choose its twin "
+            "with one)"
         )
     return found
 
@@ -106,7 +108,8 @@ def lock(
 
 @torch.no_grad()
 def initialise(layer: KeyLock, rng: torch.Generator) -> None:
-    """Draw the lock layers as torch draws a dense layer: uniform within one over the root of what it reads."""
+    """Draw the lock layers as torch draws a dense layer: uniform within one over the root of what it
+    reads."""
     bound = layer.scale.in_features**-0.5
     for parameter in layer.parameters():
         parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
@@ -138,7 +141,8 @@ def key_lock(
     blocks: Literal["first", "all"] = "first",
     shares: tuple[Literal["key", "lock-weights", "lock-gradients"], ...] = (),
 ) -> Defence:
-    """Lock the first convolution–normalisation block, or `all` of them, each with its predecessor's γ and β as its key.
+    """Lock the first convolution–normalisation block, or `all` of them, each with its predecessor's γ and β
+    as its key.
 
     `shares`: what of its secrets a client tells the server all the same (thesis, section 5.3.4).
     """

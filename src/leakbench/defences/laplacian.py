@@ -10,7 +10,8 @@ from leakbench.defences import Defence, per_tensor
 
 
 def laplacian(*, scale: Annotated[float, Field(gt=0)]) -> Defence:
-    """Add Laplacian noise of this scale (deviation √2 · scale) to every coordinate; no privacy budget, as in `gaussian`."""
+    """Add Laplacian noise of this scale (deviation √2 · scale) to every coordinate; no privacy budget, as in
+    `gaussian`."""
 
     def noisy(value: Tensor, rng: torch.Generator) -> Tensor:
         # The difference of two exponential variables is Laplacian.

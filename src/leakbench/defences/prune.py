@@ -1,4 +1,5 @@
-"""Share only the largest coordinates of the update (gradient compression, which DLG proposes as a defence)."""
+"""Share only the largest coordinates of the update (gradient compression, which DLG proposes as a
+defence)."""
 
 from typing import Annotated
 
@@ -10,7 +11,8 @@ from leakbench.defences import Defence, per_tensor, sparse
 
 
 def prune(*, share: Annotated[float, Field(gt=0, le=1)]) -> Defence:
-    """Of every tensor keep the `share` of coordinates that is largest in magnitude (one at least), send zero for the rest."""
+    """Of every tensor keep the `share` of coordinates that is largest in magnitude (one at least), send zero
+    for the rest."""
 
     def largest(value: Tensor, rng: torch.Generator) -> Tensor:
         flat = value.flatten(1)

@@ -11,7 +11,8 @@ from leakbench.defences import FLOAT, Defence, beside, dense, per_tensor
 
 
 def quantise(*, bits: Annotated[int, Field(ge=1, le=16)] = 8) -> Defence:
-    """Round every coordinate to the nearest of 2^bits levels, evenly spaced from a tensor's least value to its largest."""
+    """Round every coordinate to the nearest of 2^bits levels, evenly spaced from a tensor's least value to
+    its largest."""
 
     def rounded(value: Tensor, rng: torch.Generator) -> Tensor:
         low, high = (beside(each, value) for each in value.flatten(1).aminmax(dim=1))

@@ -1,31 +1,34 @@
-"""Decision boundaries in the plane, one small map for each training, and the points that they were learned from."""
+"""Decision boundaries in the plane, one small map for each training, and the points that they were learned
+from."""
 
 import math
 from typing import Any
 
 import numpy as np
+import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
-from leakbench.drawing.sheet import COLOURS, INK, WIDTH, nothing, sheet
+from leakbench.drawing.sheet import INK, WIDTH, Body
 
 ACROSS, GAP, HEAD = 5, 0.12, 0.42
 SIDE = (WIDTH - 0.5 - GAP * (ACROSS - 1)) / ACROSS
-SHADES = LinearSegmentedColormap.from_list("classes", [COLOURS[0], "white", COLOURS[1]])
+CLASSES = sns.color_palette("colorblind", 2)
+SHADES = LinearSegmentedColormap.from_list("classes", [CLASSES[0], "white", CLASSES[1]])
 
 
-def surfaces(result: Result) -> Figure:
+def boundaries(result: Result) -> Body | None:
     """The data of each client and of the test first, as in Figure 4.2, then a map for each training.
 
-    Shade: the probability of a class; line: where both are alike; above: the accuracy on all test points, and how much of the
-    plane is classified otherwise than by centralised training.
+    Shade: the probability of a class; line: where both are alike; above: the accuracy on all test points, and
+    how much of the plane is classified otherwise than by centralised training.
     """
     drawn = result.facts.get("boundaries", [])
     if not drawn:
-        return nothing(result)
+        return None
     # The clients of a federation; centralised training has one, with everybody's points.
     first = max(range(len(drawn)), key=lambda place: drawn[place]["clients"])
     data = [str(client) for client in range(drawn[first]["clients"])] + ["test"]
@@ -53,12 +56,9 @@ def surfaces(result: Result) -> Figure:
             axes.grid(visible=False)
 
     rounds = words.listed(sorted({about["round"] for about in drawn}))
-    return sheet(
-        result,
-        height,
-        f"n = 1 run each, the model of the last round ({rounds}); apart: the share of the plane classified otherwise than by centralised training",
-        paint,
-    )
+    note = f"n = 1 run each, the model of the last round ({rounds}); "
+    note += "apart: the share of the plane that is classified otherwise than by centralised training"
+    return Body(height, note, paint)
 
 
 def _surface(axes: Axes, surface: np.ndarray, extent: list[float]) -> None:
@@ -81,7 +81,7 @@ def _surface(axes: Axes, surface: np.ndarray, extent: list[float]) -> None:
 def _points(axes: Axes, points: np.ndarray, size: float = 2.0) -> None:
     for label in (0, 1):
         chosen = points[points[:, 2] == label]
-        axes.scatter(chosen[:, 0], chosen[:, 1], s=size, color=COLOURS[label], linewidths=0)
+        axes.scatter(chosen[:, 0], chosen[:, 1], s=size, color=CLASSES[label], linewidths=0)
 
 
 def _seed(about: dict[str, Any], drawn: list[dict[str, Any]]) -> str:

@@ -1,52 +1,66 @@
-"""Grids of images: samples above their reconstructions, and pairs of sample and reconstruction."""
+"""A grid of images: private samples, and below or beside them the reconstructions that the exhibit chose."""
 
 import math
 import textwrap
-from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure, SubFigure
+from matplotlib.figure import SubFigure
 
 from leakbench.drawing import words
 from leakbench.drawing.result import Panel, Result
-from leakbench.drawing.sheet import MARGIN, WIDTH, nothing, sheet
-from leakbench.drawing.tile import THRESHOLD, canvas, dead, displayable, show, write
+from leakbench.drawing.sheet import MARGIN, WIDTH, Body
+from leakbench.drawing.tile import THRESHOLD, canvas, caption, dead, displayable, pearson, show, write
 from leakbench.errors import UserError
 
 # All lengths are inches.
-CAPTION, HEADING, LABEL, GAP, BETWEEN = 0.24, 0.17, 0.165, 0.06, 0.14
-SIDE = 0.95
+CAPTION, HEADING, LABEL, GAP, BETWEEN, NOTE, SPLIT = 0.24, 0.17, 0.165, 0.06, 0.14, 0.14, 0.3
 RULES = {
     "first": "the first {m} neurons in their own order",
     "usable": "the usable neurons in their own order, up to {m}",
     "best": "the {m} neurons with the highest r",
 }
-Draw = Callable[[Axes, Panel, float, float], None]
 
 
-def samples_over_reconstructions(
-    result: Result, *, columns: int = 12, tile: float = 0.63, beside: bool = False
-) -> Figure:
-    """Figures 5, 6, 9, 10, 11 and 15: the private samples, and the reconstructions that the exhibit chose.
+def grid(
+    result: Result, *, columns: int = 12, tile: float = 0.63, beside: bool = False, most: int | None = None
+) -> Body | None:
+    """Draw each panel's private samples and its reconstructions.
 
-    Under each reconstruction stands the sample that it resembles most and Pearson r; r >= 0.98 has a green
+    Under each reconstruction stands the sample that it resembles most and Pearson r; r >= 0.98 has a red
     frame; a dead neuron is a black tile. columns: tiles in a row. tile: side of a tile in inches. beside: two
-    panels in a row. A lone sample stands to the left of its reconstructions, several stand above them.
+    panels in a row. most: only so many reconstructions, those with the highest r. A lone sample, and few,
+    stand to the left of their reconstructions.
     """
-    single = all(len(panel.truth) == 1 for panel in result.panels)
+    panels = [_best(panel, most) for panel in result.panels]
+    if not panels:
+        return None
+    single = all(len(panel.truth) == 1 for panel in panels)
     alone = 2 * (tile + LABEL) - LABEL
+    across = 2 if beside and len(panels) > 1 else 1
+    pitch = (WIDTH - 2 * MARGIN + 0.2) / across
+    wide = columns * (tile + GAP) - GAP + (alone + 0.25 if single else 0)
+    if wide > pitch:
+        raise UserError(
+            f"figure: tiles: a row needs {wide:.2f} of {pitch:.2f} inches (fewer columns, or smaller)"
+        )
 
-    def rows(images: np.ndarray) -> float:
+    def tall(images: np.ndarray) -> float:
         return HEADING + math.ceil(len(images) / columns) * (tile + LABEL)
 
-    def place(index: int, x: float, y: float) -> tuple[float, float]:
-        return x + index % columns * (tile + GAP), y + HEADING + index // columns * (tile + LABEL)
+    def inline(panel: Panel) -> bool:
+        return (len(panel.truth) + len(panel.guess)) * (tile + GAP) + SPLIT < pitch
 
     def height(panel: Panel) -> float:
         if single:
-            return CAPTION + max(rows(panel.guess), HEADING + alone)
-        return CAPTION + rows(panel.truth) + rows(panel.guess)
+            return CAPTION + max(tall(panel.guess), HEADING + alone)
+        if inline(panel):
+            return CAPTION + tall(panel.truth)
+        return CAPTION + tall(panel.truth) + tall(panel.guess)
+
+    def place(index: int, x: float, y: float) -> tuple[float, float]:
+        return x + index % columns * (tile + GAP), y + HEADING + index // columns * (tile + LABEL)
 
     def samples(axes: Axes, panel: Panel, x: float, y: float) -> None:
         # Channels all come from one neuron, so the sample that it answers to is marked instead of them.
@@ -65,14 +79,16 @@ def samples_over_reconstructions(
             if not panel.usable[j]:
                 dead(axes, left, top, tile)
                 continue
-            rescaled += show(axes, image, left, top, tile, marked=_full(panel, j) and not _features(panel))
-            score = _r(panel.score[j])
+            marked = float(panel.score[j]) >= THRESHOLD and not _features(panel)
+            rescaled += show(axes, image, left, top, tile, marked=marked)
+            score = pearson(panel.score[j])
             label = score if plain else f"{panel.sample[j] + 1} · {score}"
             write(axes, left + tile / 2, top + tile + 0.02, label, size=min(6.3, 13 * tile))
         what = "channels" if _features(panel) else "reconstructions"
         write(axes, x, y, f"{what}{_scaling(rescaled, panel)}", bold=True, align="left")
 
     def draw(axes: Axes, panel: Panel, x: float, y: float) -> None:
+        write(axes, x, y, caption(panel.about), size=8.2, bold=True, align="left")
         y += CAPTION
         if single:
             write(axes, x, y, "private sample", bold=True, align="left")
@@ -80,157 +96,73 @@ def samples_over_reconstructions(
             reconstructions(axes, panel, x + alone + 0.25, y)
         else:
             samples(axes, panel, x, y)
-            reconstructions(axes, panel, x, y + rows(panel.truth))
+            right = x + len(panel.truth) * (tile + GAP) + SPLIT
+            reconstructions(axes, panel, *((right, y) if inline(panel) else (x, y + tall(panel.truth))))
 
-    across = 2 if beside and len(result.panels) > 1 else 1
-    wide = columns * (tile + GAP) - GAP + (alone + 0.25 if single else 0)
-    return _panels(result, height, draw, _legend(result), across, wide)
-
-
-def pairs(result: Result, *, columns: int = 10, tile: float = 0.68) -> Figure:
-    """Figures 8 and 12: each private sample above the reconstruction matched with it, Pearson r below."""
-    block = 2 * tile + GAP + LABEL + 0.05
-
-    def height(panel: Panel) -> float:
-        return CAPTION + math.ceil(len(panel.guess) / columns) * block
-
-    def draw(axes: Axes, panel: Panel, x: float, y: float) -> None:
-        rescaled = 0
-        for j, image in enumerate(panel.guess):
-            left, top = x + SIDE + j % columns * (tile + GAP), y + CAPTION + j // columns * block
-            below, foot = top + tile + GAP, top + 2 * tile + GAP + 0.02
-            if j % columns == 0:
-                write(axes, x, top + tile / 2 - 0.05, "private", align="left")
-                write(axes, x, below + tile / 2 - 0.05, "reconstructed", align="left")
-                write(axes, x, foot, "Pearson r", align="left")
-            show(axes, panel.truth[j], left, top, tile)
-            if panel.usable[j]:
-                rescaled += show(axes, image, left, below, tile, marked=_full(panel, j))
-            else:
-                dead(axes, left, below, tile, "none")
-            score = _r(panel.score[j]) if panel.usable[j] else "none"
-            write(axes, left + tile / 2, foot, _rank(panel, j) + score, size=6.8, bold=_full(panel, j))
-        write(axes, x, y, _caption(panel) + _scaling(rescaled, panel), size=8.2, bold=True, align="left")
-
-    kind = (
-        "the worst, median and best pair by r"
-        if _ranked(result)
-        else "every sample with its matched reconstruction"
-    )
-    legend = f"Shown: {kind}. Green frame and bold: fully revealed, r ≥ 0.98."
-    return _panels(result, height, draw, legend, 1, columns * (tile + GAP) - GAP + SIDE)
-
-
-def _panels(
-    result: Result, height: Callable[[Panel], float], draw: Draw, legend: str, across: int, wide: float
-) -> Figure:
-    """Place panels in rows of `across`, each under its caption, the legend below them all."""
-    if not result.panels:
-        return nothing(result)
-    pitch = (WIDTH - 2 * MARGIN + 0.2) / across
-    if wide > pitch:
-        raise UserError(
-            f"figure: tiles: a row needs {wide:.2f} of {pitch:.2f} inches (fewer columns, or smaller)"
-        )
-    rows = [result.panels[i : i + across] for i in range(0, len(result.panels), across)]
+    rows = [panels[i : i + across] for i in range(0, len(panels), across)]
     heights = [max(height(panel) for panel in row) for row in rows]
-    notes = textwrap.wrap(legend + _normalised(result), 168)
-    total = sum(heights) + BETWEEN * len(rows) + 0.1 + 0.14 * len(notes)
+    notes = textwrap.wrap(_legend(panels, most), 150)
+    total = sum(heights) + BETWEEN * len(rows) + 0.1 + NOTE * len(notes)
 
     def paint(body: SubFigure) -> None:
         axes = canvas(body)
         y = 0.0
-        for row, tall in zip(rows, heights, strict=True):
+        for row, high in zip(rows, heights, strict=True):
             for column, panel in enumerate(row):
-                x = MARGIN + column * pitch
-                if not _paired(panel):
-                    write(axes, x, y, _caption(panel), size=8.2, bold=True, align="left")
-                draw(axes, panel, x, y)
-            y += tall + BETWEEN
-        for row_of_note, note in enumerate(reversed(notes)):
-            write(axes, MARGIN, total - 0.16 - 0.14 * row_of_note, note, size=6.8, align="left")
+                draw(axes, panel, MARGIN + column * pitch, y)
+            y += high + BETWEEN
+        for number, note in enumerate(reversed(notes)):
+            write(axes, MARGIN, total - 0.16 - NOTE * number, note, size=6.8, align="left")
 
-    return sheet(result, total, _n(result), paint)
+    return Body(total, _counted(panels), paint)
+
+
+def _best(panel: Panel, most: int | None) -> Panel:
+    """Return a panel with its `most` reconstructions of highest r, in order of the sample that they
+    resemble."""
+    if most is None or len(panel.guess) <= most:
+        return panel
+    kept = np.argsort(-np.nan_to_num(panel.score, nan=-1), kind="stable")[:most]
+    kept = kept[np.lexsort((-panel.score[kept], panel.sample[kept]))]
+    return replace(
+        panel,
+        guess=panel.guess[kept],
+        usable=panel.usable[kept],
+        sample=panel.sample[kept],
+        score=panel.score[kept],
+    )
 
 
 def _features(panel: Panel) -> bool:
     return panel.about.get("target") == "features"
 
 
-def _paired(panel: Panel) -> bool:
-    return panel.about.get("rule") in ("matched", "worst-median-best")
-
-
-def _ranked(result: Result) -> bool:
-    return any(panel.about.get("rule") == "worst-median-best" for panel in result.panels)
-
-
-def _rank(panel: Panel, j: int) -> str:
-    ranks = ("worst ", "median ", "best ")
-    return ranks[j] if panel.about.get("rule") == "worst-median-best" and len(panel.guess) == 3 else ""
-
-
-def _caption(panel: Panel) -> str:
-    about = panel.about
-    parts = [words.dataset(about["dataset"]), words.victim(about["victim"])]
-    parts.append(f"k = {about['local_samples']}")
-    if "checkpoint" in about:
-        parts.append(f"epoch {about['checkpoint']}")
-    if "neuron" in about:
-        parts.append(f"neuron {about['neuron']}")
-    return " · ".join(parts)
-
-
-def _full(panel: Panel, j: int) -> bool:
-    return bool(panel.usable[j]) and float(panel.score[j]) >= THRESHOLD
-
-
-def _r(score: float) -> str:
-    # Rounding must not lift a score over the threshold: 0.9796 is 0.979 here.
-    value = float(score)
-    if not math.isfinite(value):
-        return "undefined"
-    shown = round(value, 3)
-    if value < THRESHOLD <= shown:
-        shown = THRESHOLD - 0.001
-    return f"{shown:.3f}".replace("-", "−")
-
-
-def _normalised(result: Result) -> str:
-    guesses = [guess for panel in result.panels for guess in panel.guess[panel.usable]]
-    some = any(displayable(guess)[1] for guess in guesses)
-    return " Normalised: own minimum black, own maximum white." if some else ""
-
-
 def _scaling(rescaled: int, panel: Panel) -> str:
     live = int(np.count_nonzero(panel.usable))
     if not rescaled:
-        return "" if _paired(panel) else " (values as received)"
-    which = "all" if rescaled == live else f"{rescaled} of {live}"
-    return f" ({which}{' reconstructions' if _paired(panel) else ''} normalised for display)"
+        return " (values as received)"
+    return f" ({'all' if rescaled == live else f'{rescaled} of {live}'} normalised for display)"
 
 
-def _legend(result: Result) -> str:
-    if not result.panels:
-        return ""
-    most = max(len(panel.guess) for panel in result.panels)
-    if _features(result.panels[0]):
-        what = "r with the same channel of the sample's own features"
-        frame = (
-            "" if len(result.panels[0].truth) == 1 else " Green frame: the sample that the neuron answers to."
-        )
-        return f"Shown: {most} channels of one neuron. Below each: {what}.{frame}"
-    shown = RULES.get(str(result.panels[0].about.get("rule")), "{m} neurons").format(m=most)
-    single = all(len(panel.truth) == 1 for panel in result.panels)
-    label = "Pearson r" if single else "the sample it resembles most · Pearson r"
-    black = " Black: dead neuron, sent nothing." if any(not p.usable.all() for p in result.panels) else ""
-    return f"Shown: {shown}. Below each: {label}. Green: fully revealed, r ≥ 0.98.{black}"
+def _legend(panels: list[Panel], most: int | None) -> str:
+    count = max(len(panel.guess) for panel in panels)
+    single = all(len(panel.truth) == 1 for panel in panels)
+    if _features(panels[0]):
+        text = f"Shown: {count} channels of one neuron. "
+        text += "Below each: r with the same channel of the sample's own features."
+        text += "" if len(panels[0].truth) == 1 else " Red frame: the sample that the neuron answers to."
+    else:
+        rule = RULES.get(str(panels[0].about.get("rule")), "{m} neurons").format(m=count)
+        shown = f"the {most} with the highest r, by the sample that they resemble" if most else rule
+        label = "Pearson r" if single else "the sample it resembles most · Pearson r"
+        text = f"Shown: {shown}. Below each: {label}. Red frame: fully revealed, r ≥ {THRESHOLD}."
+        text += " Black: dead neuron, sent nothing." if any(not p.usable.all() for p in panels) else ""
+    guesses = [guess for panel in panels for guess in panel.guess[panel.usable]]
+    some = any(displayable(guess)[1] for guess in guesses)
+    return text + (" Normalised: own minimum black, own maximum white." if some else "")
 
 
-def _n(result: Result) -> str:
-    truths = sorted({len(panel.truth) for panel in result.panels})
-    guesses = sorted({len(panel.guess) for panel in result.panels})
-    if all(_paired(panel) for panel in result.panels):
-        return f"n = {words.listed(truths)} pairs in each panel"
-    counts = f"{words.listed(truths)} private and {words.listed(guesses)} reconstructed images"
-    return f"n = {counts} of one update in each panel"
+def _counted(panels: list[Panel]) -> str:
+    truths = words.span(len(panel.truth) for panel in panels)
+    guesses = words.span(len(panel.guess) for panel in panels)
+    return f"n = {truths} private and {guesses} reconstructed images of one update in each panel"

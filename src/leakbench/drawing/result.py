@@ -1,5 +1,8 @@
-"""What a notebook is given: the table and the pictures of one experiment, and how to introduce them."""
+"""What a figure is drawn from: the table, the pictures, the printed and the recorded numbers of one
+experiment."""
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -7,10 +10,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from leakbench.artefacts import Facts, read_tensors
+from leakbench.artefacts import Facts, read_csv, read_tensors
 from leakbench.errors import UserError
+from leakbench.reference import read_recorded
 
 TENSORS = ("truth", "guess", "usable", "sample", "score")
+TEXT = {"baseline": str, "seeds": str, "key": str}
 
 
 @dataclass(frozen=True)
@@ -32,39 +37,41 @@ class Panel:
 
 @dataclass(frozen=True)
 class Result:
-    """One experiment: rows as the `table` verb writes them, panels, facts, the words around the figure, and the exhibit's
-    tensors by name.
+    """One experiment.
+
+    rows: the table that the `table` verb writes. panels, facts, tensors: the exhibit. spec: title, shows,
+    source, item, scale, figure, and under `parts` what the experiment names, in its order. marks: the printed
+    numbers that belong to rows of the table, in our unit. recorded: rows of longer runs, with a column
+    `device`.
     """
 
     rows: pd.DataFrame
     panels: list[Panel]
     facts: Facts
-    title: str
-    scale: str
-    published: str
-    tensors: dict[str, np.ndarray] = field(default_factory=dict)
+    tensors: dict[str, np.ndarray]
+    spec: dict[str, Any]
+    marks: pd.DataFrame = field(default_factory=pd.DataFrame)
+    recorded: pd.DataFrame = field(default_factory=pd.DataFrame)
 
-    @property
-    def missing(self) -> str:
-        """Why cells are missing, or an empty string."""
-        reasons = dict.fromkeys(self.facts.get("absent_cells", {}).values())
-        return "; ".join([*filter(None, [self.facts.get("absent")]), *reasons])
+    def parts(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Return the parts of a kind (dataset, victim, attack, ...) that the experiment names: name →
+        entry."""
+        return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
+
+    def value(self, kind: str, name: str, parameter: str) -> Any:
+        """Return a value of a part at its full size, None where it has none."""
+        return self.parts(kind).get(name, {}).get("parameters", {}).get(parameter)
 
 
-def read_result(table: str, exhibit: str, *, title: str, scale: str, published: str) -> Result:
-    """Read a table (CSV) and an exhibit (safetensors, which may hold no pictures).
+def read_result(
+    table: str, exhibit: str, spec: str, marks: Sequence[str] = (), recorded: Sequence[str] = ()
+) -> Result:
+    """Read what one experiment's figure is drawn from.
 
-    Raises UserError naming the file and what it lacks.
+    table: CSV. exhibit: safetensors, which may hold no pictures. spec: JSON. marks: no file, or one CSV of
+    printed numbers, which may be empty. recorded: tables of longer runs, each followed by the facts of its
+    scale. Raises UserError naming the file and what it lacks.
     """
-    try:
-        rows = pd.read_csv(table, dtype={"baseline": str, "seeds": str})
-    except FileNotFoundError as problem:
-        raise UserError(f"{table}: no such table (run the rule that writes it)") from problem
-    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as problem:
-        raise UserError(f"{table}: not a table ({problem})") from problem
-    for column in ("metric", "mean", "n", "baseline"):
-        if column not in rows:
-            raise UserError(f"{table}: column '{column}' is missing (the table verb writes it)")
     tensors, facts = read_tensors(Path(exhibit))
     panels = []
     for number, about in enumerate(facts.get("panels", [])):
@@ -74,4 +81,22 @@ def read_result(table: str, exhibit: str, *, title: str, scale: str, published: 
                     f"{exhibit}: tensor '{number}/{name}' is missing (every panel has {', '.join(TENSORS)})"
                 )
         panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
-    return Result(rows.fillna({"baseline": ""}), panels, facts, title, scale, published, tensors)
+    shown = json.loads(Path(spec).read_text())
+    printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
+    return Result(
+        _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""}),
+        panels,
+        facts,
+        tensors,
+        shown,
+        pd.concat(printed) if printed else pd.DataFrame(),
+        read_recorded([Path(path) for path in recorded], but=shown["scale"]),
+    )
+
+
+def _rows(path: str, columns: Sequence[str]) -> pd.DataFrame:
+    rows: pd.DataFrame = read_csv(Path(path), dtype=TEXT)
+    for column in columns:
+        if column not in rows:
+            raise UserError(f"{path}: column '{column}' is missing (the rule that writes it has it)")
+    return rows

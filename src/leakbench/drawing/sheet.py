@@ -1,33 +1,39 @@
-"""One look for every figure: title and published claim above, the drawing, the small print below."""
+"""One look for every figure: title and published claim above, the drawings below each other, the small print
+last."""
 
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure, SubFigure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
 
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
+from leakbench.drawing.rows import too_short
+from leakbench.parts import part
 
-WIDTH = 9.0
-MARGIN = 0.3
-DPI = 170
-INK, MUTED, FAINT = "#1b1f24", "#59636e", "#d5dae0"
-# Told apart under the common forms of colour blindness (the palette that seaborn calls colorblind).
-COLOURS = ["#0173b2", "#de8f05", "#029e73", "#d55e00", "#cc78bc", "#ca9161"]
+WIDTH, MARGIN, DPI = 9.0, 0.3, 170
+INK, MUTED, FAINT, GREY = "#1b1f24", "#59636e", "#d5dae0", "#8c959f"
 LOOK: Any = {
     "axes.grid": True,
     "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
     "lines.solid_capstyle": "round",
     "image.cmap": "gray",
+    "legend.frameon": False,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 8,
     "axes.labelsize": 8,
     "axes.titlesize": 8.5,
+    "axes.titlelocation": "left",
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
     "legend.fontsize": 7.5,
@@ -40,72 +46,95 @@ LOOK: Any = {
     "xtick.color": INK,
     "ytick.color": INK,
 }
-Painter = Callable[[SubFigure], None]
 
 
-def sheet(result: Result, height: float, n: str, paint: Painter) -> Figure:
-    """Lay out one figure and let `paint` draw its body, WIDTH by `height` inches.
+@dataclass(frozen=True)
+class Body:
+    """A drawing, WIDTH by `height` inches: `paint` draws it, `note` says in the small print what is behind
+    it."""
 
-    The footer states scale, n, seeds and the threat model. The figure never touches pyplot, so figures share
-    no state.
+    height: float
+    note: str
+    paint: Callable[[SubFigure], None]
+
+
+def draw(result: Result) -> Figure | None:
+    """Draw the figure of an experiment, each part by the function that its YAML names; None if there is
+    nothing to draw."""
+    bodies = []
+    for told in result.spec["figure"]:
+        arguments = {key: value for key, value in told.items() if key != "drawing"}
+        bodies.append(part("drawing", told["drawing"])(result, **arguments))
+    return lay_out(result, [body for body in bodies if body])
+
+
+def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
+    """Put title and claim above some drawings, and scale, n, seeds and threat model below them.
+
+    The figure never touches pyplot, so that figures share no state.
     """
+    if not bodies:
+        return None
     head = [
-        *[(line, 0.23, {"fontsize": 11.5, "fontweight": "bold"}) for line in textwrap.wrap(result.title, 88)],
-        *[(line, 0.165, {"fontsize": 8, "color": MUTED}) for line in _claim(result.published)],
+        *[
+            (line, 0.23, {"fontsize": 11.5, "fontweight": "bold"})
+            for line in textwrap.wrap(result.spec["title"], 88)
+        ],
+        *[(line, 0.165, {"fontsize": 8, "color": MUTED}) for line in textwrap.wrap(_claim(result), 128)],
     ]
-    foot = [line for text in _small_print(result, n) for line in textwrap.wrap(text, 178)]
+    foot = [line for text in _small_print(result, bodies) for line in textwrap.wrap(text, 172)]
     top, bottom = 0.16 + sum(step for _, step, _ in head) + 0.1, 0.14 + 0.125 * len(foot) + 0.06
+    heights = [top, *(body.height for body in bodies), bottom]
     with mpl.rc_context(LOOK):
-        figure = Figure(figsize=(WIDTH, top + height + bottom), dpi=DPI, facecolor="white")
+        layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05)
+        figure = Figure(figsize=(WIDTH, sum(heights)), dpi=DPI, facecolor="white", layout=layout)
         FigureCanvasAgg(figure)
-        parts: Any = figure.subfigures(3, 1, height_ratios=[top, height, bottom], hspace=0)
-        above, body, below = parts
+        parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights, hspace=0)
+        above, *within, below = parts
         y = 0.16
         for line, step, look in head:
             above.text(MARGIN / WIDTH, 1 - y / top, line, va="top", **look)
             y += step
-        below.add_artist(
-            mpl.lines.Line2D(
-                [MARGIN / WIDTH, 1 - MARGIN / WIDTH], [1 - 0.05 / bottom] * 2, color=FAINT, linewidth=0.7
-            )
-        )
+        ends, level = [MARGIN / WIDTH, 1 - MARGIN / WIDTH], [1 - 0.05 / bottom] * 2
+        below.add_artist(Line2D(ends, level, color=FAINT, linewidth=0.7))
         for row, line in enumerate(foot):
             y = 1 - (0.12 + 0.125 * row) / bottom
             below.text(MARGIN / WIDTH, y, line, va="top", fontsize=6.3, color=MUTED)
-        paint(body)
+        for body, place in zip(bodies, within, strict=True):
+            body.paint(place)
         figure.draw_without_rendering()
     return figure
 
 
-def save(figure: Figure, out: str) -> None:
-    """Write the figure as PNG. The bytes depend on the drawing alone: no date, no version."""
+def save(figure: Figure | None, out: str) -> None:
+    """Write the figure as PNG; an empty file stands for no figure, which page and report know and skip.
+
+    The bytes depend on the drawing alone: no date, no version.
+    """
+    if figure is None:
+        Path(out).write_bytes(b"")
+        return
     with mpl.rc_context(LOOK):
         figure.savefig(Path(out), format="png", metadata={"Software": None})
 
 
-def nothing(result: Result) -> Figure:
-    """A figure that says why there is nothing to show."""
-
-    def paint(body: SubFigure) -> None:
-        reason = textwrap.fill(result.missing or "this scale gives the experiment no results", 100)
-        body.text(0.5, 0.5, f"Nothing to show: {reason}", ha="center", va="center", fontsize=9, color=MUTED)
-
-    return sheet(result, 1.2, "n = 0", paint)
+def _claim(result: Result) -> str:
+    own = result.spec["work"] == "leakbench"
+    return result.spec["shows"] if own else f"Claim: {result.spec['shows']}"
 
 
-def _claim(published: str) -> list[str]:
-    return textwrap.wrap(f"Claim: {published}", 128) if published else []
-
-
-def _small_print(result: Result, n: str) -> list[str]:
+def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
     knows = result.facts.get("knows", {}) or {
         str(i): panel.about.get("knows", {}) for i, panel in enumerate(result.panels)
     }
     seeds = words.listed(result.facts.get("seeds", []))
-    scale = result.scale or result.facts.get("scale") or "not stated"
-    lines = [f"Scale {scale} · {n} · seed {seeds or 'not stated'}"]
+    notes = "; below: ".join(dict.fromkeys(body.note for body in bodies))
+    lines = [f"Scale {result.spec['scale']} · seed {seeds or 'not stated'} · {notes}"]
     if model := words.threat(knows):
         lines.append(f"Threat model: {model}")
-    if result.missing:
-        lines.append(f"Not shown: {result.missing}")
+    short = dict.fromkeys(text for _, text in too_short(result))
+    if short:
+        lines.append(f"Not drawn, too short to say anything: {', '.join(short)}")
+    if missing := words.missing(result.facts.get("absent_cells", {})):
+        lines.append(f"Not measured: {missing}")
     return lines

@@ -1,16 +1,22 @@
 """One image as a tile, and a canvas in inches to put tiles on."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
-from leakbench.drawing.sheet import COLOURS, FAINT, INK, MUTED, WIDTH
+from leakbench.drawing import words
+from leakbench.drawing.sheet import FAINT, INK, MUTED, WIDTH
 
 THRESHOLD = 0.98
-REVEALED = COLOURS[2]
+# A leak is bad news for whoever is on the image.
+REVEALED = "#cf222e"
 # Rounding of a division leaves values just beyond [0, 1]; that alone is no reason to rescale.
 SLACK = 0.02
+TOLD = {"checkpoint": "epoch", "neuron": "neuron"}
 
 
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -28,6 +34,23 @@ def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
     return (values[0] if len(values) == 1 else values[:3].transpose(1, 2, 0)), rescaled
 
 
+def pearson(score: float) -> str:
+    """Return a correlation as text. Rounding must not lift it over the threshold: 0.9796 is 0.979 here."""
+    value = float(score)
+    if not np.isfinite(value):
+        return "undefined"
+    shown = round(value, 3)
+    if value < THRESHOLD <= shown:
+        shown = THRESHOLD - 0.001
+    return f"{shown:.3f}".replace("-", "−")
+
+
+def caption(about: Mapping[str, Any]) -> str:
+    """Return what stands above a panel: data set, victim, size of the local set, epoch and neuron."""
+    parts = [words.dataset(about["dataset"]), words.victim(about["victim"]), f"k = {about['local_samples']}"]
+    return " · ".join([*parts, *(f"{name} {about[key]}" for key, name in TOLD.items() if key in about)])
+
+
 def canvas(body: SubFigure) -> Axes:
     """An invisible axes over the whole body whose units are inches, y downwards from the top."""
     axes = body.add_axes((0, 0, 1, 1))
@@ -38,7 +61,7 @@ def canvas(body: SubFigure) -> Axes:
 
 
 def show(axes: Axes, image: np.ndarray, x: float, y: float, size: float, *, marked: bool = False) -> bool:
-    """Draw an image with its upper left corner at (x, y), framed in green if marked. True if rescaled."""
+    """Draw an image with its upper left corner at (x, y), framed in red if marked. True if rescaled."""
     pixels, rescaled = displayable(image)
     axes.imshow(
         pixels,

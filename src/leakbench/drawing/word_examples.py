@@ -1,21 +1,25 @@
-"""Words of each test set, and what each network reads in their place: a line for each word, a column for each training."""
+"""Words of each test set, and what each network reads in their place: a line for each word, a column for each
+training."""
 
-from matplotlib.figure import Figure, SubFigure
+import textwrap
+
+from matplotlib.figure import SubFigure
 
 from leakbench.drawing import words
-from leakbench.drawing.reading import PREFIX
 from leakbench.drawing.result import Result
-from leakbench.drawing.sheet import COLOURS, INK, MUTED, WIDTH, nothing, sheet
+from leakbench.drawing.sheet import INK, MUTED, WIDTH, Body
 
-LINE, PICTURE, WORD, HEAD = 0.32, 0.9, 1.3, 0.4
-RIGHT, WRONG = COLOURS[2], COLOURS[3]
+# Inches; LETTER: a letter of a heading.
+LINE, PICTURE, WORD, HEAD, LETTER = 0.32, 0.9, 1.3, 0.62, 0.062
+RIGHT, WRONG = INK, "#a40e26"
 
 
-def words_read(result: Result) -> Figure:
-    """The picture of each word, the word, and what was read in its place: green if it is the word, nothing read as a dash."""
+def word_examples(result: Result) -> Body | None:
+    """Draw each word's picture, the word, and what was read in its place: black if it is the word, red if
+    not, a dash for nothing."""
     told = result.facts.get("examples", [])
     if not told:
-        return nothing(result)
+        return None
     tests = list(dict.fromkeys(each["tested"] for each in told))
     ways = list(dict.fromkeys((each["dataset"], each["training"]) for each in told))
     heights = [HEAD + LINE * len(result.tensors[f"words/{tested}"]) for tested in tests]
@@ -40,7 +44,9 @@ def words_read(result: Result) -> Figure:
                 write(0.4 + PICTURE, y, word)
             for column, (dataset, training) in enumerate(ways):
                 left = 0.4 + PICTURE + WORD + column * room
-                name = f"{words.dataset(dataset)},\n{training.removeprefix(PREFIX)}"
+                name = textwrap.fill(
+                    f"{words.dataset(dataset)}, {words.training(training)}", int(room / LETTER)
+                )
                 write(left, top - HEAD / 2, name, MUTED, 6.5)
                 where = (tested, dataset, training)
                 found = [
@@ -52,5 +58,6 @@ def words_read(result: Result) -> Figure:
             top -= own
 
     rounds = words.listed(sorted({each["round"] for each in told}))
-    n = f"n = 1 run each, the model of the last round ({rounds}); the first words of each test set that the published rule counts"
-    return sheet(result, height, n, paint)
+    n = f"n = 1 run each, the model of the last round ({rounds}); "
+    n += "the first words of each test set that the published rule counts"
+    return Body(height, n, paint)

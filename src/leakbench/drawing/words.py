@@ -1,7 +1,7 @@
 """The words that figures and the report put under names: data sets, victims, threat models."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -61,6 +61,7 @@ NETWORKS = {
 DEFENCES = {
     "key-lock": "key-lock",
     "key-lock-sigmoid": "key-lock with sigmoids",
+    "key-lock-linear": "linear key-lock",
     "key-lock-key": "key-lock, key shared",
     "key-lock-lock": "key-lock, lock layers shared",
     "key-lock-both": "key-lock, key and lock layers shared",
@@ -73,6 +74,66 @@ DEFENCES = {
     "fused-known": "fused, shares known",
     "aggregated": "sum of all",
     "aggregated-client": "sum, own part known",
+}
+# Defences whose strength is one number: what the words say of it.
+STRENGTHS = {
+    "gaussian": "Gaussian noise {scale:g}",
+    "laplacian": "Laplacian noise {scale:g}",
+    "clip": "clip to norm {norm:g}",
+    "prune": "prune to {share:.0%}",
+    "withhold": "withhold {share:.0%}",
+    "quantise": "quantise to {bits} bits",
+}
+KEYS = {"own": "own key", "other": "another client's key", "random": "random key"}
+METRICS = {
+    "psnr": "PSNR (dB)",
+    "ssim": "SSIM",
+    "lpips_alex": "LPIPS (AlexNet)",
+    "lpips_vgg": "LPIPS (VGG)",
+    "lpips_alex_raw255_bgr": "LPIPS (AlexNet) of 0 to 255",
+    "lpips_vgg_raw255_bgr": "LPIPS (VGG) of 0 to 255",
+    "mse": "MSE of images",
+    "gradient_mse": "MSE of gradients",
+    "rmse_255": "RMSE of 0 to 255",
+    "psnr_of_rmse": "PSNR, RMSE for MSE (dB)",
+    "psnr_uint8_wrap": "PSNR, 8-bit wrap (dB)",
+    "pearson": "Pearson r",
+    "revealed": "revealed samples (r ≥ 0.98)",
+    "revealed_fraction": "share revealed (r ≥ 0.98)",
+    "revealed_cumulative": "revealed over all rounds",
+    "identified": "share told apart",
+    "label_accuracy": "labels right",
+    "tv_ratio": "total variation, ratio",
+    "seconds": "seconds per update",
+    "accuracy": "test accuracy",
+    "test_loss": "test loss",
+    "weight": "weight in aggregation",
+    "apart": "share of the plane classified otherwise",
+    "update_bytes": "bytes of an update",
+    "matching_success": "matched: labels and pooling",
+    "matching_success_no_pooling": "matched: labels alone",
+    "matching_success_no_labels": "matched: pooling alone",
+    "matching_success_plain": "matched: neither",
+    "success_mse": "successes by MSE",
+    "success_psnr": "successes by PSNR",
+    "success_ssim": "successes by SSIM",
+}
+# Metrics between 0 and 1, whose axes show all of that.
+SHARES = {"revealed_fraction", "identified", "label_accuracy", "accuracy", "weight"}
+AXES = {
+    "local_samples": "private images in the local set, k",
+    "checkpoint": "epochs of the victim's training",
+    "iterations": "iterations of the attack",
+    "share": "share of the attack's steps",
+    "threshold": "normalised threshold",
+    "round": "round",
+}
+BASELINES = {
+    "random-gradient": "null: a random gradient attacked",
+    "random-noise": "null: random noise",
+    "dataset-mean": "null: the data set's mean image",
+    "unrelated-image": "null: two unrelated images",
+    "original": "the private images themselves",
 }
 # Trainings of FedBoosting's chapter, after the data set's name.
 AGGREGATIONS = {
@@ -111,25 +172,93 @@ def victim(name: str) -> str:
     return ", ".join(filter(None, [NETWORKS.get(network, ""), *(SPELLING.get(part, part) for part in parts)]))
 
 
-def defence(name: str) -> str:
-    """A defence's name as words: gaussian-1e-2 is "Gaussian noise of 1e-2"."""
-    kind, _, scale = name.partition("-")
-    if kind in ("gaussian", "laplacian"):
-        return f"{kind.capitalize()} noise of {scale or '1e-1'}"
-    return DEFENCES.get(name, name.replace("-", " "))
+def defence(name: str, parameters: Mapping[str, Any] | None = None) -> str:
+    """A defence's name as words: gaussian-1e-2 with {scale: 0.01} is "Gaussian noise 0.01"."""
+    strength = STRENGTHS.get(name.partition("-")[0])
+    if strength and parameters:
+        return strength.format_map(parameters)
+    return DEFENCES.get(name, "no defence" if name == "none" else name.replace("-", " "))
 
 
 def training(name: str) -> str:
     """A training's name as words: gaussians-code-fused is "code, fused 0.9", others lose their optimiser."""
+    if read := re.fullmatch(r"text-(?:(both|fedavg|fedboosting)-)?(?:(\d)e)?(\d+)b?(.*)", name):
+        return _reading(*read.groups(""))
     kind = re.sub(r"^(sgd|gaussians)-(poisoned-)?", "", name)
     return AGGREGATIONS.get(kind, kind.replace("-", " "))
 
 
+def _reading(rule: str, epochs: str, batch: str, rest: str) -> str:
+    """A training that reads words: text-fedavg-3e512b-he is "FedAvg, 3 epochs, batches of 512, he"."""
+    rules = {
+        "": "one set in one place",
+        "both": "both sets in one place",
+        "fedavg": "FedAvg",
+        "fedboosting": "FedBoosting",
+    }
+    extra = {"-he": "encrypted", "-he-fused": "encrypted, fused", "-slow": "the stated learning rate"}
+    extra["-validation"] = "no training losses"
+    parts = [
+        rules[rule],
+        many(int(epochs), "epoch") if epochs else "",
+        f"batches of {batch}",
+        extra.get(rest, rest),
+    ]
+    return ", ".join(filter(None, parts))
+
+
 def attack(name: str) -> str:
-    """An attack's name as words: dlg-adam is "DLG-Adam", agic-beta-5-oracle is "AGIC beta 5, labels given"."""
+    """An attack's name as words: dlg-adam is "DLG-Adam", agic-beta-5-oracle is "AGIC beta 5, labels
+    given"."""
     base = name.removesuffix(ORACLE)
     text = " ".join(ATTACKS.get(part, part) for part in base.split("-")).replace("DLG Adam", "DLG-Adam")
     return f"{text}, labels given" if name.endswith(ORACLE) else text
+
+
+def called(column: str, value: str, parameters: Mapping[str, Any] | None = None) -> str:
+    """The words for a value of any column of a table; `parameters` are those of the part that the value
+    names."""
+    if not value:
+        return ""
+    match column:
+        case "dataset" | "tested":
+            return dataset(value)
+        case "victim":
+            return victim(value)
+        case "attack":
+            return attack(value)
+        case "training":
+            return training(value)
+        case "defence":
+            return defence(value, parameters)
+        case "metric":
+            return METRICS.get(value, value.replace("_", " "))
+        case "key":
+            return KEYS.get(value, value)
+        case "local_samples":
+            return many(int(float(value)), "image")
+        case "client" | "seed":
+            return f"{column} {value}"
+        case "checkpoint":
+            return f"epoch {value}"
+        case "pass":
+            return f"pass {float(value) + 1:g}"
+        case "federation":
+            return value.replace("-", " ")
+    return value
+
+
+def missing(cells: Mapping[str, str]) -> str:
+    """Why cells are missing: the data sets that are not there by name, other reasons as they are."""
+    sets, reasons = {}, {}
+    for reason in cells.values():
+        first = reason.split()[0]
+        if re.match(rf"{re.escape(first)} is not to be had|{re.escape(first)}: ", reason):
+            sets[first] = dataset(first.rstrip(":"))
+        else:
+            reasons[reason] = reason
+    absent = f"the data sets {', '.join(sets.values())} are not here" if sets else ""
+    return "; ".join(filter(None, [absent, *reasons]))
 
 
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
@@ -161,12 +290,19 @@ def listed(values: list[Any], most: int = 6) -> str:
     return ", ".join(words) if len(words) <= most else f"{words[0]}, {words[1]} … {words[-1]}"
 
 
+def span(values: Iterable[float]) -> str:
+    """Smallest to largest: "20 to 200", or "20" where all are alike."""
+    known = sorted({value for value in values if value == value})
+    if not known:
+        return "0"
+    return f"{known[0]:,.7g}" if len(known) == 1 else f"{known[0]:,.7g} to {known[-1]:,.7g}"
+
+
 def steps(rows: pd.DataFrame) -> str:
-    """How long the attacks behind some rows ran: "after 80 iterations", or nothing where the table does not tell."""
-    counts = sorted(rows["iterations"].dropna().unique()) if "iterations" in rows else []
-    if not counts:
-        return ""
-    return f"after {counts[0]:g}{f' to {counts[-1]:g}' if len(counts) > 1 else ''} iterations"
+    """How long the attacks behind some rows ran: "after 80 iterations", or nothing where the table does not
+    say."""
+    counts: Any = rows["iterations"].dropna() if "iterations" in rows else []
+    return f"after {span(counts)} iterations" if len(counts) else ""
 
 
 def many(count: int, thing: str) -> str:

@@ -1,7 +1,8 @@
-"""Additively homomorphic encryption: a server weights and adds what it cannot read; one file per scheme, found by its name.
+"""Additively homomorphic encryption: a server weights and adds what it cannot read; one file per scheme,
+found by its name.
 
-A scheme's file holds a function of its own name that returns a `Scheme`. What a client sends is `Sealed`; keys never leave
-`Keys`, which shows, copies and pickles none of them.
+A scheme's file holds a function of its own name that returns a `Scheme`. What a client sends is `Sealed`;
+keys never leave `Keys`, which shows, copies and pickles none of them.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +17,8 @@ from leakbench.parts import part
 
 @dataclass(frozen=True, repr=False)
 class Keys:
-    """A key pair, or its public half alone (`private` None). `name` is drawn at random and tells pairs apart."""
+    """A key pair, or its public half alone (`private` None). `name` is drawn at random and tells pairs
+    apart."""
 
     name: str
     public: Any
@@ -40,7 +42,8 @@ class Keys:
 
 
 class Sealed(NamedTuple):
-    """Encrypted values. key: the `name` of the pair; number: how many values; blocks: ciphertexts, as they are sent.
+    """Encrypted values. key: the `name` of the pair; number: how many values; blocks: ciphertexts, as they
+    are sent.
 
     weight: the sum of the integer weights that these values have been multiplied by, 1 when fresh.
     """
@@ -59,11 +62,12 @@ class Sealed(NamedTuple):
 class Scheme(NamedTuple):
     """A way to add up what is encrypted.
 
-    `keys()` draws a pair. `seal(keys, values)` encrypts float64 [n] as one of `pieces`. `combine(public, parts, weights)` is
-    the encrypted sum of parts times integer weights. `opened(keys, sealed)` is Σ weight/pieces · values, float64 [n].
-    `bound(weights)`: what each opened value may differ by from Σ weight/pieces · values. Opened values do not depend on keys, nor
-    on what encryption draws. `about`: facts for results; its `bytes_per_ciphertext` is without what a file format adds.
-    All raise UserError, in one line, for what does not belong together.
+    `keys()` draws a pair. `seal(keys, values)` encrypts float64 [n] as one of `pieces`. `combine(public,
+    parts, weights)` is the encrypted sum of parts times integer weights. `opened(keys, sealed)` is Σ
+    weight/pieces · values, float64 [n]. `bound(weights)`: what each opened value may differ by from Σ
+    weight/pieces · values. Opened values do not depend on keys, nor on what encryption draws. `about`: facts
+    for results; its `bytes_per_ciphertext` is without what a file format adds. All raise UserError, in one
+    line, for what does not belong together.
     """
 
     keys: Callable[[], Keys]
@@ -88,8 +92,8 @@ def belongs(keys: Keys, sealed: Sealed, count: int, blocks: int) -> None:
         raise UserError("the update is encrypted with another key pair (give all clients the same one)")
     if sealed.number != count or len(sealed.blocks) != blocks:
         raise UserError(
-            f"the update has {sealed.number} values in {len(sealed.blocks)} ciphertexts, not {count} in {blocks} "
-            "(send the whole update)"
+            f"the update has {sealed.number} values in {len(sealed.blocks)} ciphertexts, not {count} in "
+            f"{blocks} (send the whole update)"
         )
 
 

@@ -1,14 +1,16 @@
 """The CKKS scheme through TenSEAL: sums of many numbers per ciphertext, exact although the scheme is not.
 
-CKKS opens a sum with noise, which differs from run to run. So values are rounded to multiples of 2^-grid_bits before they are
-sealed, and the server weights by integers, adding a ciphertext to itself: it neither encodes a weight nor rescales, of which
-either would change the sum. A weighted sum is then itself a multiple of 2^-grid_bits, and rounding what is opened to the nearest
-gives it exactly, whatever the noise, as long as that is less than half a step.
+CKKS opens a sum with noise, which differs from run to run. So values are rounded to multiples of 2^-grid_bits
+before they are sealed, and the server weights by integers, adding a ciphertext to itself: it neither encodes
+a weight nor rescales, of which either would change the sum. A weighted sum is then itself a multiple of
+2^-grid_bits, and rounding what is opened to the nearest gives it exactly, whatever the noise, as long as that
+is less than half a step.
 
-That it is less is measured and not proved. At the defaults a sum whose weights add up to 100 opened at most 0.014 of a step off, of
-values up to ± 100, and 0.003 of values up to ± 1 (36 and 160 times less than half a step). Noise grows with the sum of the weights
-and, as 2^-scale_bits, with a smaller scale; at the default scale float64, in which TenSEAL encodes and decodes, adds what grows with
-the values. A sum more than a quarter of a step off is refused.
+That it is less is measured and not proved. At the defaults a sum whose weights add up to 100 opened at most
+0.014 of a step off, of values up to ± 100, and 0.003 of values up to ± 1 (36 and 160 times less than half a
+step). Noise grows with the sum of the weights and, as 2^-scale_bits, with a smaller scale; at the default
+scale float64, in which TenSEAL encodes and decodes, adds what grows with the values. A sum more than a
+quarter of a step off is refused.
 """
 
 import math
@@ -22,11 +24,12 @@ from pydantic import Field
 from leakbench.encryption import Keys, Scheme, Sealed, belongs, chosen
 from leakbench.errors import UserError
 
-# Ciphertexts are numbers modulo the first two. SEAL's table of 128-bit security allows 218 bits in all at ring 8192.
+# Ciphertexts are numbers modulo the first two. SEAL's table of 128-bit security allows 218 bits in all at
+# ring 8192.
 _PRIMES = [60, 40, 60]
 _MODULUS_BITS = sum(_PRIMES[:-1])
-# Steps off the grid from which a sum is refused. Noise misleads from half a step on; where it is that large in one value, others
-# are most likely to show this much.
+# Steps off the grid from which a sum is refused. Noise misleads from half a step on; where it is that large
+# in one value, others are most likely to show this much.
 _CLEAR = 0.25
 # Sums are fewer steps than that: float64 tells their eighths apart.
 _STEPS_BITS = 50
@@ -40,16 +43,19 @@ def ckks(
     pieces: Annotated[int, Field(gt=0)] = 100,
     largest: Annotated[float, Field(gt=0)] = 100.0,
 ) -> Scheme:
-    """Return the scheme with `ring` / 2 values per ciphertext at a scale of 2^scale_bits, in steps of 2^-grid_bits.
+    """Return the scheme with `ring` / 2 values per ciphertext at a scale of 2^scale_bits, in steps of
+    2^-grid_bits.
 
-    Values beyond ± `largest` are refused before anything is sent, weights that add up to so much that a sum may not fit float64
-    or the modulus before anything is added. `bound` is that of the rounding, half a step times Σ weight / pieces, which holds as
-    long as noise does not mislead. What is opened more than a quarter of a step off the grid raises UserError.
+    Values beyond ± `largest` are refused before anything is sent, weights that add up to so much that a sum
+    may not fit float64 or the modulus before anything is added. `bound` is that of the rounding, half a step
+    times Σ weight / pieces, which holds as long as noise does not mislead. What is opened more than a quarter
+    of a step off the grid raises UserError.
 
-    Who is shown values opened with their noise, and their ciphertexts, may find the key (Li and Micciancio 2021). Rounded values
-    are the exact sums and show no noise, but only as long as noise is less than half a step, and a refusal tells of it; so both
-    stay with the clients, who have the key. Sources: Cheon et al., Homomorphic encryption for arithmetic of approximate numbers
-    (2017); SEAL's table of parameters. Raises UserError for a grid without room for weights that add up to `pieces`.
+    Who is shown values opened with their noise, and their ciphertexts, may find the key (Li and Micciancio
+    2021). Rounded values are the exact sums and show no noise, but only as long as noise is less than half a
+    step, and a refusal tells of it; so both stay with the clients, who have the key. Sources: Cheon et al.,
+    Homomorphic encryption for arithmetic of approximate numbers (2017); SEAL's table of parameters. Raises
+    UserError for a grid without room for weights that add up to `pieces`.
     """
     import tenseal
 
@@ -58,8 +64,8 @@ def ckks(
     room = min(2.0**_STEPS_BITS * step, 2.0 ** (_MODULUS_BITS - 2 - scale_bits)) / largest
     if room < pieces:
         raise UserError(
-            f"encryption: values up to ± {largest:g} in steps of 2^-{grid_bits} leave no room for weights that add up to {pieces} "
-            "(lower grid_bits, scale_bits, largest or pieces)"
+            f"encryption: values up to ± {largest:g} in steps of 2^-{grid_bits} leave no room for weights "
+            f"that add up to {pieces} (lower grid_bits, scale_bits, largest or pieces)"
         )
 
     def keys() -> Keys:
@@ -72,7 +78,8 @@ def ckks(
     def seal(keys: Keys, values: np.ndarray) -> Sealed:
         if not np.isfinite(values).all() or np.abs(values).max(initial=0) > largest:
             raise UserError(
-                f"a value of the update is beyond ± {largest:g} (clip the update, or raise the encryption's largest)"
+                f"a value of the update is beyond ± {largest:g} (clip the update, or raise the encryption's "
+                "largest)"
             )
         parts = np.split(np.rint(values / step) * step, range(slots, len(values), slots))
         blocks = tuple(tenseal.ckks_vector(keys.public, part.tolist()).serialize() for part in parts)
@@ -98,7 +105,8 @@ def ckks(
         total = sum(part.weight * weight for part, weight in used)
         if total > room:
             raise UserError(
-                f"the weights add up to {total}, the headroom is {math.floor(room)} (lower grid_bits or largest)"
+                f"the weights add up to {total}, the headroom is {math.floor(room)} (lower grid_bits or "
+                "largest)"
             )
         columns = zip(*(read(keys, part) for part, _ in used), strict=True)
         blocks = tuple(weighted(column, [weight for _, weight in used]).serialize() for column in columns)
@@ -111,8 +119,8 @@ def ckks(
         whole = np.rint(steps)
         if not (off := np.abs(steps - whole).max(initial=0)) <= _CLEAR:
             raise UserError(
-                f"encryption: a sum opens {off:.2f} of a step of 2^-{grid_bits} off the grid, so that noise may have changed it "
-                "(lower grid_bits, or raise scale_bits)"
+                f"encryption: a sum opens {off:.2f} of a step of 2^-{grid_bits} off the grid, so that noise "
+                "may have changed it (lower grid_bits, or raise scale_bits)"
             )
         # Without the sign that noise gives to nothing.
         return (whole + 0.0) / pieces * step
@@ -128,7 +136,8 @@ def ckks(
 
 
 def weighted(vectors: Sequence[Any], weights: Sequence[int]) -> Any:
-    """Return Σ weight · vector of positive integer weights by doublings and additions alone, from the highest bit down."""
+    """Return Σ weight · vector of positive integer weights by doublings and additions alone, from the highest
+    bit down."""
     total = None
     for bit in reversed(range(max(weights).bit_length())):
         total = None if total is None else total + total

@@ -1,10 +1,11 @@
 """Paillier's scheme through phe and gmpy2: one value per ciphertext as published, or many side by side.
 
-Headroom of packing. Let the integers be |q| < B = 2^v (`value_bits` v), the weights of a sum add up to K ≤ 2^h
-(`weight_bits` h), and fields be w = v + 1 + h bits wide. A plaintext is Σ_j (q_j + B) 2^(wj) over m = ⌊(bits − 1) / w⌋ fields.
-Then 0 < q_j + B < 2B, so that a field of a weighted sum is Σ_i k_i (q_ij + B) < K · 2B ≤ 2^(v+1+h) = 2^w: no field carries into
-the next. The whole sum is thus < 2^(wm) ≤ 2^(bits−1) ≤ n: it is not reduced modulo n, and each field opens to Σ_i k_i q_ij + K·B.
-A client refuses |q| ≥ B before it sends anything, a server K > 2^h before it adds.
+Headroom of packing. Let the integers be |q| < B = 2^v (`value_bits` v), the weights of a sum add up to K ≤
+2^h (`weight_bits` h), and fields be w = v + 1 + h bits wide. A plaintext is Σ_j (q_j + B) 2^(wj) over m =
+⌊(bits − 1) / w⌋ fields. Then 0 < q_j + B < 2B, so that a field of a weighted sum is Σ_i k_i (q_ij + B) < K ·
+2B ≤ 2^(v+1+h) = 2^w: no field carries into the next. The whole sum is thus < 2^(wm) ≤ 2^(bits−1) ≤ n: it is
+not reduced modulo n, and each field opens to Σ_i k_i q_ij + K·B. A client refuses |q| ≥ B before it sends
+anything, a server K > 2^h before it adds.
 
 One value per ciphertext: |q| · 2^h ≤ n // 3, beyond which phe takes a number for a negative one.
 """
@@ -25,11 +26,13 @@ SECURE_BITS = 2048
 
 
 def residue(private: Any) -> int:
-    """Draw an n-th residue modulo n², uniformly, as Paillier's blinding r^n mod n² is, with the help of the primes.
+    """Draw an n-th residue modulo n², uniformly, as Paillier's blinding r^n mod n² is, with the help of the
+    primes.
 
-    Modulo p² the n-th residues are the p-th ones, and x^p mod p² depends on x mod p alone; so a uniform x in 1 … p − 1 gives
-    each as often. Two powers of half the length and half the modulus take a quarter of the time of r^n mod n². Clients of
-    FedBoosting share the private key; a client that has only the public one would use r^n.
+    Modulo p² the n-th residues are the p-th ones, and x^p mod p² depends on x mod p alone; so a uniform x in
+    1 … p − 1 gives each as often. Two powers of half the length and half the modulus take a quarter of the
+    time of r^n mod n². Clients of FedBoosting share the private key; a client that has only the public one
+    would use r^n.
     """
     p, q = gmpy2.mpz(private.p), gmpy2.mpz(private.q)
     pp, qq = p * p, q * q
@@ -38,23 +41,26 @@ def residue(private: Any) -> int:
 
 
 def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
-    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits. Raises UserError for none."""
+    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits. Raises UserError
+    for none."""
     width = value_bits + 1 + weight_bits
     count = (bits - 1) // width
     if count < 1:
         raise UserError(
-            f"encryption: a key of {bits} bits has no room for a field of {width} (lower value_bits or weight_bits)"
+            f"encryption: a key of {bits} bits has no room for a field of {width} (lower value_bits or "
+            "weight_bits)"
         )
     return count, width
 
 
 def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> list[int]:
-    """Return integers as plaintexts of `count` fields. Raises UserError for an integer beyond the headroom."""
+    """Return integers as plaintexts of `count` fields. Raises UserError for an integer beyond the
+    headroom."""
     offset = 1 << value_bits
     if (largest := max(map(abs, numbers), default=0)) >= offset:
         raise UserError(
-            f"a value of the update takes {largest.bit_length()} bits, the headroom is {value_bits} (raise value_bits, lower "
-            "scale_bits, or clip the update)"
+            f"a value of the update takes {largest.bit_length()} bits, the headroom is {value_bits} (raise "
+            "value_bits, lower scale_bits, or clip the update)"
         )
     packed = []
     for start in range(0, len(numbers), count):
@@ -68,13 +74,15 @@ def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> lis
 def unpack(
     packed: Sequence[int], number: int, count: int, width: int, value_bits: int, weight: int
 ) -> list[int]:
-    """Return the first `number` weighted sums, whose weights add up to `weight`. Raises UserError for what was not packed so."""
+    """Return the first `number` weighted sums, whose weights add up to `weight`. Raises UserError for what
+    was not packed so."""
     mask, offset, out = (1 << width) - 1, weight << value_bits, []
     for place, whole in enumerate(packed):
         here = min(count, number - place * count)
         if whole >> width * here:
             raise UserError(
-                "the sum opens to no packed values (the update was encrypted with another key pair, or altered)"
+                "the sum opens to no packed values (the update was encrypted with another key pair, or "
+                "altered)"
             )
         out += [(whole >> width * j & mask) - offset for j in range(here)]
     return out
@@ -90,11 +98,13 @@ def paillier(
     value_bits: Annotated[int, Field(gt=0)] = 32,
     weight_bits: Annotated[int, Field(gt=0)] = 7,
 ) -> Scheme:
-    """Return the scheme with keys of `bits` and values as multiples of pieces / 2^scale_bits, or of pieces / 10^decimal_scale.
+    """Return the scheme with keys of `bits` and values as multiples of pieces / 2^scale_bits, or of pieces /
+    10^decimal_scale.
 
-    As published: 128 bits, which a laptop factors in seconds, one value per ciphertext, 10^32, 100 pieces. `value_bits` holds
-    a packed value, `weight_bits` the sum of a sum's weights: 7 are enough for 100 pieces and up to 56 clients, whose rounded
-    weights add up to at most 128. Defaults take |value| < 100. Source: thesis, Algorithms 2 and 3; P. Paillier (1999).
+    As published: 128 bits, which a laptop factors in seconds, one value per ciphertext, 10^32, 100 pieces.
+    `value_bits` holds a packed value, `weight_bits` the sum of a sum's weights: 7 are enough for 100 pieces
+    and up to 56 clients, whose rounded weights add up to at most 128. Defaults take |value| < 100. Source:
+    thesis, Algorithms 2 and 3; P. Paillier (1999).
     """
     scale = 10**decimal_scale if decimal_scale else 1 << scale_bits
     count, width = fields(bits, value_bits, weight_bits) if packed else (1, 0)
@@ -109,7 +119,8 @@ def paillier(
             return pack(numbers, count, width, value_bits)
         if max(map(abs, numbers), default=0) << weight_bits > keys.public.max_int:
             raise UserError(
-                f"a value of the update is beyond the headroom of a key of {bits} bits (lower the scale, or clip the update)"
+                f"a value of the update is beyond the headroom of a key of {bits} bits (lower the scale, or "
+                "clip the update)"
             )
         return [number % keys.public.n for number in numbers]
 
@@ -157,8 +168,8 @@ def paillier(
         return quantise.values(sums, scale)
 
     about = {
-        "scheme": "paillier", "bits": bits, "secure": bits >= SECURE_BITS, "packed": packed, "values_per_ciphertext": count,
-        "bytes_per_ciphertext": length, "pieces": pieces,
+        "scheme": "paillier", "bits": bits, "secure": bits >= SECURE_BITS, "packed": packed,
+        "values_per_ciphertext": count, "bytes_per_ciphertext": length, "pieces": pieces,
     }  # fmt: skip
     return Scheme(
         keys, seal, combine, opened, lambda weights: quantise.bound(weights, scale), check, pieces, about

@@ -1,4 +1,5 @@
-"""Numbers as integers, so that integers can weigh and add them up under encryption (thesis, section 4.2.2)."""
+"""Numbers as integers, so that integers can weigh and add them up under encryption (thesis, section
+4.2.2)."""
 
 from collections.abc import Sequence
 
@@ -23,7 +24,8 @@ def integers(values: np.ndarray, scale: int, pieces: int) -> list[int]:
 
 
 def weights(shares: Sequence[float], pieces: int) -> list[int]:
-    """Return round(share · pieces) of shares in [0, 1]. They need not add up to `pieces`, nor do the published ones."""
+    """Return round(share · pieces) of shares in [0, 1]. They need not add up to `pieces`, nor do the
+    published ones."""
     return [round(float(share) * pieces) for share in shares]
 
 
@@ -33,18 +35,10 @@ def values(sums: Sequence[int], scale: int) -> np.ndarray:
 
 
 def bound(weights: Sequence[int], scale: int) -> float:
-    """Return what a weighted sum of `integers` may differ by from Σ weight/pieces · value: Σ weight / (2 scale).
+    """Return what a weighted sum of `integers` may differ by from Σ weight/pieces · value: Σ weight / (2
+    scale).
 
-    For each integer is within 1/2 of value · scale / pieces, and weights multiply that; the division by `scale` is correctly
-    rounded, which float64 shows beside it as one part in 2^53 of the sum.
+    For each integer is within 1/2 of value · scale / pieces, and weights multiply that; the division by
+    `scale` is correctly rounded, which float64 shows beside it as one part in 2^53 of the sum.
     """
     return sum(weights) / (2 * scale)
-
-
-def weight_bound(values: np.ndarray, pieces: int) -> np.ndarray:
-    """Return what rounding the shares costs each value, float64 [n]: Σ |value| / (2 pieces) over clients, values [clients, n].
-
-    For each weight / pieces is within 1 / (2 pieces) of the client's share. Together with `bound` it is what an encrypted
-    aggregate may differ by from the plain one.
-    """
-    return np.abs(values).sum(0) / (2 * pieces)

@@ -1,4 +1,5 @@
-"""The price of a defence in accuracy: how well the model of a federation does on images that no client holds."""
+"""The price of a defence in accuracy: how well the model of a federation does on images that no client
+holds."""
 
 from typing import Any
 
@@ -7,11 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from leakbench.pixels import pixels
+
 BATCH = 500
 
 
 def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
-    """Return which of `count` test images the model is measured on: the first `evaluate` that are not private, int64.
+    """Return which of `count` test images the model is measured on: the first `evaluate` that are not
+    private, int64.
 
     They are fewer only where there are no more.
     """
@@ -30,7 +34,7 @@ def accuracy(model: nn.Module, weights: dict[str, Tensor], images: Tensor, label
     """
     right = 0
     for start in range(0, len(images), BATCH):
-        x = images[start : start + BATCH].permute(0, 3, 1, 2).float() / 255
+        x = pixels(images[start : start + BATCH])
         found = functional_call(model, weights, (x,)).argmax(1)
         right += int((found == labels[start : start + BATCH]).sum())
     return right / len(images)

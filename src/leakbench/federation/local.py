@@ -1,11 +1,12 @@
-"""Local training of many clients at once: one vmapped gradient serves every round that starts from the same model."""
+"""Local training of many clients at once: one vmapped gradient serves every round that starts from the same
+model."""
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
 
 
 def local_update(
@@ -20,15 +21,18 @@ def local_update(
     kind: str,
     buffers: Tensors | None = None,
 ) -> Tensors:
-    """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind gradient).
+    """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind
+    gradient).
 
-    `weights` is the model sent out, `buffers` what goes with it untrained (batch norm's statistics); `images` float [rounds, k, …] and `labels` int [rounds, k] are each round's local
-    set; `masks` maps dropout buffers to [epochs, rounds, k, width]. Each epoch runs through the set in order, by
-    batches of `batch_size` (none: one batch), plain SGD at `lr`. A gradient is taken once, at the model sent out,
-    over the whole set. Result: parameter → [rounds, *shape].
+    `weights` is the model sent out, `buffers` what goes with it untrained (batch norm's statistics); `images`
+    float [rounds, k, …] and `labels` int [rounds, k] are each round's local set; `masks` maps dropout buffers
+    to [epochs, rounds, k, width]. Each epoch runs through the set in order, by batches of `batch_size` (none:
+    one batch), plain SGD at `lr`. A gradient is taken once, at the model sent out, over the whole set.
+    Result: parameter → [rounds, *shape].
 
-    A client sends weights, so the difference is taken after rounding: small steps on large weights lose digits, which
-    costs the attacker samples (Fidel, MNIST, ReLU with dropout, k = 30: 19.5 revealed where exact steps reveal 21.2).
+    A client sends weights, so the difference is taken after rounding: small steps on large weights lose
+    digits, which costs the attacker samples (Fidel, MNIST, ReLU with dropout, k = 30: 19.5 revealed where
+    exact steps reveal 21.2).
     """
 
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:

@@ -9,20 +9,22 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.defences import Defence, unchanged
-from leakbench.errors import UserError
+from leakbench.errors import Unfit, UserError
 from leakbench.federation.local import local_update
+from leakbench.pixels import pixels
 from leakbench.seeds import stream
+from leakbench.tensors import Tensors
 from leakbench.victims.layers import draw_masks
 
 WORKING_BYTES = 300_000_000
-Tensors = dict[str, Tensor]
 Sink = Callable[[slice, int, Tensors], None]
 Moved = Callable[[nn.Module, Tensors], None]
 
 
 @dataclass
 class Truth:
-    """What the server must not know. Per client: image indices and labels [rounds, k] of the private split."""
+    """What the server must not know. Per client: image indices and labels [rounds, k] of the private
+    split."""
 
     images: list[np.ndarray]
     labels: list[np.ndarray]
@@ -46,15 +48,24 @@ def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels:
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
     """Draw every client's samples for every round, without repeats within an update, from the private range.
 
-    The draw depends on `names` (data set, federation, seed) and not on the victim, so victims are compared on the same
-    samples. `labels` are those of the whole private split.
+    The draw depends on `names` (data set, federation, seed) and not on the victim, so victims are compared on
+    the same samples. `labels` are those of the whole private split. Raises Unfit where a copy of the data set
+    has too few of them.
     """
     private, rounds = federation["private"], federation["rounds"]
     truth = Truth([], [])
     passes = federation["passes"]
+    stop = min(private["stop"], len(labels))
+    needed = max(federation["clients"]) * (rounds // passes if passes > 1 else 1)
+    if needed > stop - private["start"]:
+        raise Unfit(
+            f"the copy of {names[0]} that is here has {max(0, stop - private['start'])} private images of "
+            f"the split {private['split']}, the federation needs {needed} "
+            "(put the whole set into a directory of LEAKBENCH_DATA)"
+        )
     for client, k in enumerate(federation["clients"]):
         rng = np.random.Generator(np.random.PCG64(stream("private", *names, client)))
-        pool = np.arange(private["start"], private["stop"])
+        pool = np.arange(private["start"], stop)
         fixed = federation["local_set"] == "fixed"
         draw = _without_repeats if federation["distinct_labels"] else _any
         if passes > 1 and fixed:
@@ -75,7 +86,8 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
 
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
-    """Draw dropout masks [epochs, rounds, k, width] round by round, so that chunks of rounds change no mask."""
+    """Draw dropout masks [epochs, rounds, k, width] round by round, so that chunks of rounds change no
+    mask."""
     drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
@@ -92,11 +104,11 @@ def _protect(defence: Defence, update: Tensors, rng: torch.Generator) -> Tensors
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _chunks(rounds: int, model: nn.Module, k: int, pixels: int) -> Iterator[slice]:
+def _chunks(rounds: int, model: nn.Module, k: int, size: int) -> Iterator[slice]:
     parameters = sum(p.numel() for p in model.parameters())
-    size = max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * pixels)))
-    for start in range(0, rounds, size):
-        yield slice(start, min(rounds, start + size))
+    step = max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
+    for start in range(0, rounds, step):
+        yield slice(start, min(rounds, start + step))
 
 
 def play(
@@ -111,17 +123,19 @@ def play(
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,
 ) -> list[Tensors]:
-    """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter → [n, *shape])`.
+    """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter →
+    [n, *shape])`.
 
-    `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers. With server
-    `frozen` each round starts from the same weights (the demonstration code restores them); with `fedavg` the server
-    adds the mean update, weighted by the number of samples, and the next round starts there; over several `passes` it
-    moves after each pass, by all its rounds. `moved` is told the network that clients train and its weights after every
-    move, the last included. Returns the models that were sent out, in order of origin.
+    `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers.
+    With server `frozen` each round starts from the same weights (the demonstration code restores them); with
+    `fedavg` the server adds the mean update, weighted by the number of samples, and the next round starts
+    there; over several `passes` it moves after each pass, by all its rounds. `moved` is told the network that
+    clients train and its weights after every move, the last included. Returns the models that were sent out,
+    in order of origin.
 
-    Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in no model and
-    no update that the server sees; what the defence shows of them goes to `show`, as it stood before the round, and
-    `moved` is told the first client's.
+    Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
+    no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
+    before the round, and `moved` is told the first client's.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng = torch.Generator().manual_seed(stream("local", seed))
@@ -139,7 +153,7 @@ def play(
     def send(public: Tensors, part: slice, where: slice, client: int) -> Tensors:
         weights = public | own[client]
         index = truth.images[client][part]
-        x = images[torch.from_numpy(index)].permute(0, 1, 4, 2, 3).float() / 255
+        x = pixels(images[torch.from_numpy(index)])
         y = torch.from_numpy(truth.labels[client][part])
         masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(

@@ -15,9 +15,9 @@ def build(
 
     Its weights lie channels last, which speeds its convolutions up on a CPU.
 
-    `inputs` is (channels, rows, columns) of a partial reconstruction, which it takes as float [n, *inputs], or (classes,):
-    then it takes latents float [n, latent] in (-1, 1) and classes int64 [n], and its attribute `latent` tells their length.
-    `shape` is (rows, columns, channels) of the victim's image.
+    `inputs` is (channels, rows, columns) of a partial reconstruction, which it takes as float [n, *inputs],
+    or (classes,): then it takes latents float [n, latent] in (-1, 1) and classes int64 [n], and its attribute
+    `latent` tells their length. `shape` is (rows, columns, channels) of the victim's image.
     """
     network: nn.Module = part("generators", module)(inputs, shape, **parameters)
     return network.to(memory_format=torch.channels_last)

@@ -4,10 +4,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, max_pool2d, relu
 
-# Channels into and out of each block, in units of the width, and whether it doubles the image: 4×4 to 256×256.
+# Channels into and out of each block, in units of the width, and whether it doubles the image: 4×4 to
+# 256×256.
 BLOCKS = (
-    (16, 16, False), (16, 16, True), (16, 16, False), (16, 8, True), (8, 8, False), (8, 8, True), (8, 8, False),
-    (8, 4, True), (4, 4, False), (4, 2, True), (2, 2, False), (2, 1, True),
+    (16, 16, False), (16, 16, True), (16, 16, False), (16, 8, True), (8, 8, False), (8, 8, True),
+    (8, 8, False), (8, 4, True), (4, 4, False), (4, 2, True), (2, 2, False), (2, 1, True),
 )  # fmt: skip
 # So many blocks stand before the attention, which sees 64×64.
 ATTENTION = 8
@@ -15,7 +16,8 @@ EPSILON = 1e-4
 
 
 class Norm(nn.Module):
-    """Normalisation by stored statistics; scale and shift come from latent and class (`code` numbers), or are learnt."""
+    """Normalisation by stored statistics; scale and shift come from latent and class (`code` numbers), or are
+    learnt."""
 
     running_mean: Tensor
     running_var: Tensor
@@ -85,7 +87,8 @@ class Attention(nn.Module):
 
 
 class BigGAN(nn.Module):
-    """Latents [n, latent] and classes int64 [n] → images [n, 3, 256, 256] in [0, 1], or of `size` by means over areas."""
+    """Latents [n, latent] and classes int64 [n] → images [n, 3, 256, 256] in [0, 1], or of `size` by means
+    over areas."""
 
     def __init__(self, classes: int, size: tuple[int, int], width: int) -> None:
         super().__init__()
@@ -113,8 +116,8 @@ class BigGAN(nn.Module):
 def biggan_deep(inputs: tuple[int, ...], shape: tuple[int, int, int], *, width: int = 128) -> nn.Module:
     """Return the generator, untrained, for `inputs` (classes,); its latents of 128 are at truncation one.
 
-    Names and sizes are those of the published weights (`datasets.biggan_deep_256`). Raises ValueError for images that are
-    not in colour. Source: Brock et al., Tables 7 to 9; the area resize: GGL's code.
+    Names and sizes are those of the published weights (`datasets.biggan_deep_256`). Raises ValueError for
+    images that are not in colour. Source: Brock et al., Tables 7 to 9; the area resize: GGL's code.
     """
     if shape[2] != 3:
         raise ValueError(f"biggan-deep makes three channels, not {shape[2]}")

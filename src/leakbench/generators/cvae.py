@@ -1,4 +1,5 @@
-"""A class-conditional generator that two CPU cores train in seconds: the decoder of a variational auto-encoder."""
+"""A class-conditional generator that two CPU cores train in seconds: the decoder of a variational
+auto-encoder."""
 
 import torch
 from torch import Tensor, nn
@@ -62,7 +63,8 @@ class _Sample(Drawn):
 
 
 class Autoencoder(nn.Module):
-    """Images → (the images, mean and log-variance of their latents, a sample of these); `loss` decodes the sample."""
+    """Images → (the images, mean and log-variance of their latents, a sample of these); `loss` decodes the
+    sample."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
@@ -89,7 +91,8 @@ class Autoencoder(nn.Module):
         return images, found, self.sample(found)
 
     def loss(self, found: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> Tensor:
-        """Return minus the evidence lower bound per image, but for a constant, under normal noise on the pixels."""
+        """Return minus the evidence lower bound per image, but for a constant, under normal noise on the
+        pixels."""
         images, code, latents = found
         mean, spread = code.chunk(2, 1)
         apart = (self.decoder(latents / self.decoder.reach, labels) - images).square().flatten(1).sum(1)
@@ -97,7 +100,8 @@ class Autoencoder(nn.Module):
         return (apart / self.decoder.noise**2 + prior).mean() / 2
 
     def errors(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Return the squared errors of images decoded from the means of their latents: [n, channels, rows, columns]."""
+        """Return the squared errors of images decoded from the means of their latents: [n, channels, rows,
+        columns]."""
         mean, _ = self.encoder(images).chunk(2, 1)
         return (self.decoder(mean / self.decoder.reach, labels) - images).square()
 
@@ -111,11 +115,12 @@ def cvae(
     reach: float = 2.0,
     noise: float = 1.0,
 ) -> nn.Module:
-    """Return the decoder: dense to 4·width × rows/8 × columns/8 – three transposed convolutions 4×4 of stride 2, sigmoid.
+    """Return the decoder: dense to 4·width × rows/8 × columns/8 – three transposed convolutions 4×4 of stride
+    2, sigmoid.
 
-    `inputs`: the number of classes alone. Batch norm and ReLU before each transposed convolution. Raises ValueError for
-    sides that are no multiples of eight. Source: the shape of GGL's own generator for faces (dense 128 → 4×4,
-    transposed convolutions of stride 2); how it is fitted is ours.
+    `inputs`: the number of classes alone. Batch norm and ReLU before each transposed convolution. Raises
+    ValueError for sides that are no multiples of eight. Source: the shape of GGL's own generator for faces
+    (dense 128 → 4×4, transposed convolutions of stride 2); how it is fitted is ours.
     """
     if shape[0] % 8 or shape[1] % 8:
         raise ValueError(

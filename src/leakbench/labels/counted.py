@@ -7,11 +7,12 @@ from torch import Tensor
 def counted(weight: Tensor, bias: Tensor | None, batch: int, prior: Tensor) -> Tensor:
     """Return labels that may repeat: [trials, batch].
 
-    The mean gradient of a class's bias is p_c - n_c / batch, for the batch's mean probability p and n_c images of the
-    class; summed over its inputs, the class's row of the weight gradient is that times their sum s, if images differ
-    little in it. Where there is no bias, s follows from the rows that are negative, for those hold all images. The
-    model's mean prediction on noise stands for p. Classes whose row is negative must be there; further images go to the
-    class that is short of most. Source: LLG (Wainakh et al.), whose impact and offset these are.
+    The mean gradient of a class's bias is p_c - n_c / batch, for the batch's mean probability p and n_c
+    images of the class; summed over its inputs, the class's row of the weight gradient is that times their
+    sum s, if images differ little in it. Where there is no bias, s follows from the rows that are negative,
+    for those hold all images. The model's mean prediction on noise stands for p. Classes whose row is
+    negative must be there; further images go to the class that is short of most. Source: LLG (Wainakh et
+    al.), whose impact and offset these are.
     """
     rows = weight.sum(2) if bias is None else bias
     present = rows < 0

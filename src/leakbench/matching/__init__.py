@@ -1,1 +1,2 @@
-"""Gradient matching: gradient model × parameterisation × objective × optimiser, over all trials of a cell at once."""
+"""Gradient matching: gradient model × parameterisation × objective × optimiser, over all trials of a cell at
+once."""

@@ -1,7 +1,9 @@
-"""Normalisation by the mean and deviation of each trial's images, as batch norm does in training mode, with its derivatives.
+"""Normalisation by the mean and deviation of each trial's images, as batch norm does in training mode, with
+its derivatives.
 
-Of N numbers of one trial and channel, x̂ = s (x - mean) with s = 1 / √(variance + ε) has the derivative s P, where
-P u = u - mean(u) - x̂ mean(u x̂), which is its own transpose. Trials so stay apart and yet go through a network together.
+Of N numbers of one trial and channel, x̂ = s (x - mean) with s = 1 / √(variance + ε) has the derivative s P,
+where P u = u - mean(u) - x̂ mean(u x̂), which is its own transpose. Trials so stay apart and yet go through a
+network together.
 """
 
 from collections.abc import Iterator
@@ -13,7 +15,8 @@ from torch import Tensor, nn
 
 
 def _mean(each: Tensor) -> Tensor:
-    """Return the mean of each trial and channel: [trials, batch, channels, rows, columns] → [trials, 1, channels, 1, 1]."""
+    """Return the mean of each trial and channel: [trials, batch, channels, rows, columns] → [trials, 1,
+    channels, 1, 1]."""
     return each.mean((1, 3, 4), keepdim=True)
 
 
@@ -86,7 +89,8 @@ class Norm(Protocol):
 
 
 def normalised(norm: Norm, x: Tensor, trials: int) -> Tensor:
-    """Return x as a batch norm normalises it: by its own statistics, or where it keeps none by those of each trial."""
+    """Return x as a batch norm normalises it: by its own statistics, or where it keeps none by those of each
+    trial."""
     if norm.running_mean is None or norm.running_var is None:
         return standardised(x, trials, norm.eps)
     scale = (norm.running_var + norm.eps).rsqrt()

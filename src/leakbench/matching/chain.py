@@ -1,8 +1,10 @@
-"""The gradients of a chain of layers, and their derivative as a rate (Pearlmutter 1994) instead of by a second tape.
+"""The gradients of a chain of layers, and their derivative as a rate (Pearlmutter 1994) instead of by a
+second tape.
 
-Let V be the cotangent of the weight gradients g(x). Then <V, g(x)> is the rate at which the loss grows as the weights move along V, and
-its derivative in x is the rate of the loss's own. So one pass of rates forward and one back, beside the values that the first
-two passes kept, give what the tape works out of a graph of its own derivatives.
+Let V be the cotangent of the weight gradients g(x). Then <V, g(x)> is the rate at which the loss grows as the
+weights move along V, and its derivative in x is the rate of the loss's own. So one pass of rates forward and
+one back, beside the values that the first two passes kept, give what the tape works out of a graph of its own
+derivatives.
 
 Activations and their slopes are [n, …] for all trials' images, weights' rates [trials, *shape].
 """
@@ -19,22 +21,24 @@ from leakbench.matching.fixed_convolution import FixedConv2d, transposed
 from leakbench.matching.unlocked import FACTORS, Unlocked
 from leakbench.matching.weight_gradient import FUSED_BELOW, outer
 from leakbench.matching.windows import FEW, fold, places, unfold
+from leakbench.tensors import Tensors
 from leakbench.victims.layers import Dropout
 
 aten = torch.ops.aten
 # Fewer outputs than a vector register holds: then the places are better the columns of a product.
 NARROW = 16
-Tensors = dict[str, Tensor]
 Kept = Sequence[Tensor]
 
 
 class Rule(NamedTuple):
-    """What a layer does in each of the four passes; `read` is the shape of what it read, `kept` what `forward` keeps.
+    """What a layer does in each of the four passes; `read` is the shape of what it read, `kept` what
+    `forward` keeps.
 
-    forward(layer, x, trials) → what it returns, kept. backward(layer, kept, read, slope) → the loss's slope at what it read.
-    rate(layer, kept, read, rate, own) → the rate of what it returns, of that of what it reads (None: it does not move) and of those of
-    its own parameters. back(layer, kept, read, slope, moved, rate, own) → the rate of `backward`, of that of `slope`; `moved` is the
-    rate of what it read. gradients(layer, kept, slope, trials) → parameter → [trials, *shape].
+    forward(layer, x, trials) → what it returns, kept. backward(layer, kept, read, slope) → the loss's slope
+    at what it read. rate(layer, kept, read, rate, own) → the rate of what it returns, of that of what it
+    reads (None: it does not move) and of those of its own parameters. back(layer, kept, read, slope, moved,
+    rate, own) → the rate of `backward`, of that of `slope`; `moved` is the rate of what it read.
+    gradients(layer, kept, slope, trials) → parameter → [trials, *shape].
     """
 
     forward: Callable[..., tuple[Tensor, Kept]]
@@ -62,7 +66,8 @@ def _activation(
     """Return the rule of y = function(x): times_slope(t, y) = t·y'; curvature(y) = y''/y', None: nothing."""
 
     def back(
-        layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
+        layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+        own: Tensors
     ) -> Tensor:  # fmt: skip
         (y,) = kept
         found = times_slope(rate, y)
@@ -88,7 +93,8 @@ def _rows(slope: Tensor) -> Tensor:
 
 
 def _by_window(weight: Tensor, n: int) -> Tensor:
-    """Return weights [trials or not, out, channels, tall, wide] for each of n images, as `unfold` reads windows: [n, out, window]."""
+    """Return weights [trials or not, out, channels, tall, wide] for each of n images, as `unfold` reads
+    windows: [n, out, window]."""
     flat = weight.movedim(-3, -1).flatten(-3)
     if flat.dim() == 2:
         return flat.expand(n, -1, -1)
@@ -128,7 +134,8 @@ def _conv_rate(conv: nn.Conv2d, kept: Kept, read: torch.Size, rate: Tensor | Non
 
 
 def _conv_back(
-    conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
+    conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+    own: Tensors
 ) -> Tensor:  # fmt: skip
     rates, slopes = _rows(rate), _rows(slope)
     fixed, moving = (_by_window(weight, read[0]) for weight in (conv.weight, own["weight"]))
@@ -153,7 +160,8 @@ def _dense_rate(layer: nn.Linear, kept: Kept, read: torch.Size, rate: Tensor | N
 
 
 def _dense_back(
-    layer: nn.Linear, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
+    layer: nn.Linear, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+    own: Tensors
 ) -> Tensor:  # fmt: skip
     found = slope.unflatten(0, (len(own["weight"]), -1)) @ own["weight"]
     return found.flatten(0, 1).addmm_(rate, layer.weight)
@@ -163,7 +171,8 @@ Normed = nn.BatchNorm2d | Unlocked
 
 
 def _by_channel(value: Tensor, n: int) -> Tensor:
-    """Return what each trial's channels have, or all trials', [trials or 1, channels], beside images [n, channels, rows, columns]."""
+    """Return what each trial's channels have, or all trials', [trials or 1, channels], beside images [n,
+    channels, rows, columns]."""
     return (
         value[:, :, None, None]
         if len(value) == 1
@@ -172,9 +181,11 @@ def _by_channel(value: Tensor, n: int) -> Tensor:
 
 
 def _scaled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Return what a norm's rate is of that of what it reads, before its gain, or its slope of that behind it: one linear map.
+    """Return what a norm's rate is of that of what it reads, before its gain, or its slope of that behind it:
+    one linear map.
 
-    `scale`: 1 / deviation, [channels] of its own statistics, else [trials, 1, channels, 1, 1] of each trial's.
+    `scale`: 1 / deviation, [channels] of its own statistics, else [trials, 1, channels, 1, 1] of each
+    trial's.
     """
     return u * scale[:, None, None] if scale.dim() == 1 else pulled(u, normed, scale)
 
@@ -203,7 +214,8 @@ def _norm_rate(norm: Normed, kept: Kept, read: torch.Size, rate: Tensor | None, 
 
 
 def _norm_back(
-    norm: Normed, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor, own: Tensors
+    norm: Normed, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+    own: Tensors
 ) -> Tensor:  # fmt: skip
     normed, scale, gain = kept
     gains, _ = (_by_channel(value, read[0]) for value in own.values())
@@ -291,7 +303,11 @@ RULES: dict[type[nn.Module], Rule] = {
 def _leaves(model: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]]:
     if type(model) is not nn.Sequential:
         return [(prefix, model)]
-    return [leaf for name, child in model.named_children() for leaf in _leaves(child, f"{prefix}.{name}".strip("."))]  # fmt: skip
+    return [
+        leaf
+        for name, child in model.named_children()
+        for leaf in _leaves(child, f"{prefix}.{name}".strip("."))
+    ]
 
 
 def chain(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
@@ -329,7 +345,8 @@ def _regular(layer: nn.Module) -> bool:
 
 
 def _unfolds(leaves: list[tuple[str, nn.Module]], images: Tensor) -> bool:
-    """Return whether for every convolution unfolding what it reads beats convolving with each trial's own weights."""
+    """Return whether for every convolution unfolding what it reads beats convolving with each trial's own
+    weights."""
     batch, size = images.shape[1], tuple(images.shape[-2:])
     for _, layer in leaves:
         if isinstance(layer, nn.Conv2d | nn.MaxPool2d):
@@ -404,11 +421,12 @@ class _Gradients(torch.autograd.Function):
 def chain_gradients(
     leaves: list[tuple[str, nn.Module]], images: Tensor, labels: Tensor, factors: Tensors | None = None
 ) -> tuple[Tensors, Tensor] | None:
-    """Return parameter → gradient [trials, *shape], differentiable once in images, labels and factors, and the losses [trials].
+    """Return parameter → gradient [trials, *shape], differentiable once in images, labels and factors, and
+    the losses [trials].
 
-    images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch, classes] probabilities.
-    `factors`: what the chain's lock is open with (`unlocked`), whose gradients are told too. None where a convolution is too
-    large to be unfolded.
+    images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch,
+    classes] probabilities. `factors`: what the chain's lock is open with (`unlocked`), whose gradients are
+    told too. None where a convolution is too large to be unfolded.
     """
     if not _unfolds(leaves, images):
         return None

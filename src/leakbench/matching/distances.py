@@ -7,17 +7,17 @@ import torch
 from torch import Tensor
 
 from leakbench.matching.sliced_wasserstein import sliced_wasserstein
-
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
 
 
 @dataclass(frozen=True)
 class Distance:
-    """A distance of gradients as a function of a few products of dummy g and observed o, summed over all parameters.
+    """A distance of gradients as a function of a few products of dummy g and observed o, summed over all
+    parameters.
 
-    of: which products it reads. value(products, theirs): products name → [trials], `theirs` the squared norms of o alike,
-    all by the weights of the layers; returns [trials]. `whole`: a further term [trials] that needs the gradients themselves,
-    dummy and observed (parameter → [trials, *shape]).
+    of: which products it reads. value(products, theirs): products name → [trials], `theirs` the squared norms
+    of o alike, all by the weights of the layers; returns [trials]. `whole`: a further term [trials] that
+    needs the gradients themselves, dummy and observed (parameter → [trials, *shape]).
     """
 
     of: tuple[str, ...]
@@ -46,7 +46,8 @@ _TERMS = {
 
 
 def distance_of(name: str) -> Distance:
-    """Return the distance of a name: a term, or several joined by `+`, which are added. Raises KeyError for another."""
+    """Return the distance of a name: a term, or several joined by `+`, which are added. Raises KeyError for
+    another."""
     terms = [_TERMS[term] for term in name.split("+")]
     return Distance(
         tuple(dict.fromkeys(product for term in terms for product in term.of)),
@@ -74,7 +75,8 @@ def products(of: Sequence[str], g: Tensor, o: Tensor, weights: Tensor | None = N
 
 
 def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distance and its derivative at the dummy gradient g: weights · (along · o + across · g). All [trials].
+    """Return the distance and its derivative at the dummy gradient g: weights · (along · o + across · g). All
+    [trials].
 
     `known` holds the products that the distance reads. Without the term `whole`.
     """
@@ -92,7 +94,8 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
 def with_cotangent(
     distance: Distance, g: Tensor, o: Tensor, weights: Tensor | None, theirs: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the distance [trials] of gradients [trials, n] and its derivative at the dummy one g, without the term `whole`.
+    """Return the distance [trials] of gradients [trials, n] and its derivative at the dummy one g, without
+    the term `whole`.
 
     `weights` [trials, n] or none: one for all. `theirs`: the squared norms of o by them.
     """

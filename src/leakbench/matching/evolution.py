@@ -5,18 +5,21 @@ import torch
 from cmaes import CMA
 from torch import Tensor
 
-from leakbench.matching.optimisers import Evaluate, Tensors
+from leakbench.matching.optimisers import Evaluate
 from leakbench.seeds import stream
+from leakbench.tensors import Tensors
 
 # What the evolution is told of a member without a loss: it sorts behind every other.
 WORST = float(np.finfo(np.float64).max)
 
 
 class Evolution:
-    """One population of each trial a step, around a first mean where the trial starts and with a first deviation `sigma`.
+    """One population of each trial a step, around a first mean where the trial starts and with a first
+    deviation `sigma`.
 
-    The unknowns are the best member so far, the loss is its. An evolution's chance comes from where it starts, so that start
-    and losses make it again: they are the state, and a resumed run tells it what it was told before.
+    The unknowns are the best member so far, the loss is its. An evolution's chance comes from where it
+    starts, so that start and losses make it again: they are the state, and a resumed run tells it what it was
+    told before.
     """
 
     copies = 1
@@ -29,8 +32,8 @@ class Evolution:
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
         """Ask every trial for its members, tell it their losses; return the lowest losses [trials] so far.
 
-        `evaluate` takes unknowns [trials, population, …] and gives losses [trials, population]. Where no member has a loss,
-        none is returned, and the trial stays where it is.
+        `evaluate` takes unknowns [trials, population, …] and gives losses [trials, population]. Where no
+        member has a loss, none is returned, and the trial stays where it is.
         """
         ((name, value),) = unknowns.items()
         if not self.state:

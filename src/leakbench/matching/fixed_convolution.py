@@ -1,4 +1,5 @@
-"""Convolutions whose weights stay as they are: linear maps, whose derivative is their transpose, whose derivative is theirs.
+"""Convolutions whose weights stay as they are: linear maps, whose derivative is their transpose, whose
+derivative is theirs.
 
 The tape's own second derivative of a convolution works out the weights' share too, wanted or not.
 """
@@ -15,13 +16,14 @@ NARROW = 8
 
 
 def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
-    """Return a convolution's transpose: from what came out, y [n, out, rows, columns], to what was read, of shape `read`."""
+    """Return a convolution's transpose: from what came out, y [n, out, rows, columns], to what was read, of
+    shape `read`."""
     if read[1] < NARROW:
         windows = y.permute(0, 2, 3, 1).flatten(1, 2) @ weight.permute(0, 2, 3, 1).flatten(1)
         return fold(windows, read, conv)
     found: Tensor = torch.ops.aten.convolution_backward(
-        y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], 1,
-        [True, False, False],
+        y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0],
+        1, [True, False, False],
     )[0]  # fmt: skip
     return found
 

@@ -1,10 +1,11 @@
-"""The gradient of a distance of gradients, by one difference of first derivatives: cheaper than a second backward pass.
+"""The gradient of a distance of gradients, by one difference of first derivatives: cheaper than a second
+backward pass.
 
-With v the distance's derivative at the dummy gradient g(x), what is wanted is the derivative of <v, g(x)> in x, and
-that is the rate at which the loss's own derivative in x changes as the weights move along v. Backpropagation takes a
-ReLU and a max-pool for linear where they stand, so the second pass keeps the first one's pattern ("frozen"): what is left is
-smooth, and a difference of float32 numbers gives it to a few parts in a thousand. Five convolutions' worth of work a
-layer instead of seven to nine, and no graph of a graph.
+With v the distance's derivative at the dummy gradient g(x), what is wanted is the derivative of <v, g(x)> in
+x, and that is the rate at which the loss's own derivative in x changes as the weights move along v.
+Backpropagation takes a ReLU and a max-pool for linear where they stand, so the second pass keeps the first
+one's pattern ("frozen"): what is left is smooth, and a difference of float32 numbers gives it to a few parts
+in a thousand. Five convolutions' worth of work a layer instead of seven to nine, and no graph of a graph.
 """
 
 import math
@@ -18,12 +19,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from leakbench.matching.distances import Distance, derivative, products
-from leakbench.matching.gradients import Tensors, batch_loss, layer_gradients, watching
+from leakbench.matching.gradients import batch_loss, layer_gradients, watching
 from leakbench.matching.trials import Group
+from leakbench.tensors import Tensors
 
-# The first step along v, in norms of the weights (for ResNets it mostly is the last). Below it rounding grows, above it
-# curvature; the error is least where the derivative changes by a thousandth (measured on ResNet20-4, ResNet-18, ConvNet
-# and LeNet), so a step that changed it much less or more is taken once more at the length that aims there.
+# The first step along v, in norms of the weights (for ResNets it mostly is the last). Below it rounding
+# grows, above it curvature; the error is least where the derivative changes by a thousandth (measured on
+# ResNet20-4, ResNet-18, ConvNet and LeNet), so a step that changed it much less or more is taken once more at
+# the length that aims there.
 STEP = 4e-6
 LEAST, AIM, MOST = 3e-4, 1e-3, 4e-3
 DEEP = 10
@@ -32,8 +35,9 @@ DEEP = 10
 def pays(model: nn.Module) -> bool:
     """Return whether a model is deep enough for differences to be faster than a second backward pass.
 
-    They take trials one after another: 20 ms for a step on DLG's LeNet of three convolutions, where a batch of trials takes 1 ms
-    for each; on ResNet20-4, of 21, they do five passes' worth of arithmetic instead of seven (one core).
+    They take trials one after another: 20 ms for a step on DLG's LeNet of three convolutions, where a batch
+    of trials takes 1 ms for each; on ResNet20-4, of 21, they do five passes' worth of arithmetic instead of
+    seven (one core).
     """
     return sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
 
@@ -188,7 +192,8 @@ class FrozenDifference:
         return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
 
     def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the loss at a dummy gradient g and its derivative there, weights · (along · o + across · g), and its norm.
+        """Return the loss at a dummy gradient g and its derivative there, weights · (along · o + across · g),
+        and its norm.
 
         All are [1].
         """

@@ -1,18 +1,19 @@
-"""How far the gradients of reconstructions are from those observed, alike for all attacks, whatever they minimise."""
+"""How far the gradients of reconstructions are from those observed, alike for all attacks, whatever they
+minimise."""
 
 import torch
 from torch import Tensor
 
 from leakbench.matching.trials import Group
-
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
 
 
 def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
-    """Return the mean squared difference over all parameters of what the dummies would cause and what was observed.
+    """Return the mean squared difference over all parameters of what the dummies would cause and what was
+    observed.
 
-    dummies: `images` in the victim's normalised space, [trials, batch, …], and logits `labels` if they are unknown;
-    `chunk` trials at a time. Returns [trials].
+    dummies: `images` in the victim's normalised space, [trials, batch, …], and logits `labels` if they are
+    unknown; `chunk` trials at a time. Returns [trials].
     """
     found = []
     for rows in torch.arange(group.trials).split(chunk):

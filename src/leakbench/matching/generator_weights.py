@@ -1,4 +1,5 @@
-"""The weights of a generator as unknowns: GRNN's two branches, one generator for each trial, all trials at once."""
+"""The weights of a generator as unknowns: GRNN's two branches, one generator for each trial, all trials at
+once."""
 
 import itertools
 import math
@@ -9,21 +10,21 @@ import torch
 from torch import Tensor
 
 from leakbench.matching.upsampling_block import normalised_gate, upsampled_convolution
-
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
 
 
 @dataclass(frozen=True)
 class GeneratorWeights:
     """GRNN's generator: images and label logits of `batch` samples from latents that never change.
 
-    Transposed convolution to 4×4 and GLU – blocks of nearest ×2, 3×3 convolution, batch norm, GLU – sigmoid; channels
-    fall by halves to `width`, then to the image's. A dense layer of the same latents gives the logits. Source: Ren's
-    thesis, section 3.2.2 and Table 3.1; widths, latents of 128 and torch's default initialisation: the authors' code.
+    Transposed convolution to 4×4 and GLU – blocks of nearest ×2, 3×3 convolution, batch norm, GLU – sigmoid;
+    channels fall by halves to `width`, then to the image's. A dense layer of the same latents gives the
+    logits. Source: Ren's thesis, section 3.2.2 and Table 3.1; widths, latents of 128 and torch's default
+    initialisation: the authors' code.
 
-    A single sample's first layers are a fixed latent z times a matrix. RMSprop (and signed Adam) move every element of
-    such a row by as much, so its product with z moves as one unknown does at Σ|z| times the learning rate, but for the
-    optimiser's epsilon: with `collapsed` it is kept as that.
+    A single sample's first layers are a fixed latent z times a matrix. RMSprop (and signed Adam) move every
+    element of such a row by as much, so its product with z moves as one unknown does at Σ|z| times the
+    learning rate, but for the optimiser's epsilon: with `collapsed` it is kept as that.
     """
 
     resolution: int
@@ -47,7 +48,8 @@ class GeneratorWeights:
         return self.collapsed and self.batch == 1
 
     def draw(self, rng: torch.Generator, trials: int) -> tuple[Tensors, Tensor]:
-        """Return each trial's first unknowns [trials, …] and its latents [trials, batch, latent], drawn trial by trial."""
+        """Return each trial's first unknowns [trials, …] and its latents [trials, batch, latent], drawn trial
+        by trial."""
         drawn = [self._draw(rng) for _ in range(trials)]
         return (
             {name: torch.stack([unknowns[name] for unknowns, _ in drawn]) for name in drawn[0][0]},

@@ -1,10 +1,11 @@
-"""Inner products of dummy gradients with those observed and with themselves, without making the dummy gradients.
+"""Inner products of dummy gradients with those observed and with themselves, without making the dummy
+gradients.
 
-What a convolution or dense layer read, X [places, inputs], and the loss's gradient at what it returned, D [places, outputs], make
-the weight gradient g = DᵀX. Then <g, o> is D summed against X oᵀ, and <g, g> is the sum of XXᵀ times DDᵀ, element by
-element, where there are fewer places than weights. A network of millions of weights is so spared to write them down for
-every dummy. A squared distance is the small difference of such products (1e-8 of them on networks with sigmoids), so
-they are float64.
+What a convolution or dense layer read, X [places, inputs], and the loss's gradient at what it returned, D
+[places, outputs], make the weight gradient g = DᵀX. Then <g, o> is D summed against X oᵀ, and <g, g> is the
+sum of XXᵀ times DDᵀ, element by element, where there are fewer places than weights. A network of millions of
+weights is so spared to write them down for every dummy. A squared distance is the small difference of such
+products (1e-8 of them on networks with sigmoids), so they are float64.
 """
 
 from collections.abc import Callable
@@ -12,13 +13,15 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.gradients import Pass, Tensors, layer_gradients, layer_passes
+from leakbench.matching.gradients import Pass, layer_gradients, layer_passes
 from leakbench.matching.unlocked import Unlocked
 from leakbench.matching.windows import unfold
+from leakbench.tensors import Tensors
 
 
 def laid_out(gradient: Tensor) -> Tensor:
-    """Return a parameter's gradients [n, *shape] as rows of float64 [n, numbers], of convolutions the channels last."""
+    """Return a parameter's gradients [n, *shape] as rows of float64 [n, numbers], of convolutions the
+    channels last."""
     return (gradient.permute(0, 1, 3, 4, 2) if gradient.dim() == 5 else gradient).flatten(1).double()
 
 
@@ -32,11 +35,13 @@ def gradient_products(
     factors: Tensors | None = None,
     told: Callable[[Tensors], Tensors] = lambda slopes: {},
 ) -> Tensors:
-    """Return `dot` and `mine` [n], <g, o> and <g, g> over all parameters, of the gradients g that the dummies would cause.
+    """Return `dot` and `mine` [n], <g, o> and <g, g> over all parameters, of the gradients g that the dummies
+    would cause.
 
-    images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials, numbers] as
-    `laid_out`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter → [n], how much it counts.
-    `factors`: a lock's scale and shift [n, channels], whose own gradients nobody observed; `told`: what was, of slopes at them.
+    images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials,
+    numbers] as `laid_out`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter
+    → [n], how much it counts. `factors`: a lock's scale and shift [n, channels], whose own gradients nobody
+    observed; `told`: what was, of slopes at them.
     """
     passes, _ = layer_passes(model, images.requires_grad_(), labels, factors=factors, differentiable=False)
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}

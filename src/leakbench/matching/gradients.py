@@ -1,8 +1,8 @@
 """The gradients that dummy images would cause: for many trials at once, and differentiable in the images.
 
-All trials share the weights, so one forward pass and one backward pass to the layers' outputs serve them all; what a
-layer read and the gradient at its output then give its weight gradient for each trial. Nothing is differentiated with
-respect to the weights by the tape, which a second derivative would otherwise carry along.
+All trials share the weights, so one forward pass and one backward pass to the layers' outputs serve them all;
+what a layer read and the gradient at its output then give its weight gradient for each trial. Nothing is
+differentiated with respect to the weights by the tape, which a second derivative would otherwise carry along.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,14 +18,15 @@ from leakbench.matching.batch_statistics import by_trial, normalised
 from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.unlocked import Unlocked, opened
 from leakbench.matching.weight_gradient import conv_weight, outer
+from leakbench.tensors import Tensors
 
-Tensors = dict[str, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass
 class Pass:
-    """What one layer with parameters read and returned: [trials·batch, …]. `normed`: a norm's input, normalised, if it kept it."""
+    """What one layer with parameters read and returned: [trials·batch, …]. `normed`: a norm's input,
+    normalised, if it kept it."""
 
     name: str
     layer: nn.Module
@@ -35,7 +36,8 @@ class Pass:
 
 
 def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each trial: logits [trials, batch, classes], labels [trials, batch] or soft."""
+    """Return the mean cross-entropy of each trial: logits [trials, batch, classes], labels [trials, batch] or
+    soft."""
     target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
     return (
         cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)
@@ -97,11 +99,11 @@ def gradients(
 ) -> tuple[Tensors, Tensor]:
     """Return parameter → gradient [trials, *shape] and, for their values alone, the losses [trials].
 
-    `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels` [trials,
-    batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's own. The model is in
-    evaluation mode: batch norm uses its running statistics, so that images of a batch do not mix. Where it keeps none
-    it uses those of each trial's batch. `factors`: a lock's scale and shift [trials, channels], whose own
-    gradients are then told too.
+    `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels`
+    [trials, batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's
+    own. The model is in evaluation mode: batch norm uses its running statistics, so that images of a batch do
+    not mix. Where it keeps none it uses those of each trial's batch. `factors`: a lock's scale and shift
+    [trials, channels], whose own gradients are then told too.
     """
     trials = len(images)
     leaves = chain(model) if loss is batch_loss and weights is None else None
@@ -128,7 +130,8 @@ def layer_passes(
     factors: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
-    """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of `gradients`.
+    """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of
+    `gradients`.
 
     Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
     """

@@ -1,4 +1,5 @@
-"""Samples from the updates of several epochs: the problems of AGIC's joint reconstruction and their objective (Eqn 5)."""
+"""Samples from the updates of several epochs: the problems of AGIC's joint reconstruction and their objective
+(Eqn 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,16 +10,18 @@ from torch import Tensor
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.loop import DIVERGED, Outcome, traced
 from leakbench.matching.objective import Objective, regularised
-from leakbench.matching.optimisers import Evaluate, Optimiser, Tensors
+from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.matching.trials import Group
+from leakbench.tensors import Tensors
 
 
 @dataclass(frozen=True)
 class Problems:
-    """Joint problems over the same epochs: each asks for m images that one update of each epoch has in common.
+    """Joint problems over the same epochs: each asks for m images that one update of each epoch has in
+    common.
 
-    seen: the epochs. rows: [problems, epochs], the update of each. common: [problems, epochs, m], where in that update's
-    batch the common images stand.
+    seen: the epochs. rows: [problems, epochs], the update of each. common: [problems, epochs, m], where in
+    that update's batch the common images stand.
     """
 
     seen: range
@@ -31,7 +34,8 @@ class Problems:
         return m + len(self.seen) * (batch - m)
 
     def places(self, batch: int, number: int) -> Tensor:
-        """Return which unknown stands at each position of the dummy batches of the epoch `number`: [problems, batch].
+        """Return which unknown stands at each position of the dummy batches of the epoch `number`: [problems,
+        batch].
 
         The common images come first, then the first epoch's own, then the next's.
         """
@@ -43,21 +47,25 @@ class Problems:
 
 
 def one_by_one(samples: dict[range, Tensor], batch: int) -> list[Problems]:
-    """Return a problem for each sample of `update_matching.chains`: an update serves as many as it has images."""
+    """Return a problem for each sample of `update_matching.chains`: an update serves as many as it has
+    images."""
     return [Problems(seen, images // batch, images[:, :, None] % batch) for seen, images in samples.items()]
 
 
 def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
-    """Return a problem for each update, if every epoch has the same batches in the same order (AGIC, Table III)."""
+    """Return a problem for each update, if every epoch has the same batches in the same order (AGIC, Table
+    III)."""
     rows = torch.arange(updates)[:, None].expand(-1, epochs)
     return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One epoch's term: `share` (γ) times the distance of dummy batches, put together by `place`, from updates `rows`.
+    """One epoch's term: `share` (γ) times the distance of dummy batches, put together by `place`, from
+    updates `rows`.
 
-    objective: that of the epoch's updates, without total variation. rows: [problems]; place: [problems, batch].
+    objective: that of the epoch's updates, without total variation. rows: [problems]; place: [problems,
+    batch].
     """
 
     objective: Objective
@@ -68,7 +76,8 @@ class Part:
 
 @dataclass(frozen=True)
 class JointObjective:
-    """The losses of joint problems: Σ_k γ_k · distance_k, plus `tv` times the total variation of all unknown images."""
+    """The losses of joint problems: Σ_k γ_k · distance_k, plus `tv` times the total variation of all unknown
+    images."""
 
     parts: Sequence[Part]
     tv: float
@@ -116,7 +125,8 @@ def begun(found: Reconstruction, iterations: int) -> Reconstruction:
 
 
 def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outcome: Outcome) -> None:
-    """Put each common image wherever it was seen; an update's loss is the mean over the problems it serves."""
+    """Put each common image wherever it was seen; an update's loss is the mean over the problems it
+    serves."""
     assert found.losses is not None
     assert found.diverged is not None
     m = problems.common.shape[2]

@@ -7,7 +7,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
+
 Shape = Literal["one", "linear", "exponential", "logarithmic"]
 Norms = Literal["following", "one", "none"]
 Order = Literal["parameters", "forward"]
@@ -37,7 +38,8 @@ def zero_share(observed: Tensor) -> Tensor:
 
 @torch.no_grad()
 def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
-    """Return, for each convolution, how much of its output the ReLU behind it shuts on `images` [n, …], from 0 to 1.
+    """Return, for each convolution, how much of its output the ReLU behind it shuts on `images` [n, …], from
+    0 to 1.
 
     Where it shuts, the gradient of that output is zero. A convolution that no ReLU follows has 0.
     """
@@ -88,10 +90,12 @@ def layer_weights(
 ) -> Tensors:
     """Return parameter → weight [trials] for the distance.
 
-    The i-th convolution has the curve's i-th weight, divided by one minus its share of zeros if `relu` (Eqn 8): of exact
-    zeros in its observed gradient, or convolution → share as given by `zeros`. Dense layers have the mean of the curve. The paper says nothing about batch norm: its parameters have the weight of the
-    convolution before them (`following`), one, or are left out (`none`). `order` counts projections of a residual
-    network where their parameters stand (after the block's convolutions) or where they are first read (before them).
+    The i-th convolution has the curve's i-th weight, divided by one minus its share of zeros if `relu` (Eqn
+    8): of exact zeros in its observed gradient, or convolution → share as given by `zeros`. Dense layers have
+    the mean of the curve. The paper says nothing about batch norm: its parameters have the weight of the
+    convolution before them (`following`), one, or are left out (`none`). `order` counts projections of a
+    residual network where their parameters stand (after the block's convolutions) or where they are first
+    read (before them).
     """
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
     if order == "forward":

@@ -12,8 +12,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import ACTIVATIONS, LAYERS, draw_key
 from leakbench.errors import Unfit
 from leakbench.matching.unlocked import FACTORS
-
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
 
 
 def _slope(activation: str, found: Tensor) -> Tensor:
@@ -27,9 +26,9 @@ def _slope(activation: str, found: Tensor) -> Tensor:
 class Lock:
     """What the attacker of a group's trials knows or has guessed of its client's lock.
 
-    layer: the lock's place. known: `key` [trials, key length], and the lock layers' parameters by their names in LAYERS
-    [trials, *shape], where shared or guessed. sought: whether γ and β are unknowns. told: the lock layers' parameters whose
-    gradients are matched. shut: [trials, channels], the scales known to be zero.
+    layer: the lock's place. known: `key` [trials, key length], and the lock layers' parameters by their names
+    in LAYERS [trials, *shape], where shared or guessed. sought: whether γ and β are unknowns. told: the lock
+    layers' parameters whose gradients are matched. shut: [trials, channels], the scales known to be zero.
     """
 
     layer: str
@@ -51,7 +50,8 @@ class Lock:
         return {f"lock.{name}": value.abs().sqrt() if root else value for name, value in before.items()}
 
     def factors(self, rows: Tensor, unknowns: Tensors) -> Tensors:
-        """Return `scale` and `shift` [n, channels] of the trials `rows` [n], as the activation can give them."""
+        """Return `scale` and `shift` [n, channels] of the trials `rows` [n], as the activation can give
+        them."""
         act = ACTIVATIONS[self.activation]
         before = {name: unknowns[f"lock.{name}"] for name in FACTORS} if self.sought else self._linear(rows)
         if self.sought and self.activation == "relu":
@@ -81,10 +81,12 @@ class Lock:
 
 
 def read_key(weight: Tensor, bias: Tensor) -> Tensor:
-    """Return the key behind a lock layer's gradients: [n, channels, key length] and [n, channels] → [n, key length].
+    """Return the key behind a lock layer's gradients: [n, channels, key length] and [n, channels] → [n, key
+    length].
 
-    A dense layer's weight gradient over its bias gradient is what it read (Fidel, section II-A), here the same for every
-    channel: the one with the largest bias gradient has lost least to rounding. One half where all are zero.
+    A dense layer's weight gradient over its bias gradient is what it read (Fidel, section II-A), here the
+    same for every channel: the one with the largest bias gradient has lost least to rounding. One half where
+    all are zero.
     """
     best = bias.abs().argmax(1)
     rows = torch.arange(len(best))
@@ -99,12 +101,13 @@ def guess(
     how: Literal["guessed", "sought"],
     rng: torch.Generator,
 ) -> Lock | None:
-    """Return what is to be made of a client's lock, for the trials of `rounds` × restarts; none if there is no lock.
+    """Return what is to be made of a client's lock, for the trials of `rounds` × restarts; none if there is
+    no lock.
 
-    What the client shares is known; a key or layers that it does not share are drawn as it drew its own. `sought`: the
-    key is read off the lock layers' gradients, if they are shared, and unless all is known then, γ and β are unknowns;
-    a scale through which no gradient came is zero. Of the gradients the biases' alone are matched then: the weights' are
-    those times the key, tell no more and would drown all else.
+    What the client shares is known; a key or layers that it does not share are drawn as it drew its own.
+    `sought`: the key is read off the lock layers' gradients, if they are shared, and unless all is known
+    then, γ and β are unknowns; a scale through which no gradient came is zero. Of the gradients the biases'
+    alone are matched then: the weights' are those times the key, tell no more and would drown all else.
     Raises Unfit for a chained lock.
     """
     facts = observation.lock

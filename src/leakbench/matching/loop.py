@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.matching.optimisers import Evaluate, Optimiser, Tensors
+from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.progress import track
+from leakbench.tensors import Tensors
 from leakbench.workers import Work, one_thread, side_by_side
 
 RUNNING, ENDED, DIVERGED = 0, 1, 2
@@ -46,9 +47,9 @@ class Schedule:
 class Outcome:
     """What became of each trial.
 
-    unknowns: name → [trials, …], as shown. snapshots: the same at each of the schedule's, [snapshots, trials, …]. losses: trace
-    [points, trials], at iterations `traced` [points], NaN after a trial's end. status: RUNNING (to the last iteration),
-    ENDED early or DIVERGED. iterations: [trials] steps taken.
+    unknowns: name → [trials, …], as shown. snapshots: the same at each of the schedule's, [snapshots, trials,
+    …]. losses: trace [points, trials], at iterations `traced` [points], NaN after a trial's end. status:
+    RUNNING (to the last iteration), ENDED early or DIVERGED. iterations: [trials] steps taken.
     """
 
     unknowns: Tensors
@@ -61,7 +62,8 @@ class Outcome:
 
 
 def traced(iterations: int) -> list[int]:
-    """Return the iterations whose losses are kept: about TRACED of them, evenly spaced, the last among them."""
+    """Return the iterations whose losses are kept: about TRACED of them, evenly spaced, the last among
+    them."""
     return sorted({round(i) for i in np.linspace(0, max(iterations - 1, 0), min(TRACED, max(iterations, 1)))})
 
 
@@ -91,10 +93,11 @@ def match(
 ) -> Outcome:
     """Optimise every trial of `start` (name → [trials, …]), `chunk` together.
 
-    `evaluate(rows)` gives losses and gradients of the trials `rows`; `project` puts unknowns back where they may be;
-    `show(unknowns, rows)` says what the outcome tells of them (their images), where that is not they themselves.
-    `work` names the folder from which a killed run resumes, and the processes that share the chunks: their number
-    changes no bit of the outcome. What was done stays in the folder until the caller removes it.
+    `evaluate(rows)` gives losses and gradients of the trials `rows`; `project` puts unknowns back where they
+    may be; `show(unknowns, rows)` says what the outcome tells of them (their images), where that is not they
+    themselves. `work` names the folder from which a killed run resumes, and the processes that share the
+    chunks: their number changes no bit of the outcome. What was done stays in the folder until the caller
+    removes it.
     """
     trials = len(next(iter(start.values())))
     work = work or Work()

@@ -15,12 +15,13 @@ from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimisers import Evaluate, Optimiser
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Dummies, Losses, Unknowns
+from leakbench.tensors import Tensors
 
 # Small enough that most of what a backward pass reads again is still in a processor's cache.
 WORKING_BYTES = 200_000_000
-# The share of a GPU's free memory that trials may take together: what is measured leaves out a backward pass's own.
+# The share of a GPU's free memory that trials may take together: what is measured leaves out a backward
+# pass's own.
 WORKING_SHARE = 1 / 4
-Tensors = dict[str, Tensor]
 
 
 def _flat(values: Iterable[Tensor]) -> Tensor:
@@ -29,11 +30,12 @@ def _flat(values: Iterable[Tensor]) -> Tensor:
 
 
 def total_variation(images: Tensor, squared: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the mean absolute difference of neighbours, down plus across, and its derivative, of the images' shape.
+    """Return the mean absolute difference of neighbours, down plus across, and its derivative, of the images'
+    shape.
 
-    images [trials, …, rows, columns] → [trials]. `squared`: twice the mean squared difference instead. The derivative is written
-    out, since the tape's takes three times as many passes; where neighbours are equal it is zero. Source: the codes of InvG, on
-    normalised images, and of GRNN.
+    images [trials, …, rows, columns] → [trials]. `squared`: twice the mean squared difference instead. The
+    derivative is written out, since the tape's takes three times as many passes; where neighbours are equal
+    it is zero. Source: the codes of InvG, on normalised images, and of GRNN.
     """
     total, slope = images.new_zeros(len(images)), torch.zeros_like(images)
     for axis in (-2, -1):
@@ -66,11 +68,12 @@ def regularised(matched: Evaluate, tv: float, squared: bool = False) -> Evaluate
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation (`squared` or not).
+    """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation
+    (`squared` or not).
 
-    `weigh(model, observed)` gives parameter → weight [trials] in the distance; none: one for all. `frozen`: take second derivatives by
-    differences of first ones (`matching.frozen`). `mechanism(observed)`: what is made of dummy gradients before they are
-    compared.
+    `weigh(model, observed)` gives parameter → weight [trials] in the distance; none: one for all. `frozen`:
+    take second derivatives by differences of first ones (`matching.frozen`). `mechanism(observed)`: what is
+    made of dummy gradients before they are compared.
     """
 
     group: Group
@@ -122,13 +125,14 @@ class Objective:
     def losses(self, rows: Tensor) -> Losses:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
 
-        No gradient of a dummy's is made (`matching.gradient_products`). Raises Unfit where the distance needs it, or where
-        local steps are simulated.
+        No gradient of a dummy's is made (`matching.gradient_products`). Raises Unfit where the distance needs
+        it, or where local steps are simulated.
         """
         group, distance = self.group, distance_of(self.distance)
         if distance.whole or group.steps:
             raise Unfit(
-                "attack: cma-es takes distances of products and one batch (set distance: squares, updates: one-batch)"
+                "attack: cma-es takes distances of products and one batch (set distance: squares, updates: "
+                "one-batch)"
             )
         if self.mechanism is not None or (group.lock and group.lock.sought):
             raise Unfit("attack: cma-es adapts to no defence (set optimiser: adam)")
@@ -157,10 +161,11 @@ class Objective:
         return valued
 
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None, members: int = 1) -> int:
-        """Return how many trials run together: no more than pays, and as few as keep their working memory in bounds.
+        """Return how many trials run together: no more than pays, and as few as keep their working memory in
+        bounds.
 
-        `unknowns`: what is optimised, if it is not the dummies. `members`: how many of them each trial has. Frozen differences
-        are taken one trial after another, so nothing is gained by more.
+        `unknowns`: what is optimised, if it is not the dummies. `members`: how many of them each trial has.
+        Frozen differences are taken one trial after another, so nothing is gained by more.
         """
         if self.frozen:
             return 1

@@ -1,6 +1,7 @@
 """Optimisers of many independent trials at once: each trial has its own state, its own history, its own end.
 
-Unknowns are one flat matrix [trials, unknowns] for each named part (images, labels), so that a trial is a row.
+Unknowns are one flat matrix [trials, unknowns] for each named part (images, labels), so that a trial is a
+row.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,7 +10,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
+
 # Unknowns in; losses [trials] and the gradients of each out.
 Evaluate = Callable[[Tensors], tuple[Tensor, Tensors]]
 DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
@@ -25,7 +27,8 @@ class Optimiser(Protocol):
     state: Tensors
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
+        before."""
 
 
 def _kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
@@ -46,7 +49,8 @@ class Adam:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
+        before."""
         losses, gradients = evaluate(unknowns)
         lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops)
         bias = 1 - 0.9 ** (iteration + 1), 1 - 0.999 ** (iteration + 1)
@@ -70,7 +74,8 @@ class RMSprop:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
+        before."""
         losses, gradients = evaluate(unknowns)
         lost = ~losses.isfinite()
         stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
@@ -87,11 +92,11 @@ class RMSprop:
 def _fused_momentum(
     momenta: list[Tensor], squares: list[Tensor], gradients: list[Tensor], decay: float
 ) -> None:
-    """Take RMSprop's step of each momentum in one pass instead of five: square ← 0.99 square + 0.01 gradient²,
-    momentum ← decay · momentum + gradient / (√square + 1e-8).
+    """Take RMSprop's step of each momentum in one pass instead of five: square ← 0.99 square + 0.01
+    gradient², momentum ← decay · momentum + gradient / (√square + 1e-8).
 
-    torch fuses no RMSprop, but AdamW without a mean of its own is one, with the momentum as what it moves: `decay` is its
-    weight decay, at a learning rate of −1, so many steps in that no bias is left to correct.
+    torch fuses no RMSprop, but AdamW without a mean of its own is one, with the momentum as what it moves:
+    `decay` is its weight decay, at a learning rate of −1, so many steps in that no bias is left to correct.
     """
     late = gradients[0].new_tensor(1e9)
     torch._fused_adamw_(
@@ -107,11 +112,12 @@ def _times(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 class LBFGS:
-    """Limited-memory BFGS with a fixed step, as torch's without line search, row by row (DLG and iDLG use it so).
+    """Limited-memory BFGS with a fixed step, as torch's without line search, row by row (DLG and iDLG use it
+    so).
 
-    One step of the outer loop is up to `inner` evaluations; a trial whose gradient or move has become negligible sits
-    out the rest of its step, as there. State: the last `memory` moves and gradient changes of each trial, in a ring, and
-    the products of every move with every change.
+    One step of the outer loop is up to `inner` evaluations; a trial whose gradient or move has become
+    negligible sits out the rest of its step, as there. State: the last `memory` moves and gradient changes of
+    each trial, in a ring, and the products of every move with every change.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
@@ -156,7 +162,8 @@ class LBFGS:
     def _direct(self, gradient: Tensor) -> Tensor:
         """Return the two-loop recursion's direction [trials, unknowns]; a place not yet filled adds nothing.
 
-        The first loop solves U α = S q with U the upper triangle of the products S Yᵀ by age, the second the transpose of it.
+        The first loop solves U α = S q with U the upper triangle of the products S Yᵀ by age, the second the
+        transpose of it.
         """
         s = self.state
         depth, remembered = self._depth(), s["remembered"][:, None]
@@ -180,7 +187,8 @@ class LBFGS:
         return q + _times(moves.mT, solved(products.mT, rest, False).gather(1, back))
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials] before."""
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
+        before."""
         names = sorted(unknowns)
         losses, found = evaluate(unknowns)
         first = losses
@@ -200,7 +208,8 @@ class LBFGS:
             s["gradient"] = torch.where(going[:, None], gradient, s["gradient"])
             s["length"] = torch.where(going, length, s["length"])
             s["count"] += going
-            # After what is kept, as in torch: a move not made then has changed no gradient and is not remembered.
+            # After what is kept, as in torch: a move not made then has changed no gradient and is not
+            # remembered.
             going = going & ((gradient * direction).sum(1) <= -1e-9)
             move = torch.where(going[:, None], direction * length[:, None], 0)
             at = 0

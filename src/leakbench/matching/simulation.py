@@ -3,16 +3,19 @@
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.gradients import Tensors, gradients
+from leakbench.matching.gradients import gradients
+from leakbench.tensors import Tensors
 
 
 def simulated_update(
     model: nn.Module, images: Tensor, labels: Tensor, steps: list[slice], lr: float
 ) -> Tensors:
-    """Return parameter → new minus old weights [trials, *shape] after plain SGD over the mini-batches `steps`.
+    """Return parameter → new minus old weights [trials, *shape] after plain SGD over the mini-batches
+    `steps`.
 
-    `images` [trials, batch, …] and `labels` [trials, batch, …] are cut into the mini-batches that the client took, in
-    its order. From the second step on each trial has weights of its own, so trials run one after another.
+    `images` [trials, batch, …] and `labels` [trials, batch, …] are cut into the mini-batches that the client
+    took, in its order. From the second step on each trial has weights of its own, so trials run one after
+    another.
     """
     found: list[Tensors] = []
     for x, y in zip(images.split(1), labels.split(1), strict=True):

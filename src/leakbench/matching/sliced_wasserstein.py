@@ -5,12 +5,14 @@ from functools import cache
 import torch
 from torch import Tensor
 
-Tensors = dict[str, Tensor]
+from leakbench.tensors import Tensors
+
 DIRECTIONS = 32
 
 
 def _points(value: Tensor) -> Tensor:
-    """Return a layer's gradient as points, one for each output: [trials, *shape] → [trials, outputs, inputs]."""
+    """Return a layer's gradient as points, one for each output: [trials, *shape] → [trials, outputs,
+    inputs]."""
     return value.flatten(2) if value.dim() > 2 else value[:, :, None]
 
 
@@ -26,10 +28,10 @@ def _directions(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 def sliced_wasserstein(found: Tensors, observed: Tensors) -> Tensor:
     """Return [trials]: the root of the summed squared sliced 2-Wasserstein distances of all layers.
 
-    A layer's gradient is a cloud of points, one for each output, with the weights of its inputs for coordinates. Clouds
-    are projected on random directions, where the distance is that of sorted values; it is blind to which output a point
-    belongs to. Scaled so that clouds of one point each are as far apart as their vectors are, on average over directions.
-    Source: Rabin et al. 2012; Bonneel et al. 2015.
+    A layer's gradient is a cloud of points, one for each output, with the weights of its inputs for
+    coordinates. Clouds are projected on random directions, where the distance is that of sorted values; it is
+    blind to which output a point belongs to. Scaled so that clouds of one point each are as far apart as
+    their vectors are, on average over directions. Source: Rabin et al. 2012; Bonneel et al. 2015.
     """
     total: list[Tensor] = []
     for name, value in found.items():

@@ -18,9 +18,9 @@ from leakbench.matching.lock import Lock
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.matching.simulation import simulated_update
 from leakbench.matching.unlocked import FACTORS
+from leakbench.tensors import Tensors
 from leakbench.victims.layers import last_dense, normalisation
 
-Tensors = dict[str, Tensor]
 UPDATES_AT_ONCE = 64
 NOISE = 64
 
@@ -29,9 +29,10 @@ NOISE = 64
 class Group:
     """Updates of one client size that started from one model: they share its weights.
 
-    rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials, batch]; none if
-    they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into pixels. `steps`: the local steps,
-    if they are to be simulated. `lock`: what is made of a client's lock. Raises Unfit for both.
+    rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials,
+    batch]; none if they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into
+    pixels. `steps`: the local steps, if they are to be simulated. `lock`: what is made of a client's lock.
+    Raises Unfit for both.
     """
 
     observation: Observation
@@ -74,7 +75,8 @@ class Group:
         return noise_images(self.pixels).to(self.device)
 
     def observed(self, trials: Tensor) -> Tensors:
-        """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update itself."""
+        """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update
+        itself."""
         rounds = self.rounds[trials // self.restarts]
         told = [f"{self.lock.layer}.{name}" for name in self.lock.told] if self.lock else []
         found = {
@@ -88,7 +90,8 @@ class Group:
         )
 
     def caused(self, images: Tensor, labels: Tensor, trials: Tensor, unknowns: Tensors) -> Tensors:
-        """Return what `observed` would be of these dummies of `trials` [n]: pixels [n, batch, …] that require a gradient, labels.
+        """Return what `observed` would be of these dummies of `trials` [n]: pixels [n, batch, …] that require
+        a gradient, labels.
 
         `unknowns` holds what else is unknown of a lock.
         """
@@ -102,9 +105,11 @@ class Group:
         return found | self.lock.gradients(trials, factors, slopes)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
-        """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
+        """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes]
+        if unknown.
 
-        Drawn on the processor, trial by trial: a trial's start depends neither on the device nor on how many follow.
+        Drawn on the processor, trial by trial: a trial's start depends neither on the device nor on how many
+        follow.
         """
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
@@ -121,7 +126,8 @@ class Group:
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
-        """Return what an attack tells of its unknowns: images in [0, 1] on the processor, black where they are no number."""
+        """Return what an attack tells of its unknowns: images in [0, 1] on the processor, black where they
+        are no number."""
         return torch.nan_to_num(self.to_pixels(unknowns.to(self.device))).clamp(0, 1).cpu()
 
     def clip(self, unknowns: Tensors) -> None:
@@ -140,9 +146,11 @@ def local_steps(observation: Observation, batch: int) -> list[slice]:
 
 
 def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
-    """Return the mean gradient that an update stands for: itself, or minus the update over the learning rate and steps.
+    """Return the mean gradient that an update stands for: itself, or minus the update over the learning rate
+    and steps.
 
-    Source: AGIC, Eqn 4; the number of steps makes the sum over mini-batches the mean that one large batch would have.
+    Source: AGIC, Eqn 4; the number of steps makes the sum over mini-batches the mean that one large batch
+    would have.
     """
     if observation.kind == "gradient":
         return update
@@ -161,7 +169,8 @@ def noise_images(pixels: tuple[int, int, int]) -> Tensor:
 def known_labels(
     observation: Observation, client: int, rounds: Tensor, model: nn.Module, inference: str
 ) -> Tensor | None:
-    """Return labels [updates, batch] as the threat model has them: given, inferred, or none for joint optimisation.
+    """Return labels [updates, batch] as the threat model has them: given, inferred, or none for joint
+    optimisation.
 
     Raises Unfit if the attack is to be given labels and the observation holds none.
     """

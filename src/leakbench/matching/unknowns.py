@@ -1,4 +1,5 @@
-"""What is optimised: dummy images and labels themselves, or a generator's weights, or the latents that it reads."""
+"""What is optimised: dummy images and labels themselves, or a generator's weights, or the latents that it
+reads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,8 +10,9 @@ from torch import Tensor
 
 from leakbench.errors import Unfit
 from leakbench.matching.generator_weights import GeneratorWeights
-from leakbench.matching.optimisers import Evaluate, Tensors
+from leakbench.matching.optimisers import Evaluate
 from leakbench.matching.trials import Group
+from leakbench.tensors import Tensors
 
 # More trials together than this are hardly faster on a processor, and chunks are what its workers share out.
 AT_ONCE = 32
@@ -24,9 +26,9 @@ Losses = Callable[[Tensors, Tensor], Tensor]
 class Unknowns:
     """A parameterisation of a group's dummies.
 
-    start: name → [trials, …]. dummies(unknowns, rows): the `images` in the victim's normalised space, and the logits
-    `labels` if they are unknown too, that the unknowns of the trials `rows` stand for. at_once: how many trials a processor
-    works on together.
+    start: name → [trials, …]. dummies(unknowns, rows): the `images` in the victim's normalised space, and the
+    logits `labels` if they are unknown too, that the unknowns of the trials `rows` stand for. at_once: how
+    many trials a processor works on together.
     """
 
     start: Tensors
@@ -53,7 +55,8 @@ class Unknowns:
         return chained
 
     def members(self, losses: Callable[[Tensor], Losses], together: int) -> Callable[[Tensor], Evaluate]:
-        """Return `losses` as a function of several unknowns for each trial, [trials, members, …] → [trials, members].
+        """Return `losses` as a function of several unknowns for each trial, [trials, members, …] → [trials,
+        members].
 
         `together`: so many members are worked on at a time. There are no gradients.
         """
@@ -109,8 +112,8 @@ def generated(group: Group, rng: torch.Generator, collapsed: bool = True) -> Unk
     channels, side, columns = group.pixels
     if side != columns or side < 8 or side & (side - 1):
         raise Unfit(
-            f"attack: unknowns: a generator doubles 4×4 up to squares of 8, 16, 32 … pixels, and the images have "
-            f"{side}×{columns} (choose a data set that is scaled so, as mnist-32)"
+            "attack: unknowns: a generator doubles 4×4 up to squares of 8, 16, 32 … pixels, and the images "
+            f"have {side}×{columns} (choose a data set that is scaled so, as mnist-32)"
         )
     generator = GeneratorWeights(side, channels, group.batch, group.classes, collapsed=collapsed)
     start, latents = generator.draw(rng, group.trials)
@@ -127,10 +130,11 @@ def generated(group: Group, rng: torch.Generator, collapsed: bool = True) -> Unk
 
 
 def latent(group: Group, rng: torch.Generator) -> Unknowns:
-    """Return a latent for each image, whose tanh a class-conditional generator reads (GGL), uniform in [0, 1) at first.
+    """Return a latent for each image, whose tanh a class-conditional generator reads (GGL), uniform in [0, 1)
+    at first.
 
-    The classes are the group's labels, the generator is the attacker's own. Drawn trial by trial. Raises Unfit if there is no such
-    generator, or if labels are unknown.
+    The classes are the group's labels, the generator is the attacker's own. Drawn trial by trial. Raises
+    Unfit if there is no such generator, or if labels are unknown.
     """
     generator: Any = group.observation.generator
     if generator is None or not hasattr(generator, "latent"):

@@ -7,16 +7,18 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.matching.batch_statistics import normalised
+from leakbench.tensors import Tensors
 
-Tensors = dict[str, Tensor]
 FACTORS = ("scale", "shift")
 
 
 class Unlocked(nn.Module):
-    """The normalisation of the batch norm whose place it takes, then `factors`: γ and β, each [trials, channels].
+    """The normalisation of the batch norm whose place it takes, then `factors`: γ and β, each [trials,
+    channels].
 
-    It reads [trials·batch, channels, rows, columns]. Without statistics of its own it uses those of each trial's batch. It
-    has no parameters: what the server does not know has no gradient to match. `normed` is the last input, normalised.
+    It reads [trials·batch, channels, rows, columns]. Without statistics of its own it uses those of each
+    trial's batch. It has no parameters: what the server does not know has no gradient to match. `normed` is
+    the last input, normalised.
     """
 
     running_mean: Tensor | None
@@ -38,7 +40,8 @@ class Unlocked(nn.Module):
 
 
 def unlock(model: nn.Module, layers: list[str]) -> nn.Module:
-    """Put an Unlocked in the place of each batch norm that `layers` names, in place. Raises ValueError for another layer."""
+    """Put an Unlocked in the place of each batch norm that `layers` names, in place. Raises ValueError for
+    another layer."""
     for name in layers:
         norm = model.get_submodule(name)
         if not isinstance(norm, nn.BatchNorm2d):
@@ -49,7 +52,8 @@ def unlock(model: nn.Module, layers: list[str]) -> nn.Module:
 
 @contextmanager
 def opened(model: nn.Module, factors: Tensors | None) -> Iterator[None]:
-    """Let the model's lock have these factors, `scale` and `shift` [trials, channels]; none: it is left as it is."""
+    """Let the model's lock have these factors, `scale` and `shift` [trials, channels]; none: it is left as it
+    is."""
     locks = [layer for layer in model.modules() if isinstance(layer, Unlocked)] if factors else []
     before = [lock.factors for lock in locks]
     try:

@@ -13,16 +13,19 @@ KERNEL = 2
 
 @dataclass(frozen=True)
 class Looks:
-    """What a first look at one epoch's updates gave: images [updates, batch, …] and labels [updates, batch]."""
+    """What a first look at one epoch's updates gave: images [updates, batch, …] and labels [updates,
+    batch]."""
 
     images: Tensor
     labels: Tensor
 
 
 def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
-    """Return the mean squared error of each of m images with each of k: [m, C, H, W], [k, C, H, W] → float64 [m, k].
+    """Return the mean squared error of each of m images with each of k: [m, C, H, W], [k, C, H, W] → float64
+    [m, k].
 
-    With `pooling`, of their averages over 2×2 pixels, which takes out noise (AGIC, section V-A: kernel 2, stride 2).
+    With `pooling`, of their averages over 2×2 pixels, which takes out noise (AGIC, section V-A: kernel 2,
+    stride 2).
     """
     a, b = (avg_pool2d(x, KERNEL) if pooling else x for x in (earlier, later))
     a, b = a.flatten(1).double(), b.flatten(1).double()
@@ -38,7 +41,8 @@ def share_a_label(earlier: Tensor, later: Tensor) -> Tensor:
 
 
 def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
-    """Pair one-to-one, always the nearest two that are both free: errors [m, k] → for each of k its partner of m, or -1.
+    """Pair one-to-one, always the nearest two that are both free: errors [m, k] → for each of k its partner
+    of m, or -1.
 
     Only `allowed` pairs are made. Of equal errors the first pair, row by row, goes first.
     """
@@ -60,9 +64,11 @@ def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
 
 
 def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list[Tensor]:
-    """Return for each epoch [updates, batch]: the image of the epoch before (its update · batch + position), or -1.
+    """Return for each epoch [updates, batch]: the image of the epoch before (its update · batch + position),
+    or -1.
 
-    Epochs are paired one after another. With `label_filter`, only images of updates that share a label are paired.
+    Epochs are paired one after another. With `label_filter`, only images of updates that share a label are
+    paired.
     """
     found = [torch.full(epochs[0].labels.shape, -1)]
     for earlier, later in pairwise(epochs):
@@ -77,7 +83,8 @@ def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list
 
 
 def chains(found: Sequence[Tensor]) -> dict[range, Tensor]:
-    """Return the samples that `partners` found: the epochs in which each was seen → [samples, epochs], an image of each.
+    """Return the samples that `partners` found: the epochs in which each was seen → [samples, epochs], an
+    image of each.
 
     An image without a partner begins a sample of its own, so every image belongs to exactly one.
     """

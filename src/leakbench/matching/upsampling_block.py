@@ -1,7 +1,8 @@
-"""GRNN's upsampling block for many generators at once: nearest ×2, 3×3 convolution, batch norm, GLU, and their derivatives.
+"""GRNN's upsampling block for many generators at once: nearest ×2, 3×3 convolution, batch norm, GLU, and
+their derivatives.
 
-Images are [trials, n, rows, columns, channels]: each trial has weights of its own, and a pixel's channels are a run of
-memory. Derivatives are written out, since the tape's own take four times as many small steps.
+Images are [trials, n, rows, columns, channels]: each trial has weights of its own, and a pixel's channels are
+a run of memory. Derivatives are written out, since the tape's own take four times as many small steps.
 """
 
 from typing import Any
@@ -15,10 +16,11 @@ NARROW = 16
 
 
 def _spread(taps: Tensor) -> Tensor:
-    """Return what the three taps of a line give behind nearest ×2: [many, places, 3, …] → [many, places, 2, …].
+    """Return what the three taps of a line give behind nearest ×2: [many, places, 3, …] → [many, places, 2,
+    …].
 
-    Of the two outputs behind a place, the first adds the first tap of the place before to its own last two, the second
-    its own first two to the last tap of the place after, for they read one pixel.
+    Of the two outputs behind a place, the first adds the first tap of the place before to its own last two,
+    the second its own first two to the last tap of the place after, for they read one pixel.
     """
     before, here, after = taps.unbind(2)
     both = taps.new_empty(*taps.shape[:2], 2, *taps.shape[3:])
@@ -41,7 +43,8 @@ def _gathered(both: Tensor) -> Tensor:
 
 
 class _UpsampledConvolution(torch.autograd.Function):
-    """Every pixel of the small image times every tap, 9 products where the large image has 36, then added up."""
+    """Every pixel of the small image times every tap, 9 products where the large image has 36, then added
+    up."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -69,14 +72,16 @@ class _UpsampledConvolution(torch.autograd.Function):
 def upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
     """Return nearest ×2, then a 3×3 convolution with padding 1, each trial by its own weight.
 
-    x [trials, n, rows, columns, channels], weight [trials, channels, 3, 3, out] → [trials, n, 2·rows, 2·columns, out].
+    x [trials, n, rows, columns, channels], weight [trials, channels, 3, 3, out] → [trials, n, 2·rows,
+    2·columns, out].
     """
     found: Tensor = _UpsampledConvolution.apply(x, weight)
     return found
 
 
 class _NormalisedGate(torch.autograd.Function):
-    """Of x [trials, a, b] the axis `places` is normalised over and the other gated; scale and shift have 1 for places."""
+    """Of x [trials, a, b] the axis `places` is normalised over and the other gated; scale and shift have 1
+    for places."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, places: int) -> Tensor:
@@ -103,9 +108,11 @@ class _NormalisedGate(torch.autograd.Function):
 
 
 def normalised_gate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Return batch norm over each trial's own images, in training mode, then the gated linear unit over the channels.
+    """Return batch norm over each trial's own images, in training mode, then the gated linear unit over the
+    channels.
 
-    x [trials, n, rows, columns, 2·channels], scale and shift [trials, 2·channels] → [trials, n, rows, columns, channels].
+    x [trials, n, rows, columns, 2·channels], scale and shift [trials, 2·channels] → [trials, n, rows,
+    columns, channels].
     """
     flat, size = x.flatten(1, 3), (*x.shape[:-1], x.shape[-1] // 2)
     found: Tensor

@@ -12,7 +12,8 @@ FUSED_BELOW = 4_000_000
 
 
 class _ConvWeightGradient(torch.autograd.Function):
-    """The weight gradient of one convolution; its own derivative is two more convolutions and no unfolded image."""
+    """The weight gradient of one convolution; its own derivative is two more convolutions and no unfolded
+    image."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, delta: Tensor, conv: nn.Conv2d) -> Tensor:
@@ -43,7 +44,8 @@ def _backward(
 
 
 class _UnfoldedWeightGradient(torch.autograd.Function):
-    """The weight gradients of many small convolutions, as products of unfolded images, and their derivative once.
+    """The weight gradients of many small convolutions, as products of unfolded images, and their derivative
+    once.
 
     Images are unfolded with the channels last, where each row of a kernel's window is one run of memory.
     """
@@ -76,7 +78,8 @@ class _UnfoldedWeightGradient(torch.autograd.Function):
 def conv_weight(conv: nn.Conv2d, x: Tensor, delta: Tensor, trials: int) -> Tensor:
     """Return [trials, *conv.weight.shape]: the gradient for each trial's share of the batch.
 
-    `x` [trials·batch, channels, rows, columns] went into the convolution, `delta` is the loss's gradient at its output.
+    `x` [trials·batch, channels, rows, columns] went into the convolution, `delta` is the loss's gradient at
+    its output.
     """
     batch = len(x) // trials
     work = batch * conv.weight.numel() * delta[0, 0].numel()
@@ -89,6 +92,7 @@ def conv_weight(conv: nn.Conv2d, x: Tensor, delta: Tensor, trials: int) -> Tenso
 
 
 def outer(delta: Tensor, x: Tensor) -> Tensor:
-    """Return a dense layer's weight gradient [trials, out, in] of slopes [trials, batch, out] and inputs [trials, batch, in]."""
+    """Return a dense layer's weight gradient [trials, out, in] of slopes [trials, batch, out] and inputs
+    [trials, batch, in]."""
     # A product of one column by one row is three times slower than what it is: a multiplication.
     return delta.mT * x if x.shape[1] == 1 else delta.mT @ x

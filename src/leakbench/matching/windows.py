@@ -1,4 +1,5 @@
-"""Windows: what a convolution reads at each of its places, with the channels last, where a row of one is a run of memory."""
+"""Windows: what a convolution reads at each of its places, with the channels last, where a row of one is a
+run of memory."""
 
 import torch
 from torch import Tensor, nn

@@ -2,8 +2,8 @@
 
 Every image metric compares two batches of images, float [N, C, H, W] in [0, 1], RGB (C = 3) or grey (C = 1),
 and returns float64 [N]. A metric file declares what it offers in a tuple `METRICS`; the table below is found
-by listing the files of this package, so that a metric is added by adding its file. A file imports its library inside its function: hundreds of
-short jobs import this table, and few of them use more than one metric.
+by listing the files of this package, so that a metric is added by adding its file. A file imports its library
+inside its function: hundreds of short jobs import this table, and few of them use more than one metric.
 
 "standard" is what the field means by the name; "published" repeats, under a name of its own, what the
 evaluation code of a paper prints under that name. The two are never compared with each other.

@@ -4,8 +4,10 @@ import numpy as np
 
 # Not a baseline but kept under one's column: what an attack had on the way.
 SNAPSHOT = "snapshot"
-# Two private images of the same data set: what a published convention says of images that have nothing to do with each
-# other. So many pairs place their mean wrap-around PSNR to 0.02 dB on CIFAR-10 (standard error).
+# The mean image of what is publicly known of the data set.
+DATASET_MEAN = "dataset-mean"
+# Two private images of the same data set: what a published convention says of images that have nothing to do
+# with each other. So many pairs place their mean wrap-around PSNR to 0.02 dB on CIFAR-10 (standard error).
 UNRELATED, PAIRS = "unrelated-image", 64
 # The private images in place of reconstructions: what a judge could tell at best.
 ORIGINAL = "original"
@@ -37,7 +39,8 @@ def blank(shape: tuple[int, ...]) -> np.ndarray:
 def unrelated_pairs(count: int, pairs: int, rng: np.random.Generator) -> np.ndarray:
     """Return `pairs` pairs of two different ones of `count` images, by index, int64 [pairs, 2].
 
-    Every ordered pair is as likely as any other, and may come twice. Raises ValueError for fewer than two images.
+    Every ordered pair is as likely as any other, and may come twice. Raises ValueError for fewer than two
+    images.
     """
     if count < 2:
         raise ValueError(f"{count} images make no pair of different ones")

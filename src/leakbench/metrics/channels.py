@@ -7,7 +7,8 @@ from leakbench.metrics.pearson import pearson_matrix
 
 
 def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Return the mean |r| of the channels of [N, F, h, w] with the grey image [N, C, H, W] shrunk to h×w, float64 [N].
+    """Return the mean |r| of the channels of [N, F, h, w] with the grey image [N, C, H, W] shrunk to h×w,
+    float64 [N].
 
     A filter may invert, so the sign does not count. Constant channels have r = 0 and count.
     """

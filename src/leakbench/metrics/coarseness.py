@@ -10,9 +10,11 @@ COARSE = 4
 
 
 def coarse_error(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return the share of the squared error of images [N, C, H, W] that lies in low frequencies, float64 [N] in [0, 1].
+    """Return the share of the squared error of images [N, C, H, W] that lies in low frequencies, float64 [N]
+    in [0, 1].
 
-    Frequencies are those of the cosine transform; low are the lowest quarter down and across. NaN where nothing is wrong.
+    Frequencies are those of the cosine transform; low are the lowest quarter down and across. NaN where
+    nothing is wrong.
     """
     from scipy.fft import dctn
 

@@ -11,9 +11,11 @@ POOL = 1000
 
 
 def identified(reconstructions: np.ndarray, truths: np.ndarray, pool: np.ndarray) -> np.ndarray:
-    """Return 1 where no image of `pool` [M, C, H, W] is nearer to the reconstruction than its own image, else 0.
+    """Return 1 where no image of `pool` [M, C, H, W] is nearer to the reconstruction than its own image, else
+    0.
 
-    By squared error; float64 [N], NaN where there is no reconstruction. The private images may be in the pool.
+    By squared error; float64 [N], NaN where there is no reconstruction. The private images may be in the
+    pool.
     """
     a, b = pair(reconstructions, truths)
     own = mse(a, b)

@@ -32,8 +32,3 @@ def undisplayable(*batches: np.ndarray) -> np.ndarray:
 def to_uint8(images: np.ndarray) -> np.ndarray:
     """Return images in [0, 1] as uint8, rounded to the nearest level as saving a file does; NaN becomes 0."""
     return np.rint(np.nan_to_num(np.clip(images, 0.0, 1.0)) * 255.0).astype(np.uint8)
-
-
-def from_uint8(images: np.ndarray) -> np.ndarray:
-    """Return stored images, uint8 [N, H, W, C], as float32 [N, C, H, W] in [0, 1]."""
-    return np.ascontiguousarray(np.moveaxis(images, -1, 1)).astype(np.float32) / np.float32(255.0)

@@ -33,15 +33,6 @@ def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -
     return right
 
 
-def label_accuracy_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> float:
-    """Return the share of images whose matched reconstruction carries their label, in [0, 1]; NaN if k = 0.
-
-    Never above `label_accuracy`: the label must also sit on the right image.
-    """
-    right = labels_matched(guesses, truths, index)
-    return float(right.mean()) if right.size else float("nan")
-
-
 METRICS = (
     Metric("label_ok", labels_matched, "standard", higher_is_better=True, of="updates"),
     Metric("label_accuracy", label_accuracy, "standard", higher_is_better=True, of="updates"),

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 NARROWEST = {"alex": 31, "vgg": 16}
 ENLARGED = 64
 _PIXELS_AT_ONCE = 1 << 18
-# The last network of each kind, and the arrays it was made of: making one takes as long as a dozen small images.
+# The last network of each kind, and the arrays it was made of: making one takes as long as a dozen small
+# images.
 _made: dict[str, tuple[Mapping[str, np.ndarray], "torch.nn.Module"]] = {}
 
 

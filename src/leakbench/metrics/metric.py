@@ -10,10 +10,10 @@ class Metric:
     """One column of a score table.
 
     `function(reconstructions, truths, **needs)` maps two batches [N, C, H, W] to float64 [N]; `needs` names
-    the keyword arguments it takes beyond the images. `of` says what is reconstructed: images, or the features that a
-    dense layer reads, which are then compared with the images they came from; or how updates belong together, which the
-    scorer measures on its own match and not on pairs of images; or the models that the federation trains, one after each
-    round.
+    the keyword arguments it takes beyond the images. `of` says what is reconstructed: images, or the features
+    that a dense layer reads, which are then compared with the images they came from; or how updates belong
+    together, which the scorer measures on its own match and not on pairs of images; or the models that the
+    federation trains, one after each round.
     """
 
     name: str

@@ -1,7 +1,9 @@
-"""Whether classifiers that identify people still name the person on a reconstruction (Ren's thesis, section 3.3.4).
+"""Whether classifiers that identify people still name the person on a reconstruction (Ren's thesis, section
+3.3.4).
 
-A judge is a victim trained on the train split of the cell's own data set. What it answers to the reconstructions is given
-under the judge's name, as float [N, classes], the higher the likelier; nothing here knows of networks.
+A judge is a victim trained on the train split of the cell's own data set. What it answers to the
+reconstructions is given under the judge's name, as float [N, classes], the higher the likelier; nothing here
+knows of networks.
 """
 
 from collections.abc import Callable
@@ -13,11 +15,12 @@ from leakbench.metrics.metric import Metric
 
 
 def top(count: int) -> Callable[..., np.ndarray]:
-    """Return the metric that tells whether the true label is among the `count` highest answers (thesis, Table 3.15).
+    """Return the metric that tells whether the true label is among the `count` highest answers (thesis, Table
+    3.15).
 
-    It takes reconstructions and truths [N, C, H, W], `labels` (true ones, int [N]) and the answers of one judge, and
-    returns 1 or 0, float64 [N], NaN where there is no image. Classes that tie with the true one come before it. Raises
-    ValueError for answers or labels of another length.
+    It takes reconstructions and truths [N, C, H, W], `labels` (true ones, int [N]) and the answers of one
+    judge, and returns 1 or 0, float64 [N], NaN where there is no image. Classes that tie with the true one
+    come before it. Raises ValueError for answers or labels of another length.
     """
 
     def among(
@@ -37,10 +40,16 @@ def top(count: int) -> Callable[..., np.ndarray]:
 
 
 METRICS = (
-    Metric("top1_resnet18", top(1), "standard", higher_is_better=True, needs=("labels", "judge_resnet18_faces")),
-    Metric("top3_resnet18", top(3), "standard", higher_is_better=True, needs=("labels", "judge_resnet18_faces")),
-    Metric("top5_resnet18", top(5), "standard", higher_is_better=True, needs=("labels", "judge_resnet18_faces")),
-    Metric("top1_densenet121", top(1), "standard", higher_is_better=True, needs=("labels", "judge_densenet121_faces")),
-    Metric("top3_densenet121", top(3), "standard", higher_is_better=True, needs=("labels", "judge_densenet121_faces")),
-    Metric("top5_densenet121", top(5), "standard", higher_is_better=True, needs=("labels", "judge_densenet121_faces")),
+    Metric("top1_resnet18", top(1), "standard", higher_is_better=True,
+    needs=("labels", "judge_resnet18_faces")),
+    Metric("top3_resnet18", top(3), "standard", higher_is_better=True,
+    needs=("labels", "judge_resnet18_faces")),
+    Metric("top5_resnet18", top(5), "standard", higher_is_better=True,
+    needs=("labels", "judge_resnet18_faces")),
+    Metric("top1_densenet121", top(1), "standard", higher_is_better=True,
+    needs=("labels", "judge_densenet121_faces")),
+    Metric("top3_densenet121", top(3), "standard", higher_is_better=True,
+    needs=("labels", "judge_densenet121_faces")),
+    Metric("top5_densenet121", top(5), "standard", higher_is_better=True,
+    needs=("labels", "judge_densenet121_faces")),
 )  # fmt: skip

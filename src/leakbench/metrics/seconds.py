@@ -4,7 +4,8 @@ from leakbench.metrics.metric import Metric
 
 
 def seconds(spent: float, updates: int) -> float:
-    """Return an attack's seconds for one update: the updates of a cell run together, so each bears its share."""
+    """Return an attack's seconds for one update: the updates of a cell run together, so each bears its
+    share."""
     return spent / updates
 
 

@@ -1,7 +1,10 @@
-"""The scorecard as the page shows it: counts, then rows by source and item, what was not run apart."""
+"""The scorecard as the page shows it: counts of results, then rows by work and item.
+
+Other classes and what was not run stand apart.
+"""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,16 +13,18 @@ import pandas as pd
 from leakbench.report.numbers import count, interval, number
 
 VERDICTS = {
-    "reproduced": "the published value lies inside the interval or the stated tolerance, or the claim holds throughout it",
-    "direction": "the ordering or sign holds, the value does not",
-    "differs": "neither holds",
+    "reproduced": "the number lies within its tolerance, or the claim holds through the whole interval",
+    "direction": "the number does not reproduce, but the ordering that it belongs to holds",
+    "differs": "the whole interval lies beyond the tolerance, or the claim fails through all of it",
+    "inconclusive": "measured, but too little to tell: few trials, a short run, or a wide interval",
     "not-run": "nothing was measured, for the reason given",
 }
-SOURCES = {
-    "fidel": "Fidel",
-    "agic": "AGIC",
-    "thesis": "Ren's thesis: GRNN, FedBoosting, FedKL",
-    "leakbench": "leakbench's own",
+# Counts of the headline are of results alone; the rest is shown apart.
+RESULT = "result"
+CLASSES = {
+    "setting": "Settings: what a paper states of its set-up, beside our configuration",
+    "arithmetic": "Arithmetic: whether printed numbers follow from each other",
+    "doubt": "Doubts and expectations of our own: reproduced means that the doubt holds",
 }
 
 
@@ -38,11 +43,15 @@ class Line:
     n: str
     verdict: str
     reason: str
+    origin: str
 
 
 @dataclass(frozen=True)
 class Group:
-    """The rows of one source: `judged` and `not_run` map an item to its lines; `reasons` counts why not."""
+    """The results of one work, or all rows of another class.
+
+    judged, not_run: item -> its lines. reasons: why rows were not run, and how often.
+    """
 
     key: str
     name: str
@@ -57,26 +66,31 @@ class Group:
         return sum(self.counts.values())
 
 
-def lines(scorecard: pd.DataFrame) -> list[tuple[str, Line]]:
-    """(source, line) for every row, in order. Raises ValueError for a verdict that is none of VERDICTS."""
+def lines(scorecard: pd.DataFrame) -> list[tuple[str, str, Line]]:
+    """Return (work, class, line) of every row, in order. Raises ValueError for a word not in VERDICTS."""
     out = []
     for row in scorecard.to_dict("records"):
         if row["verdict"] not in VERDICTS:
             raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
-        out.append((str(row["source"]), _line(row)))
+        out.append((str(row["work"]), str(row["class"]), _line(row)))
     return out
 
 
-def groups(rows: Iterable[tuple[str, Line]]) -> list[Group]:
-    """Group lines by source, known sources first, and within a source by item in order of appearance."""
-    by_source: dict[str, list[Line]] = {}
-    for source, line in rows:
-        by_source.setdefault(source, []).append(line)
-    order = [*(s for s in SOURCES if s in by_source), *(s for s in by_source if s not in SOURCES)]
-    return [_group(source, by_source[source]) for source in order]
+def groups(rows: Iterable[tuple[str, str, Line]], titles: Mapping[str, str]) -> list[Group]:
+    """Group results by work, in order of appearance, then all other rows by class; within a group by item.
+
+    titles: work -> what it is called.
+    """
+    found: dict[str, list[Line]] = {}
+    for work, label, line in rows:
+        found.setdefault(work if label == RESULT else f"class-{label}", []).append(line)
+    apart = [f"class-{label}" for label in CLASSES]
+    order = [*(key for key in found if key not in apart), *(key for key in apart if key in found)]
+    names = {**titles, **{f"class-{label}": words for label, words in CLASSES.items()}}
+    return [_group(key, names.get(key, key), found[key]) for key in order]
 
 
-def _group(source: str, rows: list[Line]) -> Group:
+def _group(key: str, name: str, rows: list[Line]) -> Group:
     judged: dict[str, list[Line]] = {}
     not_run: dict[str, list[Line]] = {}
     for line in rows:
@@ -84,14 +98,30 @@ def _group(source: str, rows: list[Line]) -> Group:
     found = Counter(line.verdict for line in rows)
     reasons = Counter(line.reason for line in rows if line.verdict == "not-run").most_common()
     counts = {verdict: found[verdict] for verdict in VERDICTS}
-    return Group(source, SOURCES.get(source, source), counts, judged, not_run, reasons)
+    return Group(key, name, counts, judged, not_run, reasons)
 
 
 def _line(row: dict[Any, Any]) -> Line:
     text = {
         key: "" if pd.isna(row[key]) else str(row[key])
-        for key in ("item", "condition", "convention", "reason")
+        for key in (
+            "item",
+            "condition",
+            "convention",
+            "reason",
+            "scale",
+            "device",
+            "commit",
+            "here",
+            "here_n",
+            "agrees",
+        )
     }
+    origin = ", ".join(filter(None, (text.pop("scale"), text.pop("device"), text.pop("commit"))))
+    here, count_here, agrees = (text.pop(key) for key in ("here", "here_n", "agrees"))
+    if here:
+        meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(agrees, "")
+        origin += f"; this run alone {number(here)} (n = {count(count_here)}){meets}"
     return Line(
         id=str(row["id"]),
         metric=str(row["metric"]),
@@ -100,5 +130,6 @@ def _line(row: dict[Any, Any]) -> Line:
         interval=interval(row["ci_low"], row["ci_high"]),
         n=count(row["n"] if not pd.isna(row["n"]) else ""),
         verdict=str(row["verdict"]),
+        origin=origin,
         **text,
     )

@@ -7,7 +7,8 @@ from typing import Any
 def number(value: Any, digits: int = 4) -> str:
     """A number with `digits` significant places; text stays text; nothing (None, NaN, "") is an empty string.
 
-    A table read without type guessing holds numbers as text, so text that reads as a number is written as one.
+    A table read without type guessing holds numbers as text, so text that reads as a number is written as
+    one.
     """
     if value is None or value == "":
         return ""

@@ -1,7 +1,7 @@
 """Assembles the page."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leakbench.drawing.words import merged
-from leakbench.report.card import SOURCES, VERDICTS, Line, groups, lines
+from leakbench.report.card import VERDICTS, Line, groups, lines
 from leakbench.report.numbers import span
 from leakbench.report.results import results
 from leakbench.report.section import Section, picture
@@ -21,9 +21,10 @@ LIST_MANY = 30
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
     """Return the whole report as one HTML page that asks nothing of the network and runs no script.
 
-    scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version), and
-    optionally `seeds`, else those of the tables, and `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError for a figure that is no PNG
-    or an unknown verdict.
+    scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version),
+    and optionally `works` (name → title), `seeds`, else those of the tables, and `verified`, what `verify`
+    wrote beside its numbers. Everything is escaped. Raises ValueError for a figure that is no PNG or an
+    unknown verdict.
     """
     rows = lines(scorecard)
     seeds = facts.get("seeds") or _seeds(sections)
@@ -37,10 +38,12 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     style = (files("leakbench.report") / "page.css").read_text(encoding="utf-8")
     return environment.get_template("page.html.j2").render(
         style=Markup(style),
-        groups=groups(rows),
+        groups=groups(rows, facts.get("works", {})),
         verdicts=VERDICTS,
         total=len(rows),
-        sections=[_section(section, rows) for section in sorted(sections, key=_place)],
+        sections=[
+            _section(section, rows) for section in sorted(sections, key=_place(facts.get("works", {})))
+        ],
         scale=facts["scale"],
         seeds=" ".join(map(str, seeds)) or "none",
         versions=dict(facts.get("versions", {})),
@@ -49,12 +52,12 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     )
 
 
-def _section(section: Section, rows: Sequence[tuple[str, Line]]) -> dict[str, Any]:
+def _section(section: Section, rows: Sequence[tuple[str, str, Line]]) -> dict[str, Any]:
     own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
     return {
         "section": section,
         "picture": picture(section.figure),
-        "lines": [line for source, line in rows if _belongs(section, source, line)],
+        "lines": [line for work, _, line in rows if _belongs(section, work, line)],
         "results": results(section.table),
         "threat": merged(section.knows),
         "reasons": list(dict.fromkeys(section.absent.values())),
@@ -63,21 +66,22 @@ def _section(section: Section, rows: Sequence[tuple[str, Line]]) -> dict[str, An
     }
 
 
-def _place(section: Section) -> tuple[int, list[tuple[int, str]]]:
-    """Sources in the order of the scorecard, within one by name with its numbers as numbers: figure-5, figure-13."""
-    known = list(SOURCES)
-    source = known.index(section.source) if section.source in known else len(known)
-    parts = re.findall(r"\d+|\D+", section.name)
-    return source, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tuple[int, str]]]]:
+    """Order by work, as `works` names them, then by name with its numbers as numbers: figure-5, figure-13."""
+    known = list(works)
+
+    def place(section: Section) -> tuple[int, list[tuple[int, str]]]:
+        work = known.index(section.work) if section.work in known else len(known)
+        parts = re.findall(r"\d+|\D+", section.name)
+        return work, [(int(part), "") if part.isdigit() else (-1, part) for part in parts]
+
+    return place
 
 
-def _belongs(section: Section, source: str, line: Line) -> bool:
-    """A scorecard row belongs to an experiment of the same item, or when its check names the experiment."""
-    if source != section.source:
-        return False
-    return line.item == section.item or bool(
-        re.search(rf"\b{re.escape(section.name)}(?![\w-])", line.condition)
-    )
+def _belongs(section: Section, work: str, line: Line) -> bool:
+    """Return whether a scorecard row is of an experiment: of the same item, or its condition names it."""
+    named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line.condition)
+    return bool(named) or (work == section.work and line.item == section.item)
 
 
 def _seeds(sections: Sequence[Section]) -> list[int]:

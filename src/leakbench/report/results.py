@@ -1,4 +1,5 @@
-"""A result table as the page shows it: what varies in columns, what does not in one line, nulls beside the attack."""
+"""A result table as the page shows it: what varies in columns, what does not in one line, nulls beside the
+attack."""
 
 import math
 from dataclasses import dataclass
@@ -35,7 +36,8 @@ NULLS = {
 
 @dataclass(frozen=True)
 class Row:
-    """One condition and metric. `nulls` has one mean for each null baseline of the table, "" where it has none."""
+    """One condition and metric. `nulls` has one mean for each null baseline of the table, "" where it has
+    none."""
 
     condition: list[str]
     metric: str
@@ -51,7 +53,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """The compact table: `columns` of the conditions that vary, `constant` (label, value), null headings, rows."""
+    """The compact table: `columns` of the conditions that vary, `constant` (label, value), null headings,
+    rows."""
 
     columns: list[str]
     constant: list[tuple[str, str]]

@@ -15,14 +15,14 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 class Section:
     """One experiment: what it shows, and everything measured for it.
 
-    name: the experiment (fidel-figure-13). source, item: as in the scorecard (fidel, fig-13). title, shows: one
+    name: the experiment (fidel-figure-13). work, item: as in the scorecard (fidel, fig-13). title, shows: one
     sentence each. figure: the bytes of a PNG, empty when there is none. table: as the `table` verb writes it,
     baseline "" for the attack itself. knows: the threat model, field → value, or one of these for each cell.
     absent: cell → why it has no results.
     """
 
     name: str
-    source: str
+    work: str
     item: str
     title: str
     shows: str
@@ -33,7 +33,8 @@ class Section:
 
 
 def picture(data: bytes) -> dict[str, str | int] | None:
-    """A PNG as a data: address with its size in pixels, None for no bytes. Raises ValueError for anything else."""
+    """A PNG as a data: address with its size in pixels, None for no bytes. Raises ValueError for anything
+    else."""
     if not data:
         return None
     if not data.startswith(SIGNATURE) or len(data) < 24:

@@ -1,105 +1,273 @@
-"""What the findings of a paper may look at: result tables by experiment, and facts about what was built."""
+"""What one scale measured: result tables, their trials, why cells are absent, and facts about what ran.
 
-from collections.abc import Callable, Mapping
+A result table is the tidy frame of the `table` verb: one line for each condition and metric, with mean,
+interval and n.
+"""
+
+import fnmatch
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from leakbench.errors import UserError
-from leakbench.scorecard import measure
-from leakbench.scorecard.measure import Measured, NotMeasured
-from leakbench.scorecard.verdict import Finding
+from leakbench.metrics import METRICS
+from leakbench.metrics.interval import FEWEST
+from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials
 
-Absent = Mapping[str, Mapping[str, str]]
+# Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
+DEFAULTS = {"baseline": "", "convention": "standard"}
+# What stands for nobody's reconstruction: a success of an attack is better than each of these.
+NULLS = ("random-gradient", "random-noise", "dataset-mean")
 # Columns whose values stand in the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
+# What names a cell: rows with these and a metric are the same trials in every table.
+CELL = {"dataset", "victim", "federation", "attack"}
+STATISTICS = {
+    "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "seeds", "scale",
+    "unit", "rounds", "images",
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """Tables by experiment name, facts by key, and why cells are absent: experiment → stem (as a table's exhibit names
-    its absent cells) → reason.
+def as_text(value: object) -> str:
+    """Return a table's value or a wanted one in one form: "" for nothing, whole numbers without a point."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value)
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(value)
+    return f"{number:g}"
 
-    `recorded`: experiment → rows of earlier runs at other scales.
+
+class Lines:
+    """A result table whose lines are found by the values of columns, and the single trials behind them.
+
+    frame: the table. trials: rows `line` (its place in the table), `cluster`, `trial`, `value`; empty where
+    none are kept.
     """
 
-    tables: Mapping[str, pd.DataFrame]
-    facts: Mapping[str, Any]
-    absent: Absent = field(default_factory=dict)
-    recorded: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    def __init__(self, name: str, frame: pd.DataFrame, trials: pd.DataFrame | None = None) -> None:
+        self.name, self.frame = name, frame
+        self._trials = trials if trials is not None and len(trials) else None
+        self._columns: dict[str, np.ndarray] = {}
 
-    def earlier(self, experiment: str, **where: object) -> str:
-        """What longer runs found in one condition, in words; empty where nothing is recorded of it."""
-        if experiment not in self.recorded:
-            return ""
-        words = []
-        for scale, rows in self.recorded[experiment].groupby("scale"):
-            rows = rows.drop(columns=["scale", "device"])
-            try:
-                found = measure.pick(rows, f"recorded {experiment}", **where)
-                steps = measure.select(rows, f"recorded {experiment}", **where)["iterations"].min()
-            except NotMeasured:
-                continue
-            words.append(
-                f"recorded at scale {scale}, after {steps:,.0f} iterations: {found.value:.4g} "
-                f"({found.low:.4g} to {found.high:.4g}, n = {found.n})"
-            )
-        return "; ".join(words)
+    def _column(self, name: str) -> np.ndarray:
+        if name not in self._columns:
+            self._columns[name] = np.array([as_text(value) for value in self.frame[name].tolist()], object)
+        return self._columns[name]
 
-    def table(self, experiment: str) -> pd.DataFrame:
-        """The table of an experiment; NotMeasured with the known reason when there is none."""
-        if experiment not in self.tables:
-            raise NotMeasured(self.why(experiment) or f"no results of experiment {experiment}")
-        return self.tables[experiment]
+    def select(self, where: Mapping[str, object]) -> np.ndarray:
+        """Return the places of the lines whose columns equal the wanted values, defaults included.
 
-    def pick(self, experiment: str, **where: object) -> Measured:
-        """`measure.pick` on an experiment's table."""
-        try:
-            return measure.pick(self.table(experiment), f"table {experiment}", **where)
-        except NotMeasured as missing:
-            others = self.why(experiment) if experiment in self.tables else ""
-            raise NotMeasured(
-                self.why(experiment, **where) or (f"{missing} ({others})" if others else str(missing))
-            ) from None
-
-    def why(self, experiment: str, **where: object) -> str:
-        """The reasons why cells of a condition are absent, of every cell without `where`; empty where none is known.
-
-        `tested`, a data set, is what stands behind a stem and " on ".
+        Raises UserError for a column that the table does not have.
         """
+        found = np.ones(len(self.frame), bool)
+        for key, wanted in {**DEFAULTS, **where}.items():
+            if key not in self.frame.columns:
+                if key in where and as_text(wanted) != "":
+                    known = ", ".join(map(str, self.frame.columns))
+                    raise UserError(f"table {self.name}: no column {key!r} (columns: {known})")
+                continue
+            found &= self._column(key) == as_text(wanted)
+        return np.flatnonzero(found)
+
+    def one(self, where: Mapping[str, object]) -> int:
+        """Return the place of the one line that a condition names.
+
+        Raises NotMeasured for none, and UserError for several, naming the columns that differ.
+        """
+        rows = self.select(where)
+        asked = ", ".join(f"{key}={as_text(value)}" for key, value in where.items())
+        if not len(rows):
+            raise NotMeasured(f"table {self.name} has no row for {asked}")
+        if len(rows) > 1:
+            some = self.frame.iloc[rows]
+            columns = [str(name) for name in some if name not in STATISTICS]
+            differ = [name for name in columns if len(set(some[name].astype(str))) > 1]
+            raise UserError(
+                f"table {self.name}: {len(rows)} rows match {asked} "
+                f"(they differ in {', '.join(differ) or 'nothing'})"
+            )
+        return int(rows[0])
+
+    @cached_property
+    def _places(self) -> dict[int, np.ndarray]:
+        assert self._trials is not None
+        of_line = self._trials["line"].to_numpy()
+        order = np.argsort(of_line, kind="stable")
+        found, starts = np.unique(of_line[order], return_index=True)
+        return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
+
+    def trials(self, line: int) -> Trials | None:
+        """Return the single trials behind a line, failed ones included; None where they are not kept."""
+        if self._trials is None or line not in self._places:
+            return None
+        rows = self._trials.iloc[self._places[line]]
+        keys = rows["trial"].tolist()
+        if len(set(keys)) < len(keys):
+            return None
+        return Trials(
+            dict(zip(keys, rows["value"].tolist(), strict=True)),
+            dict(zip(keys, rows["cluster"].tolist(), strict=True)),
+        )
+
+
+class Published(NamedTuple):
+    """How long a work ran: iterations by glob over our attacks, rounds by glob over our trainings.
+
+    unstated: trainings (victim, generator, rounds, images) whose length the work does not state, so that ours
+    binds nothing.
+    """
+
+    lengths: Mapping[str, float] = {}
+    rounds: Mapping[str, float] = {}
+    unstated: Sequence[str] = ()
+
+
+@dataclass
+class Evidence:
+    """What one scale has of every experiment.
+
+    scale, device, commit: where it was measured. lines: experiment -> its table.
+    origins: experiment -> device, commit and age of what is recorded.
+    absent: experiment -> stem of a cell -> why it is absent.
+    shares: experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
+    known: every experiment there is; None where a name that is not known is not a mistake.
+    fact: gives a fact by its path. exhibit: gives the tensors and facts of an experiment's exhibit.
+    """
+
+    scale: str
+    lines: Mapping[str, Lines]
+    absent: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    fact: Callable[[str], Any] = lambda path: _unknown(path)
+    exhibit: Callable[[str], Any] = lambda name: _unknown(f"exhibit of {name}")
+    known: frozenset[str] | None = frozenset()
+    device: str = ""
+    commit: str = ""
+    origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+
+    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
+        """Return device and commit of the rows that a quantity was read from, and a word on their age."""
+        found = [
+            self.origins.get(name, (self.device, self.commit, "")) for name in {name for name, _ in leaves}
+        ]
+        found = found or [(self.device, self.commit, "")]
+        device, made, age = (
+            "; ".join(sorted({each for each in part if each})) for part in zip(*found, strict=True)
+        )
+        return device, made, age
+
+    def table(self, experiment: str) -> Lines:
+        """Return the table of an experiment. Raises NotMeasured with the known reason where there is none."""
+        if experiment not in self.lines:
+            if self.known is not None and experiment not in self.known:
+                raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
+            raise NotMeasured(self.why(experiment) or f"no results of experiment {experiment}")
+        return self.lines[experiment]
+
+    def why(self, experiment: str, where: Mapping[str, object] | None = None) -> str:
+        """Return why cells of a condition (without `where`: all cells) are absent; empty if not known."""
+        where = where or {}
         names = {str(where[key]) for key in PLACE if where.get(key)}
-        tested = str(where.get("tested", ""))
-        told = []
+        tested, found = str(where.get("tested", "")), []
         for stem, reason in self.absent.get(experiment, {}).items():
             study, _, on = stem.partition(" on ")
-            if not where or (names <= set(study.split("/")) and on in ("", tested)):
-                told.append(reason)
-        return "; ".join(dict.fromkeys(told))
+            whole = not where or stem.startswith("every ")
+            if whole or (names <= set(study.split("/")) and on in ("", tested)):
+                found.append(reason)
+        return "; ".join(dict.fromkeys(found))
 
-    def values(self, experiment: str, column: str, **where: object) -> list[Any]:
-        """The sorted distinct values of a column among the selected rows of an experiment's table."""
-        rows = measure.select(self.table(experiment), f"table {experiment}", **where)
-        return sorted(rows[column].dropna().unique().tolist())
+    def read(self, experiment: str, metric: str, published: Published, **where: object) -> Measured:
+        """Return the mean of a metric in the one condition that `where` names.
 
-    def fact(self, *keys: str) -> Any:
-        """A fact by its path of keys; NotMeasured when nobody handed it in."""
-        value: Any = self.facts
-        for depth, key in enumerate(keys, 1):
-            if not isinstance(value, Mapping):
-                raise UserError(f"facts: {'.'.join(keys[: depth - 1])}: is {value!r} (expected a mapping)")
-            if key not in value or value[key] is None:
-                raise NotMeasured(f"fact {'.'.join(keys[:depth])} is not known")
-            value = value[key]
-        return value
-
-
-def collect(builds: Mapping[str, Callable[[Evidence], Finding]], evidence: Evidence) -> dict[str, Finding]:
-    """The finding of every id, also of those that could not be measured (they say why)."""
-    found: dict[str, Finding] = {}
-    for key, build in builds.items():
+        published: how long the work ran what the row measures.
+        Raises NotMeasured with the reason where there is none.
+        """
+        wanted = {"metric": metric, **where}
+        lines = self._elsewhere(experiment, wanted) or self.table(experiment)
+        experiment = lines.name
         try:
-            found[key] = build(evidence)
+            line = lines.one(wanted)
         except NotMeasured as missing:
-            found[key] = Finding(None, absent=str(missing))
-    return found
+            others = self.why(experiment)
+            raise NotMeasured(
+                self.why(experiment, where) or (f"{missing} ({others})" if others else str(missing))
+            ) from None
+        row = lines.frame.iloc[line]
+        mean, low, high, n = (float(row[key]) for key in ("mean", "ci_low", "ci_high", "n"))
+        if math.isnan(mean):
+            raise NotMeasured(f"table {experiment} has no value for {metric}")
+        trials = lines.trials(line)
+        independent = len(set(trials.clusters.values())) if trials else int(n)
+        if independent < FEWEST or math.isnan(low):
+            low = high = NAN
+        length, note = self._length(experiment, row, published)
+        return Measured(
+            mean, low, high, int(n), independent, length, False,
+            self._beats_null(lines, wanted, metric, mean), trials,
+            frozenset({(experiment, line)}), (note,) if note else (), metric, True,
+            {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
+        )  # fmt: skip
+
+    def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
+        """Return another experiment's table that alone has the same cell: one cell is one job."""
+        if experiment in self.lines or not where.keys() >= CELL:
+            return None
+        found = [
+            each
+            for each in self.lines.values()
+            if where.keys() <= {*each.frame} and len(each.select(where)) == 1
+        ]
+        return found[0] if found else None
+
+    def _length(self, experiment: str, row: "pd.Series[Any]", published: Published) -> tuple[float, str]:
+        """Return the share of the published length that ran behind a line; in words if less than one."""
+        shares, words = [1.0], []
+        steps, full = row.get("iterations"), published_for(published.lengths, str(row.get("attack", "")))
+        if full and steps is not None and not pd.isna(steps) and row.get("baseline", "") == "":
+            shares.append(float(steps) / full)
+            if steps < full:
+                words.append(f"after {steps:,.0f} of {full:,.0f} iterations")
+        turns, asked = row.get("rounds"), published_for(published.rounds, str(row.get("training", "")))
+        if asked and turns is not None and not pd.isna(turns):
+            shares.append(float(turns) / asked)
+            if turns < asked:
+                words.append(f"after {turns:,.0f} of {asked:,.0f} rounds")
+        names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
+        trained: dict[str, float] = {}
+        for stem, parts in self.shares.get(experiment, {}).items():
+            if names <= set(stem.split("/")):
+                trained |= {key: min(trained.get(key, 1.0), float(value)) for key, value in parts.items()}
+        for part, value in trained.items():
+            shares += [] if part in published.unstated else [value]
+            words.append(f"{value:.2%} of the {part}'s full training")
+        return min(1.0, *shares), "; ".join(words)
+
+    def _beats_null(self, lines: Lines, where: Mapping[str, object], metric: str, mean: float) -> bool | None:
+        """Return whether a mean is better than every null baseline of its condition; None without one."""
+        if metric not in METRICS or METRICS[metric].of != "images" or where.get("baseline"):
+            return None
+        dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
+        found = [i for name in NULLS for i in lines.select({**dropped, "baseline": name})]
+        nulls = [float(value) for value in lines.frame["mean"].iloc[found] if not math.isnan(value)]
+        if not nulls:
+            return None
+        return mean > max(nulls) if METRICS[metric].higher_is_better else mean < min(nulls)
+
+
+def published_for(globs: Mapping[str, float], name: str) -> float | None:
+    """Return the value of the longest pattern that matches a name; None where none does."""
+    fitting = [pattern for pattern in globs if fnmatch.fnmatchcase(name, pattern)]
+    return globs[max(fitting, key=len)] if fitting else None
+
+
+def _unknown(what: str) -> Any:
+    raise NotMeasured(f"{what} is not known")

@@ -7,13 +7,15 @@ from leakbench.errors import UserError
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits [n, classes] for labels int64 [n]. Raises UserError for other outputs."""
+    """Return the mean cross-entropy of logits [n, classes] for labels int64 [n]. Raises UserError for other
+    outputs."""
     _refuse(outputs)
     return cross_entropy(outputs, labels)
 
 
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return which images bool [n] have their own class as the likeliest. Raises UserError for outputs that are no classes."""
+    """Return which images bool [n] have their own class as the likeliest. Raises UserError for outputs that
+    are no classes."""
     _refuse(outputs)
     return outputs.argmax(1) == labels
 
@@ -21,6 +23,6 @@ def correct(outputs: Tensor, labels: Tensor) -> Tensor:
 def _refuse(outputs: Tensor) -> None:
     if outputs.dim() != 2:
         raise UserError(
-            f"config/trainings: task: classification takes logits of two dimensions, and the victim returns {outputs.dim()} "
-            "(choose the task recognition, or another victim)"
+            "config/trainings: task: classification takes logits of two dimensions, and the victim returns "
+            f"{outputs.dim()} (choose the task recognition, or another victim)"
         )

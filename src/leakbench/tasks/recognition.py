@@ -1,7 +1,7 @@
 """A word to an image, read by connectionist temporal classification.
 
-Logits [n, steps, characters + 1] have the blank as their last class; labels int64 [n, length] are codes of characters, padded
-with -1. Source: Graves et al., Connectionist temporal classification (2006).
+Logits [n, steps, characters + 1] have the blank as their last class; labels int64 [n, length] are codes of
+characters, padded with -1. Source: Graves et al., Connectionist temporal classification (2006).
 """
 
 import torch
@@ -14,9 +14,11 @@ NONE = -1
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over the images of minus the log probability of their words, as Keras has it: not per character.
+    """Return the mean over the images of minus the log probability of their words, as Keras has it: not per
+    character.
 
-    A word that does not fit into the steps, with a blank between equal neighbours, has loss 0 and teaches nothing.
+    A word that does not fit into the steps, with a blank between equal neighbours, has loss 0 and teaches
+    nothing.
     """
     _refuse(outputs)
     n, steps, classes = outputs.shape
@@ -35,7 +37,8 @@ def loss(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def read(outputs: Tensor) -> Tensor:
-    """Return the likeliest character of each step without repetitions and blanks: codes int64 [n, steps], padded with -1."""
+    """Return the likeliest character of each step without repetitions and blanks: codes int64 [n, steps],
+    padded with -1."""
     _refuse(outputs)
     best = outputs.argmax(2)
     kept = best != outputs.shape[2] - 1
@@ -50,8 +53,8 @@ def read(outputs: Tensor) -> Tensor:
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return which images bool [n] are read as their whole word, by the likeliest character of each step.
 
-    Letters have one case. A label as long as it can be may be the beginning of a longer word, which no reading of so many
-    steps could tell: use longer labels than there are steps, or as long.
+    Letters have one case. A label as long as it can be may be the beginning of a longer word, which no
+    reading of so many steps could tell: use longer labels than there are steps, or as long.
     """
     words = read(outputs)
     length = max(words.shape[1], labels.shape[1])
@@ -62,6 +65,7 @@ def correct(outputs: Tensor, labels: Tensor) -> Tensor:
 def _refuse(outputs: Tensor) -> None:
     if outputs.dim() != 3:
         raise UserError(
-            f"config/trainings: task: recognition takes logits [images, steps, characters], and the victim's have "
-            f"{outputs.dim()} dimensions (choose a victim that reads, such as crnn, or the task classification)"
+            "config/trainings: task: recognition takes logits [images, steps, characters], and the victim's "
+            f"have {outputs.dim()} dimensions (choose a victim that reads, such as crnn, or the task "
+            "classification)"
         )

@@ -4,22 +4,25 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad
 
+from leakbench.pixels import pixels
+
 PADDING = 4
 
 
 def to_size(images: Tensor, size: int | None) -> Tensor:
-    """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1], of `size` rows and columns
-    if it is given (bilinear). What is no picture, such as float32 coordinates, keeps its values.
+    """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1], of `size`
+    rows and columns if it is given (bilinear). What is no picture, such as float32 coordinates, keeps its
+    values.
     """
-    x = images.permute(0, 3, 1, 2)
-    x = x if x.is_floating_point() else x.float() / 255
+    x = images.permute(0, 3, 1, 2) if images.is_floating_point() else pixels(images)
     if size is None or x.shape[-2:] == (size, size):
         return x
     return interpolate(x, (size, size), mode="bilinear", align_corners=False)
 
 
 def flip_crop(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Return images [n, channels, rows, columns] mirrored by a coin and moved by up to four pixels each way, zeros moving in."""
+    """Return images [n, channels, rows, columns] mirrored by a coin and moved by up to four pixels each way,
+    zeros moving in."""
     n, channels, rows, columns = x.shape
     flipped = torch.rand(n, generator=rng) < 0.5
     down, right = torch.randint(2 * PADDING + 1, (2, n, 1), generator=rng)

@@ -1,4 +1,5 @@
-"""A training study's clients, with what each holds out, poisons or blurs, and the protocol that they and the server follow."""
+"""A training study's clients, with what each holds out, poisons or blurs, and the protocol that they and the
+server follow."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,9 +23,11 @@ def enlist(
     shares: Sequence[tuple[Tensor, Tensor]],
     device: str,
 ) -> list[Client]:
-    """Return a client for each model and its share, images and labels. A poisoned one is honest about what it holds out.
+    """Return a client for each model and its share, images and labels. A poisoned one is honest about what it
+    holds out.
 
-    Raises UserError where a share has nothing left to train on or to hold out, or differential privacy does not fit the model.
+    Raises UserError where a share has nothing left to train on or to hold out, or differential privacy does
+    not fit the model.
     """
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
     poisoned = training.get("poisoned") or {"client": None}
@@ -38,7 +41,8 @@ def enlist(
             own, apart = hold_out(len(labels), share, rng)
             if min(len(own), len(apart)) < 1:
                 raise UserError(
-                    f"hold_out: {share:g} of the {len(labels)} images of client {number} leaves nothing to validate on (raise it)"
+                    f"hold_out: {share:g} of the {len(labels)} images of client {number} leaves nothing to "
+                    "validate on (raise it)"
                 )
             held = images[apart], labels[apart]
             images, labels = images[own], labels[own]
@@ -54,7 +58,8 @@ def enlist(
 
 
 def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
-    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts; None for the mean by images."""
+    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts; None for the mean by
+    images."""
     if "aggregation" not in spec:
         return None
     training, rule = spec["training"], spec["aggregation"]
@@ -73,8 +78,8 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
 
 
 def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes of one encrypted update's ciphertexts, as numbers: as sent they are compressed, each time a little
-    otherwise.
+    """Return the bytes of one encrypted update's ciphertexts, as numbers: as sent they are compressed, each
+    time a little otherwise.
     """
     assert protocol.scheme is not None
     about = protocol.scheme.about

@@ -15,8 +15,9 @@ SHOWN = 6
 
 @torch.no_grad()
 def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
-    """Return for each test set its first SHOWN words, of those that the published rule counts where there is one: codes of the
-    `words` and of what is `read` in their place, padded with -1, and `pictures`, grey uint8 [words, rows, columns]; all as lists.
+    """Return for each test set its first SHOWN words, of those that the published rule counts where there is
+    one: codes of the `words` and of what is `read` in their place, padded with -1, and `pictures`, grey uint8
+    [words, rows, columns]; all as lists.
     """
     device, found = next(model.parameters()).device, {}
     for name, test in tests.items():

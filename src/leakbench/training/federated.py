@@ -1,6 +1,7 @@
 """Federated averaging: local training, and the mean of what clients send. One client is centralised training.
 
-What a defence keeps secret stays in a client's own model: it is in no upload, and the server's copy has none of it.
+What a defence keeps secret stays in a client's own model: it is in no upload, and the server's copy has none
+of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,8 +28,9 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
 @dataclass
 class Client:
-    """One client: its model with whatever never leaves it, its optimiser, which keeps its momentum from round to round, its
-    images uint8 [n, rows, columns, channels] and labels int64 [n, …], and those of both that it holds out for validation, if any.
+    """One client: its model with whatever never leaves it, its optimiser, which keeps its momentum from round
+    to round, its images uint8 [n, rows, columns, channels] and labels int64 [n, …], and those of both that it
+    holds out for validation, if any.
     """
 
     model: nn.Module
@@ -40,7 +42,8 @@ class Client:
 
 
 class Round(NamedTuple):
-    """The server's tensors after a round, each client's training loss, and what an aggregation by rule tells."""
+    """The server's tensors after a round, each client's training loss, and what an aggregation by rule
+    tells."""
 
     server: State
     losses: list[float]
@@ -70,7 +73,8 @@ def shared(model: nn.Module, secret: frozenset[str]) -> State:
 def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Put `tensors` into a model, in place.
 
-    Raises UserError for one that the model has not, or that is of another size, such as a key of the wrong length.
+    Raises UserError for one that the model has not, or that is of another size, such as a key of the wrong
+    length.
     """
     own = model.state_dict()
     for name, value in tensors.items():
@@ -78,17 +82,20 @@ def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             raise UserError(f"the model has no '{name}' (lock it with the defence that this belongs to)")
         if value.shape != own[name].shape:
             raise UserError(
-                f"'{name}' has {value.numel()} values, and the model takes {own[name].numel()} (draw it for this model)"
+                f"'{name}' has {value.numel()} values, and the model takes {own[name].numel()} (draw it for "
+                "this model)"
             )
         own[name].copy_(value)
 
 
 def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client: int) -> None:
-    """Refuse an upload that does not hold what the server shares and nothing else, such as one with lock layers in it."""
+    """Refuse an upload that does not hold what the server shares and nothing else, such as one with lock
+    layers in it."""
     beyond = sorted(upload.keys() - server.keys())
     if beyond:
         raise UserError(
-            f"client {client}: the upload holds '{beyond[0]}', which never leaves a client (send only what the server shares)"
+            f"client {client}: the upload holds '{beyond[0]}', which never leaves a client (send only what "
+            "the server shares)"
         )
     if missing := sorted(server.keys() - upload.keys()):
         raise UserError(f"client {client}: the upload lacks '{missing[0]}' (send all that the server shares)")
@@ -96,7 +103,8 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 
 @contextmanager
 def at_work(client: Client, lr: float, rng: torch.Generator) -> Iterator[Callable[[int], None]]:
-    """Have a client's model train at a learning rate; give what draws dropout's masks for a batch of so many images."""
+    """Have a client's model train at a learning rate; give what draws dropout's masks for a batch of so many
+    images."""
     model = client.model.train()
     device = next(model.parameters()).device
     dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
@@ -122,7 +130,8 @@ def train_locally(
     rng: torch.Generator,
     task: ModuleType = classification,
 ) -> Fit:
-    """Train a client's model on its images; return how well it did in the last epoch. All chance comes from `rng`.
+    """Train a client's model on its images; return how well it did in the last epoch. All chance comes from
+    `rng`.
 
     A last batch of one image is left out: batch norm has nothing to normalise it by.
     """
@@ -171,8 +180,8 @@ def play_round(
 ) -> Round:
     """Play one round from the server's tensors. `rngs`: one generator per client.
 
-    Without a `protocol` clients weigh by their images; with one, `measure` is what a client makes of a model and images.
-    Raises UserError for an upload that holds more or less than the server shares.
+    Without a `protocol` clients weigh by their images; with one, `measure` is what a client makes of a model
+    and images. Raises UserError for an upload that holds more or less than the server shares.
     """
     uploads, fits = [], []
     train: Callable[..., Fit] = train_locally

@@ -1,4 +1,5 @@
-"""One training loop for victims and generators; a killed run resumes from its last epoch with the same result."""
+"""One training loop for victims and generators; a killed run resumes from its last epoch with the same
+result."""
 
 import math
 from collections.abc import Callable
@@ -74,10 +75,12 @@ def fit(
     label: str,
     save_every: float = 10.0,
 ) -> dict[int, State]:
-    """Fit `model` in place; return epoch → weights at each checkpoint of `training` (0 is before the first step).
+    """Fit `model` in place; return epoch → weights at each checkpoint of `training` (0 is before the first
+    step).
 
-    `inputs` [n, …] and `targets` [n, …] are shuffled each epoch by a stream of (`seed`, epoch), so resuming needs no
-    generator state. Where it has `settled` before, the epoch it did so in is the last checkpoint. `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
+    `inputs` [n, …] and `targets` [n, …] are shuffled each epoch by a stream of (`seed`, epoch), so resuming
+    needs no generator state. Where it has `settled` before, the epoch it did so in is the last checkpoint.
+    `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
     """
     options = dict(training["options"])
     optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)

@@ -25,7 +25,8 @@ def extent(images: Tensor) -> list[float]:
 
 @torch.no_grad()
 def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
-    """Return the probability of the second class at the knots of a grid, STEPS × STEPS, from bottom left, rows upward."""
+    """Return the probability of the second class at the knots of a grid, STEPS × STEPS, from bottom left,
+    rows upward."""
     left, right, bottom, top = where
     x, y = torch.linspace(left, right, STEPS), torch.linspace(bottom, top, STEPS)
     knots = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 1, 1, 2)

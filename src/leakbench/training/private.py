@@ -14,15 +14,18 @@ from leakbench.training.server import Fit
 
 
 def steps_of(count: int, size: int) -> int:
-    """Return the steps of a local epoch: as many as there are batches of `size` among `count` images, at least one."""
+    """Return the steps of a local epoch: as many as there are batches of `size` among `count` images, at
+    least one."""
     return max(1, round(count / size))
 
 
 def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
-    """Return ε of (ε, δ)-differential privacy of a client's images against all that sees its models, after `epochs` epochs.
+    """Return ε of (ε, δ)-differential privacy of a client's images against all that sees its models, after
+    `epochs` epochs.
 
-    For neighbours that differ in one image; batches are Poisson samples of rate size / count. Accounted by Rényi divergences
-    (Mironov 2017). It covers the updates alone: the losses that a client reports for its weight have no noise.
+    For neighbours that differ in one image; batches are Poisson samples of rate size / count. Accounted by
+    Rényi divergences (Mironov 2017). It covers the updates alone: the losses that a client reports for its
+    weight have no noise.
     """
     from opacus.accountants import RDPAccountant
 
@@ -34,7 +37,8 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
 def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
     """Have a client's model keep each image's gradient, and its optimiser clip and blur them. In place.
 
-    Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image, such as LSTM.
+    Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image,
+    such as LSTM.
     """
     from opacus import GradSampleModule
     from opacus.optimizers import DPOptimizer
@@ -73,10 +77,11 @@ def train_privately(
     rng: torch.Generator,
     task: ModuleType = classification,
 ) -> Fit:
-    """Train as `train_locally` does, on Poisson samples of the images and with noise. All chance comes from `rng`.
+    """Train as `train_locally` does, on Poisson samples of the images and with noise. All chance comes from
+    `rng`.
 
-    The client must be `made_private`. An empty sample is a step of noise alone, as the accountant has it. Source: Abadi et al.,
-    Deep learning with differential privacy (2016), algorithm 1.
+    The client must be `made_private`. An empty sample is a step of noise alone, as the accountant has it.
+    Source: Abadi et al., Deep learning with differential privacy (2016), algorithm 1.
     """
     model, optimiser, count = client.model, client.optimiser, len(client.labels)
     device = next(model.parameters()).device

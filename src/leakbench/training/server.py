@@ -1,5 +1,6 @@
-"""What a server makes of a round's uploads: weights by a rule, after clients validated each other's models, and their sum,
-plain or encrypted. An upload that cannot be used is left out, and the round goes on with the others.
+"""What a server makes of a round's uploads: weights by a rule, after clients validated each other's models,
+and their sum, plain or encrypted. An upload that cannot be used is left out, and the round goes on with the
+others.
 """
 
 import logging
@@ -24,7 +25,8 @@ Validate = Callable[[int, State], tuple[float, float]]
 
 
 class Fit(NamedTuple):
-    """How well a client's model does in its last local epoch, while it learns: mean loss, and accuracy in [0, 1]."""
+    """How well a client's model does in its last local epoch, while it learns: mean loss, and accuracy in [0,
+    1]."""
 
     loss: float
     accuracy: float
@@ -32,9 +34,11 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a federation aggregates. fusion: a model's own share in what others validate, 1 for the model itself.
+    """How a federation aggregates. fusion: a model's own share in what others validate, 1 for the model
+    itself.
 
-    With a `scheme` all clients have the key pair `keys`, and the server its public half. faults: round, from 0, → client → kind.
+    With a `scheme` all clients have the key pair `keys`, and the server its public half. faults: round, from
+    0, → client → kind.
     """
 
     rule: Rule
@@ -48,8 +52,9 @@ class Protocol:
 class Outcome(NamedTuple):
     """One round's aggregate and what led to it.
 
-    weights float64 [clients]; validation_loss, validation_accuracy float64 [clients]: of each client's model, the mean over
-    what the clients hold out, NaN where nobody measured. problems: client → why its upload was left out; it then weighs 0.
+    weights float64 [clients]; validation_loss, validation_accuracy float64 [clients]: of each client's model,
+    the mean over what the clients hold out, NaN where nobody measured. problems: client → why its upload was
+    left out; it then weighs 0.
     """
 
     state: State
@@ -60,9 +65,11 @@ class Outcome(NamedTuple):
 
 
 def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
-    """Return the mean of uploads, weighted by `shares`, such as each client's number of images; counters take the largest.
+    """Return the mean of uploads, weighted by `shares`, such as each client's number of images; counters take
+    the largest.
 
-    Source: McMahan et al., algorithm 1; batch norm's statistics are averaged like parameters, as in FedKL's code.
+    Source: McMahan et al., algorithm 1; batch norm's statistics are averaged like parameters, as in FedKL's
+    code.
     """
     total = sum(shares)
     out: State = {}
@@ -78,7 +85,8 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
 
 
 def flat(state: State) -> np.ndarray:
-    """Return all that is no counter, float64 [values], by name: a state that was read from a file is in another order."""
+    """Return all that is no counter, float64 [values], by name: a state that was read from a file is in
+    another order."""
     ordered = [state[name] for name in sorted(state)]
     parts = [v.detach().double().cpu().flatten() for v in ordered if v.is_floating_point()]
     return torch.cat(parts).numpy() if parts else np.zeros(0)

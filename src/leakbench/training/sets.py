@@ -10,15 +10,16 @@ from torch import Tensor
 
 from leakbench.artefacts import open_tensors
 
-# The published test of word recognition: width at a height of 32, and length of the word (thesis, section 4.3.2.1; its code).
+# The published test of word recognition: width at a height of 32, and length of the word (thesis, section
+# 4.3.2.1; its code).
 NARROWEST, SHORTEST, LONGEST = 100, 3, 25
 COARSE = 4
 
 
 @dataclass(frozen=True)
 class Examined:
-    """Images to measure a model on: uint8 [n, rows, columns, channels], their labels int64 [n, …], and which of them, bool [n],
-    the published rule counts, where there is one.
+    """Images to measure a model on: uint8 [n, rows, columns, channels], their labels int64 [n, …], and which
+    of them, bool [n], the published rule counts, where there is one.
     """
 
     images: Tensor
@@ -27,9 +28,11 @@ class Examined:
 
 
 def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
-    """Return images, labels and owners int64 [n] of the train splits of data sets, of each the first `most` (none: all).
+    """Return images, labels and owners int64 [n] of the train splits of data sets, of each the first `most`
+    (none: all).
 
-    An owner is the client whose an image is: of several data sets their place; of one what it says itself, if it does.
+    An owner is the client whose an image is: of several data sets their place; of one what it says itself, if
+    it does.
     """
     found = [open_tensors(path)[0] for path in paths]
     images, labels = (
@@ -47,11 +50,13 @@ def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np
 
 
 def told_apart(images: Tensor, owners: np.ndarray) -> float:
-    """Return how well a linear classifier tells whose images are whose, in [0, 1]: by chance, the largest owner's share.
+    """Return how well a linear classifier tells whose images are whose, in [0, 1]: by chance, the largest
+    owner's share.
 
-    images uint8 [n, rows, columns, channels], owners int64 [n]. It reads an image in grey at a quarter of its size, and four
-    numbers of how it looks: how bright it is, how far its levels, its colours and its neighbouring pixels are apart. Least squares
-    with a ridge, fitted on every other image and tested on the rest, both ways (the claim of the thesis' Figure 4.3).
+    images uint8 [n, rows, columns, channels], owners int64 [n]. It reads an image in grey at a quarter of its
+    size, and four numbers of how it looks: how bright it is, how far its levels, its colours and its
+    neighbouring pixels are apart. Least squares with a ridge, fitted on every other image and tested on the
+    rest, both ways (the claim of the thesis' Figure 4.3).
     """
     grey = images.float().mean(3)
     window = [min(COARSE, side) for side in grey.shape[1:]]
@@ -72,9 +77,11 @@ def told_apart(images: Tensor, owners: np.ndarray) -> float:
 
 
 def examined(path: Path, most: int | None) -> Examined:
-    """Return the first `most` test images of a data set (none: all), and of words those that the thesis tests on.
+    """Return the first `most` test images of a data set (none: all), and of words those that the thesis tests
+    on.
 
-    Those have letters and digits alone, three to 25 of them, on a picture that is no narrower than 100 pixels at a height of 32.
+    Those have letters and digits alone, three to 25 of them, on a picture that is no narrower than 100 pixels
+    at a height of 32.
     """
     arrays, _ = open_tensors(path)
     own = {

@@ -1,4 +1,5 @@
-"""How the images of a training study are divided: a part held out for validation, the rest among the clients."""
+"""How the images of a training study are divided: a part held out for validation, the rest among the
+clients."""
 
 import numpy as np
 
@@ -24,9 +25,11 @@ def divide(
 ) -> list[np.ndarray]:
     """Return the places of each client's images among `labels` [n]: disjoint, together all of them.
 
-    `iid`: shuffled shares of one size. `dirichlet`: of each class the clients have proportions drawn from a symmetric
-    Dirichlet distribution of concentration `alpha`, drawn anew until each has two images. `by-client`: as the data has
-    it, whose `owners` [n] count from 0. Raises UserError where no draw gives them, or the data has other clients. Source: Hsu et al., Measuring the effects of non-identical data distribution (2019), section 2.
+    `iid`: shuffled shares of one size. `dirichlet`: of each class the clients have proportions drawn from a
+    symmetric Dirichlet distribution of concentration `alpha`, drawn anew until each has two images.
+    `by-client`: as the data has it, whose `owners` [n] count from 0. Raises UserError where no draw gives
+    them, or the data has other clients. Source: Hsu et al., Measuring the effects of non-identical data
+    distribution (2019), section 2.
     """
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)
@@ -57,7 +60,7 @@ def _owned(clients: int, owners: np.ndarray | None) -> list[np.ndarray]:
     shares = [np.flatnonzero(owners == client) for client in range(clients)]
     if len(np.concatenate(shares)) < len(owners) or min(map(len, shares)) < _FEWEST:
         raise UserError(
-            f"split: by-client: the data set's images are of {len(np.unique(owners))} clients, the training has {clients} "
-            "(set clients to theirs)"
+            f"split: by-client: the data set's images are of {len(np.unique(owners))} clients, the training "
+            f"has {clients} (set clients to theirs)"
         )
     return shares

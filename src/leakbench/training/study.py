@@ -1,4 +1,5 @@
-"""A training study: rounds of training under a defence, and after each how well the model does, with which key."""
+"""A training study: rounds of training under a defence, and after each how well the model does, with which
+key."""
 
 import copy
 import time
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import defences, victims
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.artefacts import lacking, read_facts, read_tensors, write_tensors
 from leakbench.defences import Defence, sent_bytes
 from leakbench.errors import UserError
 from leakbench.progress import track
@@ -35,8 +36,8 @@ SAVE_EVERY = 10.0
 # Whose row it is where a model is not one client's.
 NOBODY = -1
 COLUMNS = [
-    "round", "client", "key", "tested", "validation_accuracy", "validation_loss", "test_accuracy", "test_loss",
-    "filtered_accuracy", "training_loss",
+    "round", "client", "key", "tested", "validation_accuracy", "validation_loss", "test_accuracy",
+    "test_loss", "filtered_accuracy", "training_loss",
 ]  # fmt: skip
 # Of the rows, key "client", that a round by a rule of aggregation has for each client.
 BY_RULE = ["weight", "cross_loss", "cross_accuracy"]
@@ -47,10 +48,11 @@ def _rng(*names: str | int) -> torch.Generator:
 
 
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
-    """Return each client's untrained model, and the server's view: what a stranger's key makes of the model it hands out.
+    """Return each client's untrained model, and the server's view: what a stranger's key makes of the model
+    it hands out.
 
-    All start from the same weights and the same secret parameters, such as lock layers, which the server draws; secret
-    buffers, such as keys, are each one's own.
+    All start from the same weights and the same secret parameters, such as lock layers, which the server
+    draws; secret buffers, such as keys, are each one's own.
     """
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
@@ -69,8 +71,8 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
 
 
 def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
-    """Return the share of a model's parameters that are secret ones, in [0, 1]: among all its tensors but keys, which is how
-    the thesis counts, and among its parameters alone.
+    """Return the share of a model's parameters that are secret ones, in [0, 1]: among all its tensors but
+    keys, which is how the thesis counts, and among its parameters alone.
     """
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
@@ -84,7 +86,8 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
 
 
 def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> int:
-    """Return the bytes that one upload takes: the protected update of the first round, and batch norm's statistics as they are."""
+    """Return the bytes that one upload takes: the protected update of the first round, and batch norm's
+    statistics as they are."""
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
     update = defence.protect_update(trained, _rng("upload"))
@@ -95,7 +98,8 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 def measured(
     model: nn.Module, images: Tensor, labels: Tensor, size: int | None, task: ModuleType
 ) -> tuple[Tensor, float]:
-    """Return which images uint8 [n, rows, columns, channels] a model gets right, bool [n], and its mean loss."""
+    """Return which images uint8 [n, rows, columns, channels] a model gets right, bool [n], and its mean
+    loss."""
     device, loss = next(model.parameters()).device, 0.0
     right = []
     for x, y in zip(images.split(BATCH), labels.split(BATCH), strict=True):
@@ -106,13 +110,14 @@ def measured(
 
 
 def share(right: Tensor, counted: Tensor | None) -> float:
-    """Return the share of right answers [n] in [0, 1] among those that count; NaN where none does, or no rule says which."""
+    """Return the share of right answers [n] in [0, 1] among those that count; NaN where none does, or no rule
+    says which."""
     return float("nan") if counted is None or not counted.any() else float(right[counted].float().mean())
 
 
 class Judge:
-    """Measures the server's tensors with each client's secrets, another client's key, and a stranger's key with the locks that
-    the server drew.
+    """Measures the server's tensors with each client's secrets, another client's key, and a stranger's key
+    with the locks that the server drew.
     """
 
     def __init__(
@@ -162,7 +167,8 @@ class Judge:
 
 
 def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
-    """Return a row for each client of round `turn`: its weight, and how its model did where clients validated each other's."""
+    """Return a row for each client of round `turn`: its weight, and how its model did where clients validated
+    each other's."""
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [
         {"round": turn, "client": client, "key": "client"}
@@ -205,15 +211,17 @@ def study(
     save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
 ) -> tuple[pd.DataFrame, dict[str, Any], float]:
-    """Return one row per round, client, key and test set; facts; and the seconds that a round's training takes.
+    """Return one row per round, client, key and test set; facts; and the seconds that a round's training
+    takes.
 
-    Columns: round (from 1), client (-1: of none), key (own, other, random; empty without a lock), tested (the data set whose test
-    images they are), test_ and validation_accuracy in [0, 1], test_ and validation_loss, filtered_accuracy (of the words that
-    the published rule counts; NaN where there is none), training_loss (of the client, or the clients' mean); with a rule of
-    aggregation also rows of key "client" with a client's weight, cross_loss and cross_accuracy. `further` are the
-    data sets to train on beside `data`, then those to test on; of the latter, one that is absent is a fact and no row. The fact
-    `selected` is the round whose mean own accuracy on validation images is highest, of equals the one with the least loss. `scratch` names the
-    resume file: written about every `save_every` seconds, removed at the end.
+    Columns: round (from 1), client (-1: of none), key (own, other, random; empty without a lock), tested (the
+    data set whose test images they are), test_ and validation_accuracy in [0, 1], test_ and validation_loss,
+    filtered_accuracy (of the words that the published rule counts; NaN where there is none), training_loss
+    (of the client, or the clients' mean); with a rule of aggregation also rows of key "client" with a
+    client's weight, cross_loss and cross_accuracy. `further` are the data sets to train on beside `data`,
+    then those to test on; of the latter, one that is absent is a fact and no row. The fact `selected` is the
+    round whose mean own accuracy on validation images is highest, of equals the one with the least loss.
+    `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
     names = [image["name"], *training.get("beside", []), *training.get("tested_on", [])]
@@ -230,13 +238,13 @@ def study(
         rng,
         None if owners is None else owners[places],
     )
-    reasons = {name: read_facts(path).get("absent") for name, path in files.items()}
+    reasons = {name: read_facts(path).get("absent") or lacking(path, "test") for name, path in files.items()}
     tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
     if defence.view([1, 1]).seen is not defences.unchanged:
         raise UserError(
-            f"defence {spec['defence']['module']}: it changes what is seen of a round, not what is trained (set the training's "
-            "encryption or fusion)"
+            f"defence {spec['defence']['module']}: it changes what is seen of a round, not what is trained "
+            "(set the training's encryption or fusion)"
         )
     models, stranger = locked_models(spec, defence)
     secret = defence.secret(models[0])

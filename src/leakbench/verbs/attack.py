@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 
 from leakbench import attacks
+from leakbench.absence import absent, pass_on
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
@@ -19,21 +20,20 @@ from leakbench.parts import parts_of
 from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
-from leakbench.verbs.absence import absent, pass_on
 from leakbench.workers import Work
 
 NULL_SHARE = 4
 
 
 def attack(
-    capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None, scratch: Path,
-    workers: int = 1, device: str = "cpu",
+    capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None,
+    scratch: Path, workers: int = 1, device: str = "cpu",
 ) -> None:  # fmt: skip
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
 
-    `labels` is the oracle's file, for an attack that is given labels. `workers` processes share what an attack can share
-    out; the result is the same for any number. `device` is torch's name of the processor or GPU to match gradients on;
-    `cuda` without a number is one that no other job of this machine has leased.
+    `labels` is the oracle's file, for an attack that is given labels. `workers` processes share what an
+    attack can share out; the result is the same for any number. `device` is torch's name of the processor or
+    GPU to match gradients on; `cuda` without a number is one that no other job of this machine has leased.
     """
     with ExitStack() as on, recording(record, "attack") as cost:
         reason = absent([path for path in (capture, generator, labels) if path is not None])
@@ -104,7 +104,8 @@ def _named(device: str) -> str:
 
 
 def _layout(prefix: str, piece: attacks.Piece, rounds: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of the tensors of all `rounds`, of which `piece` is the first or the whole."""
+    """Return name → (shape, dtype) of the tensors of all `rounds`, of which `piece` is the first or the
+    whole."""
     return {
         prefix + name: (
             tuple(tensor.shape) if piece[0] is ... else (rounds, *tensor.shape[1:]),

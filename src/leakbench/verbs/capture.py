@@ -9,20 +9,21 @@ import torch
 from torch import nn
 
 from leakbench import defences
-from leakbench.artefacts import creating, open_tensors, write_tensors
+from leakbench.absence import absent, pass_on
+from leakbench.artefacts import creating, lacking, open_tensors, write_tensors
 from leakbench.defences import Defence, View, unchanged
-from leakbench.errors import Unfit, UserError
+from leakbench.errors import Unfit
 from leakbench.federation import Moved, accuracy, held_out, play, private_samples
 from leakbench.parts import dotted
 from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
-from leakbench.verbs.absence import absent, pass_on
 from leakbench.victims.file import load_victim
 
 
 def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
-    """Return the facts of an observation (docs/observation.md); `buffers`: the network has some beside its parameters."""
+    """Return the facts of an observation (docs/observation.md); `buffers`: the network has some beside its
+    parameters."""
     federation, image, local = value["federation"], value["dataset"], value["federation"]["local"]
     return {
         "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
@@ -34,7 +35,8 @@ def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
             "shared": f"{federation['update']} update of each client, each round",
             "labels": "unknown",
             "batch size": "known",
-            "local training": f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}; known",
+            "local training": f"lr {local['lr']}, epochs {local['epochs']}, "
+            f"batch {local['batch_size'] or 'whole set'}; known",
             "buffers": "sent with the model" if buffers else "none",
             "defence": value["defence"]["module"],
             **({"local set": "the same every round"} if federation["local_set"] == "fixed" else {}),
@@ -53,9 +55,11 @@ def _shared(lock: dict[str, Any]) -> dict[str, str]:
 def _layout(
     model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent` models.
+    """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent`
+    models.
 
-    `model` is the one that clients train; what it has of its own is not there, but for what the defence shows of it.
+    `model` is the one that clients train; what it has of its own is not there, but for what the defence shows
+    of it.
     """
     state, secret = model.state_dict(), defence.secret(model)
     layout = {
@@ -78,7 +82,8 @@ def _layout(
 def _looked_at(
     view: View, updates: Mapping[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
 ) -> None:
-    """Write what `view` shows of each round of `updates`: "updates/" and a parameter → [rounds, clients, *shape]."""
+    """Write what `view` shows of each round of `updates`: "updates/" and a parameter → [rounds, clients,
+    *shape]."""
     for number in range(len(next(iter(updates.values())))):
         one = {name: torch.from_numpy(value[number]) for name, value in updates.items()}
         for name, tensor in view.seen(one, rng).items():
@@ -86,19 +91,19 @@ def _looked_at(
 
 
 def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
-    """Return what clients hold [rounds, k] by what is seen of them: samples of clients that are seen together, side by side."""
+    """Return what clients hold [rounds, k] by what is seen of them: samples of clients that are seen
+    together, side by side."""
     return [np.hstack([values[i] for i in group]) for group in view.groups]
 
 
-def _evaluation(
-    federation: dict[str, Any], arrays: Mapping[str, np.ndarray], data: Path
-) -> tuple[list[float], Moved]:
-    """Return a list, and a function that adds to it the accuracy of each model that it is given, if it is asked for."""
+def _evaluation(federation: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[list[float], Moved]:
+    """Return a list, and a function that adds to it the accuracy of each model that it is given.
+
+    Where the federation does not ask for accuracies, the function adds nothing.
+    """
     found: list[float] = []
     if not federation["evaluate"]:
         return found, lambda model, weights: None
-    if "test/images" not in arrays:
-        raise UserError(f"{data}: no 'test' split to evaluate on (drop evaluate from the federation)")
     labels = np.array(arrays["test/labels"], np.int64)
     index = held_out(federation, len(labels))
     images, y = torch.from_numpy(arrays["test/images"][index]), torch.from_numpy(labels[index])
@@ -108,23 +113,26 @@ def _evaluation(
 def capture(
     spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
 ) -> None:
-    """Write the observation to `out` (docs/observation.md) and to `truth` image indices and labels, the bytes of each
-    update and, if the federation has `evaluate`, the model's accuracy after each round.
+    """Write the observation to `out` (docs/observation.md) and to `truth` image indices and labels, the bytes
+    of each update and, if the federation has `evaluate`, the model's accuracy after each round.
 
     `oracle` holds the labels alone, for attacks that are assumed to know them.
     """
     with recording(record, "capture"):
-        reason = absent([data, victim])
-        if reason:
-            return pass_on(reason, [out, oracle, truth])
         value = read_spec(spec)
         federation, image = value["federation"], value["dataset"]
-        arrays, _ = open_tensors(data)
         split = federation["private"]["split"]
-        if f"{split}/images" not in arrays:
-            raise UserError(f"{data}: no '{split}' split (choose another private.split in the federation)")
+        needed = [split, "test"] if federation["evaluate"] else [split]
+        reason = absent([data, victim]) or lacking(data, *needed)
+        if reason:
+            return pass_on(reason, [out, oracle, truth])
+        arrays, _ = open_tensors(data)
         names = (image["name"], value["federation_name"], value["seed"])
-        hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
+        try:
+            hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
+        except Unfit as unfit:
+            log(f"leakbench capture: {unfit}")
+            return pass_on(str(unfit), [out, oracle, truth])
         model, facts = load_victim(victim)
         epochs = (
             [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
@@ -157,7 +165,7 @@ def capture(
         observed = _observed(value, len(origins[0]) > len(dict(model.named_parameters())))
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
-        accuracies, moved = _evaluation(federation, arrays, data)
+        accuracies, moved = _evaluation(federation, arrays)
         observed |= defence.facts(protected)
         observed["knows"] |= _shared(observed.get("lock", {})) | view.knows
         observed["clients"] = seen_samples
@@ -167,7 +175,8 @@ def capture(
             if name.startswith("updates/") and view.seen is not unchanged
         }
         with creating(out, layout, observed | made) as tensors:
-            # Updates that are seen as they are sent go straight to the file: they may take more than the memory.
+            # Updates that are seen as they are sent go straight to the file: they may take more than the
+            # memory.
             updates: Mapping[str, Any] = hidden_updates or tensors
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:

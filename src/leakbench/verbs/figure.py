@@ -1,17 +1,37 @@
-"""figure: run an experiment's notebook on its table and pictures."""
+"""figure: run the experiments' notebook on one table and its pictures."""
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from leakbench.artefacts import replacing
+from leakbench.artefacts import read_csv, read_facts, read_table, replacing
 from leakbench.errors import UserError
-from leakbench.provenance import read_spec
+from leakbench.papers.marks import marks as printed_marks
+from leakbench.papers.work import read_papers
+from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.scorecard import Card
 
 
-def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, executed: Path) -> None:
-    """Write the figure to `out` and the executed notebook to `executed`.
+def figure(
+    notebook: Path,
+    table: Path,
+    exhibit: Path,
+    spec: Path,
+    out: Path,
+    executed: Path,
+    trials: Path,
+    papers: Path,
+    paper: Sequence[Path] | None = None,
+    recorded: Sequence[Path] | None = None,
+) -> None:
+    """Write the figure to `out`, an empty file if there is nothing to draw, and the executed notebook to
+    `executed`.
 
+    trials: the single trials behind the table's lines. papers: the folder of works, whose printed numbers and
+    claims about this experiment are shown. paper: what paper.yaml says of the work. recorded: tables of
+    longer runs, each followed by the facts of its scale.
     Raises UserError naming the notebook and its failing cell's error.
     """
     import papermill
@@ -24,25 +44,27 @@ def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, ex
         def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
             return [sys.executable, "-m", "leakbench", "kernel", "--connection", self.connection_file]
 
-    shown = read_spec(spec)
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
-    with replacing(out) as picture, replacing(executed) as ran:
+    with replacing(out) as picture, replacing(executed) as ran, TemporaryDirectory() as beside:
         png = picture.with_suffix(".png")
-        values = {
-            "table": str(table.resolve()),
-            "exhibit": str(exhibit.resolve()),
-            "out": str(png.resolve()),
-            "title": shown["title"],
-            "scale": shown["scale"],
-            "published": shown["shows"],
-        }
+        files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
+        marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
+        _statements(papers, table, trials, exhibit, marks, card)
+        lists = {"marks": [marks], "paper": paper, "recorded": recorded, "scorecard": [card]}
+        values = {name: str(path.resolve()) for name, path in files.items()}
+        several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
         # papermill chooses its reader by suffix, and the temporary file has none of its own.
         copy = ran.with_suffix(".ipynb")
         try:
             papermill.execute_notebook(
-                str(notebook), str(copy), values, kernel_name="python3", progress_bar=False, log_output=False,
+                str(notebook),
+                str(copy),
+                values | several,
+                kernel_name="python3",
+                progress_bar=False,
+                log_output=False,
                 kernel_manager_class=Kernel,
-            )  # fmt: skip
+            )
         except PapermillExecutionError as problem:
             what = " ".join(f"{problem.ename}: {problem.evalue}".split())
             raise UserError(
@@ -56,3 +78,20 @@ def figure(notebook: Path, table: Path, exhibit: Path, spec: Path, out: Path, ex
         finally:
             png.unlink(missing_ok=True)
             copy.unlink(missing_ok=True)
+
+
+def _statements(papers: Path, table: Path, trials: Path, exhibit: Path, marks: Path, card: Path) -> None:
+    """Write what the works print of an experiment in our words and unit, and its own verdicts.
+
+    Its own are the verdicts that rest on it alone.
+    """
+    works, frame, facts = read_papers(papers), read_csv(table, dtype={"seeds": str}), read_facts(exhibit)
+    run = Evidence(
+        scale=facts["scale"],
+        lines={table.stem: Lines(table.stem, frame, read_table(trials)[0])} if len(frame) else {},
+        absent={table.stem: facts["absent_cells"]},
+        shares={table.stem: facts.get("shares", {})},
+        known=None,
+    )
+    printed_marks(works, table.stem).to_csv(marks, index=False)
+    Card(works, [run], run).frame(table.stem).to_csv(card, index=False, float_format="%.6g")

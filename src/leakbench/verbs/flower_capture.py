@@ -17,9 +17,9 @@ _ROUND = re.compile(r"round-([0-9]+)\.safetensors")
 def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     """Write to `out` the observation of the rounds in `folder`, which `leakbench.flower.record` has kept.
 
-    `spec` is JSON: `network` (the victim that the app trains, as docs/observation.md has it), and if they are known `local` (what
-    clients do) and `knows`. Clients that are not in every round are left out. Raises UserError if nothing is left, or if the
-    updates do not fit the network.
+    `spec` is JSON: `network` (the victim that the app trains, as docs/observation.md has it), and if they are
+    known `local` (what clients do) and `knows`. Clients that are not in every round are left out. Raises
+    UserError if nothing is left, or if the updates do not fit the network.
     """
     given = read_spec(spec)
     if "network" not in given:

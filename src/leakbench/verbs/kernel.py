@@ -1,4 +1,5 @@
-"""kernel: the process in which a figure's notebook runs; a job's fork has the drawing libraries loaded already."""
+"""kernel: the process in which a figure's notebook runs; a job's fork has the drawing libraries loaded
+already."""
 
 import os
 from pathlib import Path

@@ -5,6 +5,7 @@ from pathlib import Path
 from leakbench.artefacts import read_csv, read_facts, write_text
 from leakbench.provenance import read_spec
 from leakbench.report import Section, page
+from leakbench.yamls import read_yaml
 
 
 def report(
@@ -14,9 +15,11 @@ def report(
     exhibits: list[Path],
     figures: list[Path],
     specs: list[Path],
+    papers: Path,
     out: Path,
 ) -> None:
-    """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models and figure."""
+    """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models
+    and figure."""
     sections, versions = [], {}
     for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
         shown, facts = read_spec(spec), read_facts(exhibit)
@@ -26,7 +29,7 @@ def report(
         sections.append(
             Section(
                 name=table.stem,
-                source=shown["source"],
+                work=shown["work"],
                 item=shown["item"],
                 title=shown["title"],
                 shows=shown["shows"],
@@ -37,5 +40,7 @@ def report(
             )
         )
     rows = read_csv(scorecard, keep_default_na=False)
-    facts = {"scale": read_spec(specs[0])["scale"], "versions": versions, "verified": read_spec(verified)}
+    works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
+    scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
+    facts = {"scale": scale, "versions": versions, "verified": exact, "works": works}
     write_text(out, page(rows, sections, facts))

@@ -1,29 +1,35 @@
-"""train: fit a victim on the train split, an attacker's generator on auxiliary pairs, or the models of a training study."""
+"""train: fit a victim on the train split, an attacker's generator on auxiliary pairs, or the models of a
+training study."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from leakbench import generators, victims
-from leakbench.artefacts import open_tensors, write_table, write_tensors
+from leakbench.absence import absent, pass_on
+from leakbench.artefacts import lacking, open_tensors, write_table, write_tensors
 from leakbench.errors import UserError
 from leakbench.gpu_lease import leased
 from leakbench.parts import dotted, part, parts_of
+from leakbench.pixels import pixels
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.training import fit
-from leakbench.verbs.absence import absent, pass_on
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input, describe
 
 
-def to_images(array: Any) -> Tensor:
+def to_images(array: np.ndarray) -> Tensor:
     """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1]."""
-    return torch.from_numpy(array.copy()).permute(0, 3, 1, 2).float().div_(255).contiguous()
+    # By rows of pixels, as data sets hold them. With one channel the strides choose the convolution, and with
+    # it the last bits of what is trained.
+    by_rows = pixels(array).transpose(0, 2, 3, 1).copy()
+    return torch.from_numpy(by_rows).permute(0, 3, 1, 2).contiguous()
 
 
 @torch.no_grad()
@@ -41,18 +47,16 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     entry, image = spec["victim"], spec["dataset"]
     arrays, _ = open_tensors(data)
     training = entry["training"]
-    seen = slice(training["images"] if training else 0)
-    images = to_images(arrays["train/images"][seen])
-    labels = torch.from_numpy(arrays["train/labels"][seen].copy())
-    # Variants of one architecture start from the same weights, so that they differ in what varies and nothing else.
+    # Variants of one architecture start from the same weights, and so differ in nothing but what varies.
     torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
     model = victims.build(entry["module"], tuple(image["shape"]), image["classes"], entry["parameters"])
     states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
     if training:
+        seen = slice(training["images"])
         states = fit(
             model,
-            images,
-            labels,
+            to_images(arrays["train/images"][seen]),
+            torch.from_numpy(arrays["train/labels"][seen].copy()),
             cross_entropy,
             training,
             stream("train", image["name"], spec["seed"]),
@@ -60,7 +64,8 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
             "train",
         )
     measured = {}
-    # An untrained network guesses, and to see that of ten thousand images can take longer than all attacks on it.
+    # An untrained network guesses, and to see that of ten thousand images can take longer than all attacks on
+    # it.
     if training and "test/images" in arrays:
         test, test_labels = to_images(arrays["test/images"]), torch.from_numpy(arrays["test/labels"].copy())
         for epoch, state in states.items():
@@ -87,12 +92,14 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
 def train_generator(
     spec: dict[str, Any], data: Path, victim: Path | None, out: Path, scratch: Path
 ) -> dict[str, Any]:
-    """Fit a generator on auxiliary images only, or take its published weights; write them. Returns the file's facts.
+    """Fit a generator on auxiliary images only, or take its published weights; write them. Returns the file's
+    facts.
 
-    One that reads features goes from the victim's dense-layer input back to the image. Fidel trains on one-sample updates
-    of each auxiliary image; their weight/bias ratio IS the dense layer's input, so the pairs are made by one forward pass.
-    One that reads a latent and a class has a `learner` (`generators.cvae`). The last `validation` share of the auxiliary
-    images is held out; if training is to see fewer images, the others are left alone.
+    One that reads features goes from the victim's dense-layer input back to the image. Fidel trains on
+    one-sample updates of each auxiliary image; their weight/bias ratio IS the dense layer's input, so the
+    pairs are made by one forward pass. One that reads a latent and a class has a `learner`
+    (`generators.cvae`). The last `validation` share of the auxiliary images is held out; if training is to
+    see fewer images, the others are left alone.
     """
     entry, image = spec["generator"], spec["dataset"]
     seed = stream("generator", image["name"], spec["seed"])
@@ -168,10 +175,26 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> No
         ) from problem
 
 
+def _lacking(value: dict[str, Any], data: Path, further: Sequence[Path]) -> str | None:
+    """Return why the data sets of a job lack the images that it trains on, or tests a study on.
+
+    None where they lack none. A network that is not trained needs no images, and one whose weights are
+    published has none.
+    """
+    if "study" in value:
+        reasons = [lacking(data, "train", "test"), *(lacking(path, "train") for path in further)]
+        return next((why for why in reasons if why), None)
+    if "generator" in value:
+        auxiliary = value["generator"]["auxiliary"]
+        return lacking(data, auxiliary["split"]) if auxiliary else None
+    return lacking(data, "train") if value["victim"]["training"] else None
+
+
 def train_study(
     spec: dict[str, Any], data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
 ) -> float:
-    """Train and measure as a regime says; write a row per round, client, key and test set. Returns the seconds of a round."""
+    """Train and measure as a regime says; write a row per round, client, key and test set. Returns the
+    seconds of a round."""
     # Found by its name, so that no victim depends on how studies train.
     made = provenance(
         spec, "leakbench.verbs.train", dotted("training", "study"), *parts_of(spec), device=device
@@ -193,16 +216,19 @@ def train(
     device: str = "cpu",
     further: Sequence[Path] | None = None,
 ) -> None:
-    """Run the job that `spec` describes; with a `generator` in it, `victim` is the network the generator serves.
+    """Run the job that `spec` describes; with a `generator` in it, `victim` is the network the generator
+    serves.
 
-    `further`: the data sets of a study besides `data`, those to train on and those to test on, in the order of its spec.
-    `device` is where a training study trains; victims and generators do so on the processor.
+    `further`: the data sets of a study besides `data`, those to train on and those to test on, in the order
+    of its spec. `device` is where a training study trains; victims and generators do so on the processor.
     """
     with recording(record, "train") as cost:
         value = read_spec(spec)
         # Of data sets to test on, those that are there will do.
         needed = list(further or [])[: len(value.get("training", {}).get("beside", []))]
-        reason = absent([data, *needed] if victim is None else [data, victim])
+        reason = absent([data, *needed] if victim is None else [data, victim]) or _lacking(
+            value, data, needed
+        )
         if reason:
             return pass_on(reason, [out])
         if "study" in value:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import read_csv, to_json, write_text
+from leakbench.catalogue.shift import run_name
 from leakbench.errors import UserError
 from leakbench.provenance import read_spec, versions
 
@@ -17,7 +18,8 @@ TIMES = ("seconds", "seconds_per_round")
 STATISTICS = ("mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate")
 KEYS = ["experiment", "line", "metric", "convention"]
 NUMBERS = ["mean", "ci_low", "ci_high", "n"]
-# Of the recorded value: as much as float32 sums in another order may move a mean. Beyond it the recorded interval decides.
+# Of the recorded value: as much as float32 sums in another order may move a mean. Beyond it the recorded
+# interval decides.
 TOLERANCE = 1e-3
 IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "different", "missing", "new"
 
@@ -33,7 +35,8 @@ def table_digest(table: Path) -> str:
 
 
 def numbers(tables: Sequence[Path]) -> pd.DataFrame:
-    """Return what tables say of their attacks and studies themselves: one row per number, with `KEYS` and `NUMBERS`, all as text.
+    """Return what tables say of their attacks and studies themselves: one row per number, with `KEYS` and
+    `NUMBERS`, all as text.
 
     Null baselines and what was measured on the way are left to `table_digest`, which sees every byte.
     """
@@ -57,9 +60,11 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
 
 
 def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
-    """Keep the numbers of a finished tree in reference/<scale>.csv and what made them in reference/<scale>.json.
+    """Keep the numbers of a finished tree in reference/<scale>.csv and what made them in
+    reference/<scale>.json.
 
-    `twin`: another checkout with the results of a second run from scratch on the same machine, compared byte by byte.
+    `twin`: another checkout with the results of a second run from scratch on the same machine, compared byte
+    by byte.
     """
     tables = _tables(root, scale)
     again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
@@ -79,15 +84,16 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
     )
 
 
-def _tables(root: Path, scale: str) -> list[Path]:
-    found = sorted((root / "results" / scale / "tables").glob("*.csv"))
+def _tables(root: Path, run: str) -> list[Path]:
+    found = sorted((root / "results" / run / "tables").glob("*.csv"))
     if not found:
-        raise UserError(f"{root}/results/{scale}/tables: no tables (run snakemake first)")
+        raise UserError(f"{root}/results/{run}/tables: no tables (run snakemake first)")
     return found
 
 
 def status(measured: float, known: float, low: float, high: float) -> str:
-    """Return how a measured mean stands to a recorded one with interval [low, high] (NaN where it has none)."""
+    """Return how a measured mean stands to a recorded one with interval [low, high] (NaN where it has
+    none)."""
     if measured == known or (np.isnan(measured) and np.isnan(known)):
         return IDENTICAL
     near = abs(measured - known) <= TOLERANCE * abs(known)
@@ -121,43 +127,60 @@ def verify(
     out: Path | None = None,
     record: str | None = None,
     twin: Path | None = None,
+    seed: int | None = None,
 ) -> None:
-    """Compare `tables` (by default all of a scale) with what is recorded of it; print the sum, write every number to `out`.
+    """Compare `tables` (by default all of a scale) with what is recorded of it; print the sum, write every
+    number to `out`.
 
-    `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the recorded ones. With
-    `record`, the device in words, the tree's numbers are kept instead (`keep`). Raises UserError where there are no tables.
+    `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the
+    recorded ones. With `record`, the device in words, the tree's numbers are kept instead (`keep`). Recorded
+    numbers are of the seeds that the experiments name: those of a run whose seeds are raised by `seed` are
+    compared with none. Raises UserError where there are no tables.
     """
     if record is not None:
+        if seed is not None:
+            raise UserError(
+                f"--seed {seed}: only a run with the experiments' own seeds is recorded (leave it out)"
+            )
         return keep(root, scale, record, twin)
     csv, told = _place(root, scale)
-    tables = tables or _tables(root, scale)
+    tables = tables or _tables(root, run_name(scale, seed))
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
     facts: dict[str, Any] = {}
-    if csv.is_file():
+    if csv.is_file() and seed is None:
         known, facts = read_csv(csv, dtype=str, keep_default_na=False), read_spec(told)
     rows = compared(numbers(tables), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
     counts = {
         name: int((rows["status"] == name).sum()) for name in (IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW)
     }
-    summary = {
+    summary: dict[str, Any] = {
         "scale": scale,
         "numbers": counts,
         "tables": len(tables),
         "identical_tables": len(same),
         "recorded": {key: facts[key] for key in ("device", "versions", "twice") if key in facts},
     }
+    if seed is not None:
+        summary["seed"] = seed
     if out is not None:
         write_text(out, rows.to_csv(index=False, float_format="%.6g"))
         write_text(out.with_suffix(".json"), to_json(summary) + "\n")
+    if seed is not None:
+        print(
+            f"every seed is raised by {seed}; recorded are only numbers of the experiments' own seeds, "
+            "so nothing is compared"
+        )
+        return
     if not facts:
         print(
-            f"nothing is recorded of scale {scale} ({csv}); record a tree by `leakbench verify --record DEVICE`"
+            f"nothing is recorded of scale {scale} ({csv}); record a tree by `leakbench verify --record "
+            "DEVICE`"
         )
         return
     print(
-        f"{len(same)} of {len(tables)} tables are byte by byte those recorded on {facts['device']}; of {len(rows)} numbers "
-        + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+        f"{len(same)} of {len(tables)} tables are byte by byte those recorded on {facts['device']}; of "
+        f"{len(rows)} numbers " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     )
     apart = rows[rows["status"] == DIFFERENT]
     for row in apart.head(20).itertuples():

@@ -34,12 +34,14 @@ def cifar_resnet(
     activation: Literal["relu", "sigmoid"] = "relu",
     statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
-    """Stem 3×3×16 – three stages of (depth - 2) / 6 blocks, 16, 32, 64 channels, strides 1, 2, 2 – mean pool – dense classes.
+    """Stem 3×3×16 – three stages of (depth - 2) / 6 blocks, 16, 32, 64 channels, strides 1, 2, 2 – mean pool
+    – dense classes.
 
-    `shortcut`: what joins stages of different shape, a 1×1 convolution or zeros. `initialisation`: torch's own, or
-    Kaiming-normal weights (fan in) of convolutions and dense layer. `statistics`: batch norm's own, as in evaluation mode, or
-    each batch's, as in training mode. Source: He et al., section 4.2; in FedKL's code the network with the lock has projections
-    and torch's initialisation, the one without zeros and Kaiming's; its tests of leakage have sigmoids and batch statistics.
+    `shortcut`: what joins stages of different shape, a 1×1 convolution or zeros. `initialisation`: torch's
+    own, or Kaiming-normal weights (fan in) of convolutions and dense layer. `statistics`: batch norm's own,
+    as in evaluation mode, or each batch's, as in training mode. Source: He et al., section 4.2; in FedKL's
+    code the network with the lock has projections and torch's initialisation, the one without zeros and
+    Kaiming's; its tests of leakage have sigmoids and batch statistics.
     """
     norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
     layers: OrderedDict[str, nn.Module] = OrderedDict(

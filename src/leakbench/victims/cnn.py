@@ -16,8 +16,8 @@ def cnn(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
 ) -> nn.Module:
-    """Conv 3×3×32 valid, no activation – max-pool 2×2 – dense 128 (activation under test) – dropout – dense 64 ReLU –
-    dense classes.
+    """Conv 3×3×32 valid, no activation – max-pool 2×2 – dense 128 (activation under test) – dropout – dense
+    64 ReLU – dense classes.
 
     The first dense layer sees 32 channels of 13×13 (MNIST) or 15×15 (CIFAR-10). Source: Fidel, Table II.
     """

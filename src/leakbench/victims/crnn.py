@@ -1,4 +1,5 @@
-"""The CRNN of FedBoosting's code: convolutions, two bidirectional LSTMs over the columns, and a character or none per step."""
+"""The CRNN of FedBoosting's code: convolutions, two bidirectional LSTMs over the columns, and a character or
+none per step."""
 
 from collections import OrderedDict
 from typing import Annotated
@@ -30,12 +31,14 @@ class Sequence(nn.Module):
 
 
 def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Field(gt=0)] = 64) -> nn.Module:
-    """Return the network, untrained: pixels [n, 3, 32, columns] in [0, 1] → logits [n, steps, classes + 1], blank last.
+    """Return the network, untrained: pixels [n, 3, 32, columns] in [0, 1] → logits [n, steps, classes + 1],
+    blank last.
 
-    There is a step for every four columns. Convolutions have 1, 2, 4, 4, 8, 8, 8 times `width` channels, LSTMs 4 times
-    `width` units in each direction; 64 is the published one. Batch norm stands behind the third, fifth and last ReLU. Raises
-    ValueError for images that are not 32 rows high. Source: Shi et al., and FedBoosting's code, whose paddings these are;
-    initialised as Keras does it, but batch norm with torch's constants, which few rounds can follow.
+    There is a step for every four columns. Convolutions have 1, 2, 4, 4, 8, 8, 8 times `width` channels,
+    LSTMs 4 times `width` units in each direction; 64 is the published one. Batch norm stands behind the
+    third, fifth and last ReLU. Raises ValueError for images that are not 32 rows high. Source: Shi et al.,
+    and FedBoosting's code, whose paddings these are; initialised as Keras does it, but batch norm with
+    torch's constants, which few rounds can follow.
     """
     rows, _, channels = shape
     if rows != 32:
@@ -73,7 +76,8 @@ def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Fie
 
 @torch.no_grad()
 def recurrent(model: nn.Module) -> nn.Module:
-    """Initialise LSTMs as Keras does by default: Glorot-uniform and orthogonal weights, forget gates open by a bias of 1."""
+    """Initialise LSTMs as Keras does by default: Glorot-uniform and orthogonal weights, forget gates open by
+    a bias of 1."""
     for layer in model.modules():
         if isinstance(layer, nn.LSTM):
             for name, value in layer.named_parameters():

@@ -20,10 +20,11 @@ def densenet(
 ) -> nn.Module:
     """Return torchvision's network, untrained, for images of any size with three channels.
 
-    `stem`: 7×7 with stride 2 and a max-pool, or 3×3 with neither. `growth`: channels that each dense layer adds; the stem
-    has twice as many. `layers`: dense layers of each block; the default is DenseNet-121. `momentum`: share of the newest
-    batch in batch norm's own statistics; a larger one follows a short training. Parameters are named as in torchvision.
-    Raises ValueError for other channels. Source: Huang et al. 2017; Ren's thesis (section 3.3.4) identifies faces with it.
+    `stem`: 7×7 with stride 2 and a max-pool, or 3×3 with neither. `growth`: channels that each dense layer
+    adds; the stem has twice as many. `layers`: dense layers of each block; the default is DenseNet-121.
+    `momentum`: share of the newest batch in batch norm's own statistics; a larger one follows a short
+    training. Parameters are named as in torchvision. Raises ValueError for other channels. Source: Huang et
+    al. 2017; Ren's thesis (section 3.3.4) identifies faces with it.
     """
     from torchvision.models.densenet import DenseNet
 

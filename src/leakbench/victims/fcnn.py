@@ -17,9 +17,11 @@ def fcnn(
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
     width: Annotated[int, Field(gt=0)] = 128,
 ) -> nn.Module:
-    """Dense 128 (activation under test) – dropout – dense 128 ReLU – dense 64 ReLU – dense classes (softmax in the loss).
+    """Dense 128 (activation under test) – dropout – dense 128 ReLU – dense 64 ReLU – dense classes (softmax
+    in the loss).
 
-    `width` changes the first layer's 128. Source: Fidel, Table I; dropout after the first dense layer and its rate 0.5 from the demonstration code.
+    `width` changes the first layer's 128. Source: Fidel, Table I; dropout after the first dense layer and its
+    rate 0.5 from the demonstration code.
     """
     rows, columns, channels = shape
     return glorot(

@@ -10,7 +10,8 @@ from leakbench.artefacts import Facts, open_tensors
 
 
 def load_victim(path: Path, epoch: int | None = None) -> tuple[nn.Module, Facts]:
-    """Return the victim with its weights of `epoch` (default: the last kept), in evaluation mode, and its facts."""
+    """Return the victim with its weights of `epoch` (default: the last kept), in evaluation mode, and its
+    facts."""
     tensors, facts = open_tensors(path)
     network = facts["network"]
     model = victims.build(

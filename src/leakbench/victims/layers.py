@@ -13,7 +13,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "linear": nn.Identity,
 }
 
-# Mean and standard deviation of each channel's pixels in [0, 1], as InvG's and torchvision's code have them, and GGL's.
+# Mean and standard deviation of each channel's pixels in [0, 1], as InvG's and torchvision's code have them,
+# and GGL's.
 STATISTICS = {
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "cifar10": ((0.4914672, 0.4822617, 0.4467701), (0.2470322, 0.2434851, 0.2615878)),
@@ -64,9 +65,11 @@ def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
 
 
 class Drawn(nn.Module):
-    """A layer whose chance is handed in, so that all of it comes from one named stream and batches over clients.
+    """A layer whose chance is handed in, so that all of it comes from one named stream and batches over
+    clients.
 
-    `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 evaluates. `active`: whether it needs any.
+    `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 evaluates. `active`: whether it
+    needs any.
     """
 
     keep: Tensor
@@ -99,7 +102,8 @@ class Dropout(Drawn):
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
-    """Draw a mask for every dropout of `model`: buffer name → [*n, width]; empty for a model without dropout."""
+    """Draw a mask for every dropout of `model`: buffer name → [*n, width]; empty for a model without
+    dropout."""
     return {
         f"{name}.keep": layer.draw(n, rng)
         for name, layer in model.named_modules()
@@ -108,7 +112,8 @@ def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> di
 
 
 def glorot(model: nn.Module) -> nn.Module:
-    """Initialise as Keras does by default: Glorot-uniform weights, zero biases (Fidel's demonstration code)."""
+    """Initialise as Keras does by default: Glorot-uniform weights, zero biases (Fidel's demonstration
+    code)."""
     for layer in model.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             nn.init.xavier_uniform_(layer.weight)
@@ -147,7 +152,8 @@ def dense_input(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def describe(model: nn.Module) -> list[dict[str, str]]:
-    """Return the layers of a sequential network as the papers' tables print them: layer, size, stride, padding, activation."""
+    """Return the layers of a sequential network as the papers' tables print them: layer, size, stride,
+    padding, activation."""
     rows: list[dict[str, str]] = []
     for layer in model.children():
         match layer:

@@ -16,9 +16,9 @@ def lenet_dlg(
 ) -> nn.Module:
     """Conv 5×5×12 stride 2 – the same – conv 5×5×12 – dense classes; sigmoid after each convolution.
 
-    All weights and biases are uniform in [-bound, bound]. For 32×32 images the dense layer reads 768 values. `norm`: a
-    batch norm behind the first convolution, by statistics of its own or (`statistics`) each batch's. Source: DLG's code;
-    with batch norm FedKL's.
+    All weights and biases are uniform in [-bound, bound]. For 32×32 images the dense layer reads 768 values.
+    `norm`: a batch norm behind the first convolution, by statistics of its own or (`statistics`) each
+    batch's. Source: DLG's code; with batch norm FedKL's.
     """
     rows, columns, channels = shape
     flat = 12 * -(-rows // 4) * -(-columns // 4)

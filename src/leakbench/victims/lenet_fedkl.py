@@ -1,4 +1,5 @@
-"""The second LeNet of FedKL: three convolutions and two dense layers with sigmoids, batch norm behind the first two."""
+"""The second LeNet of FedKL: three convolutions and two dense layers with sigmoids, batch norm behind the
+first two."""
 
 from collections import OrderedDict
 from typing import Literal
@@ -9,10 +10,12 @@ from torch import nn
 def lenet_fedkl(
     shape: tuple[int, int, int], classes: int, *, statistics: Literal["running", "batch"] = "running"
 ) -> nn.Module:
-    """Conv 5×5×6 – max-pool – conv 5×5×16 – max-pool – conv 5×5×120 – dense 84, classes; sigmoid before each pool and dense.
+    """Conv 5×5×6 – max-pool – conv 5×5×16 – max-pool – conv 5×5×120 – dense 84, classes; sigmoid before each
+    pool and dense.
 
-    Batch norm before the first two sigmoids, by statistics of its own or (`statistics`) each batch's. Parameters are as torch
-    draws them. 32×32 images leave one pixel to the third convolution; smaller ones raise ValueError. Source: FedKL's code, its test of GRNN.
+    Batch norm before the first two sigmoids, by statistics of its own or (`statistics`) each batch's.
+    Parameters are as torch draws them. 32×32 images leave one pixel to the third convolution; smaller ones
+    raise ValueError. Source: FedKL's code, its test of GRNN.
     """
     rows, columns, channels = shape
     high, long = ((size - 12) // 4 - 4 for size in (rows, columns))

@@ -6,10 +6,11 @@ from torch import nn
 
 
 def lenet_grnn(shape: tuple[int, int, int], classes: int, *, bound: float = 0.5) -> nn.Module:
-    """Conv 5×5×6 – max-pool – conv 5×5×16 – max-pool – dense 120, 84, classes; sigmoid before each pool and after each dense.
+    """Conv 5×5×6 – max-pool – conv 5×5×16 – max-pool – dense 120, 84, classes; sigmoid before each pool and
+    after each dense.
 
-    All weights and biases are uniform in [-bound, bound]. For 32×32 images the first dense layer reads 400 values.
-    Source: GRNN's code.
+    All weights and biases are uniform in [-bound, bound]. For 32×32 images the first dense layer reads 400
+    values. Source: GRNN's code.
     """
     rows, columns, channels = shape
     flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)

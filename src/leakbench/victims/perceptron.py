@@ -16,7 +16,8 @@ def perceptron(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "sigmoid",
     width: Annotated[int, Field(gt=0)] = 8,
 ) -> nn.Module:
-    """Dense `width` (activation) – dense classes (softmax in the loss). Source: Ren's thesis, section 4.3.1."""
+    """Dense `width` (activation) – dense classes (softmax in the loss). Source: Ren's thesis, section
+    4.3.1."""
     rows, columns, channels = shape
     return glorot(
         nn.Sequential(

@@ -1,4 +1,5 @@
-"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them, and as GRNN changes them for small images."""
+"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them, and as GRNN changes them for small
+images."""
 
 from typing import Literal
 
@@ -21,12 +22,13 @@ def resnet(
 ) -> nn.Module:
     """Return torchvision's network, untrained, for images of any size with three channels.
 
-    `stem`: 7×7 with stride 2 and a max-pool, the same without the pool, or 3×3 with neither. `statistics`: batch norm's own, as in evaluation mode,
-    or each batch's, as in training mode. `bound`: all parameters are uniform in [-bound, bound], batch norm's too; none:
-    torchvision's own initialisation. `momentum`: share of the newest batch in batch norm's own statistics; a larger one
-    follows a short training. Raises ValueError for other channels. Source: He et al.; AGIC attacks ResNet-50 on
-    ImageNet; GRNN's code has sigmoids, the small stem, batch statistics and a bound of 0.5;
-    FedKL's networks with a lock have no max-pool, those without one have it.
+    `stem`: 7×7 with stride 2 and a max-pool, the same without the pool, or 3×3 with neither. `statistics`:
+    batch norm's own, as in evaluation mode, or each batch's, as in training mode. `bound`: all parameters are
+    uniform in [-bound, bound], batch norm's too; none: torchvision's own initialisation. `momentum`: share of
+    the newest batch in batch norm's own statistics; a larger one follows a short training. Raises ValueError
+    for other channels. Source: He et al.; AGIC attacks ResNet-50 on ImageNet; GRNN's code has sigmoids, the
+    small stem, batch statistics and a bound of 0.5; FedKL's networks with a lock have no max-pool, those
+    without one have it.
     """
     from torchvision.models import resnet18, resnet34, resnet50
 

@@ -41,12 +41,13 @@ def resnet20_4(
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
     statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
-    """Stem 3×3×64 – three stages of three blocks, 64, 128, 256 channels, strides 1, 2, 2 – mean pool – dense classes.
+    """Stem 3×3×64 – three stages of three blocks, 64, 128, 256 channels, strides 1, 2, 2 – mean pool – dense
+    classes.
 
-    1 + 18 + 2 projections = 21 convolutions, which is AGIC's N_conv. Kaiming-normal weights (fan out), batch norm at
-    1 and 0. `width` changes the 64 (below 8 the backward pass of torch's own strided 1×1 convolution, channels last,
-    corrupts memory on a CPU). `statistics`: batch norm's own, as in evaluation mode, or each batch's, as in training mode.
-    Source: InvG, section 5; AGIC, Table I.
+    1 + 18 + 2 projections = 21 convolutions, which is AGIC's N_conv. Kaiming-normal weights (fan out), batch
+    norm at 1 and 0. `width` changes the 64 (below 8 the backward pass of torch's own strided 1×1 convolution,
+    channels last, corrupts memory on a CPU). `statistics`: batch norm's own, as in evaluation mode, or each
+    batch's, as in training mode. Source: InvG, section 5; AGIC, Table I.
     """
     norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
     layers: OrderedDict[str, nn.Module] = OrderedDict(

@@ -24,9 +24,10 @@ def vgg(
 ) -> nn.Module:
     """Return VGG-16, untrained, with batch norm behind every convolution or nowhere.
 
-    `width` channels in the first layers and eight times as many in the last, `hidden` units in each dense layer; as published
-    64 and 4,096. `shape` must have three channels and at least 32 rows and columns; raises ValueError for others. Source:
-    Simonyan and Zisserman, configuration D; torchvision's first weights.
+    `width` channels in the first layers and eight times as many in the last, `hidden` units in each dense
+    layer; as published 64 and 4,096. `shape` must have three channels and at least 32 rows and columns;
+    raises ValueError for others. Source: Simonyan and Zisserman, configuration D; torchvision's first
+    weights.
     """
     from torchvision.models.vgg import make_layers
 

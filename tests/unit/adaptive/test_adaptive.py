@@ -17,8 +17,8 @@ from leakbench.parts import part
 RNG = torch.Generator().manual_seed(0)
 TRUE = {"a": torch.randn(1, 30, 20, generator=RNG), "b": torch.randn(1, 9, generator=RNG)}
 SETTINGS: dict[str, dict[str, float]] = {
-    "clip": {"norm": 0.5}, "prune": {"share": 0.2}, "withhold": {"share": 0.5}, "quantise": {"bits": 3}, "sign": {},
-    "gaussian": {"scale": 0.3}, "laplacian": {"scale": 0.3}, "none": {}, "key-lock": {},
+    "clip": {"norm": 0.5}, "prune": {"share": 0.2}, "withhold": {"share": 0.5}, "quantise": {"bits": 3},
+    "sign": {}, "gaussian": {"scale": 0.3}, "laplacian": {"scale": 0.3}, "none": {}, "key-lock": {},
 }  # fmt: skip
 ROOM = Path(defences.__file__).parent
 
@@ -40,7 +40,8 @@ def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
 
 def test_every_defence_is_thought_of() -> None:
     files = {path.stem.replace("_", "-") for path in ROOM.glob("*.py")} - {"--init--"}
-    # Those leave others something to see, and an attacker who knows of it another defence's name: fused-known.
+    # Those leave others something to see, and an attacker who knows of it another defence's name:
+    # fused-known.
     in_aggregation = {
         name
         for name in files - set(SETTINGS)

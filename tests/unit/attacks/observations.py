@@ -25,7 +25,8 @@ def observe(
     change: Callable[[nn.Module], None] | None = None,
     **parameters: Any,
 ) -> tuple[Observation, Tensor]:
-    """Return what the server saw of one client with k random samples per round, and those [rounds, k, C, H, W]."""
+    """Return what the server saw of one client with k random samples per round, and those [rounds, k, C, H,
+    W]."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, 10, parameters)
     if change is not None:
@@ -60,8 +61,8 @@ def observe_passes(
 ) -> tuple[Observation, Tensor, Tensor]:
     """Return what the server saw of one client that went over its set several times, and the set.
 
-    The model moves by 0.1 of the mean gradient after each pass. Returns the images [samples, C, H, W] and which of them
-    each update was made of [rounds, k].
+    The model moves by 0.1 of the mean gradient after each pass. Returns the images [samples, C, H, W] and
+    which of them each update was made of [rounds, k].
     """
     rng = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)

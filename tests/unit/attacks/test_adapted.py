@@ -39,8 +39,8 @@ def locked(**parameters: Any) -> Observation:
         "local": {"lr": 1.0, "batch_size": None, "epochs": 1},
     }  # fmt: skip
     (sent,) = play(
-        model, [model.state_dict()], images, Truth([np.arange(ROUNDS)[:, None]], [np.array([[1], [2]])]), federation,
-        defence, 0, lambda rounds, client, values: updates.update(values),
+        model, [model.state_dict()], images, Truth([np.arange(ROUNDS)[:, None]], [np.array([[1], [2]])]),
+        federation, defence, 0, lambda rounds, client, values: updates.update(values),
         show=lambda rounds, client, values: shown.update(values),
     )  # fmt: skip
     return replace(

@@ -33,7 +33,8 @@ def test_one_sample_is_in_every_live_neuron(make: Make, activation: str, dropout
         if kind == "gradient":
             torch.testing.assert_close(rows, images[turn].expand_as(rows), rtol=1e-5, atol=1e-5)
         else:
-            # A difference of float32 weights keeps few digits of a small step; the largest steps keep the most.
+            # A difference of float32 weights keeps few digits of a small step; the largest steps keep the
+            # most.
             error = (rows - images[turn]).abs().flatten(1).amax(1)
             assert error.min() < 0.02
             assert error.max() > 1e-5

@@ -1,11 +1,12 @@
 """The First Dense Layer Attack on a 2-2-2 network whose gradients are written out.
 
-With a = ln 3 / 6, first layer W1 = [[1, 0], [-1, 1]], second W2 = [[a, -a], [-a, a]], no biases, ReLU between:
+With a = ln 3 / 6, first layer W1 = [[1, 0], [-1, 1]], second W2 = [[a, -a], [-a, a]], no biases, ReLU
+between:
 
-x1 = (1, 2), class 0: hidden (1, 1), logits (0, 0), softmax (1/2, 1/2), error (-1/2, 1/2), so that the hidden error
-is W2^T error = (-a, a); both neurons are active.
-x2 = (3, 1), class 1: hidden (3, 0), logits (3a, -3a), whose difference is ln 3, softmax (3/4, 1/4), error (3/4, -3/4),
-hidden error (3a/2, -3a/2), of which the second neuron, being inactive, gets none.
+x1 = (1, 2), class 0: hidden (1, 1), logits (0, 0), softmax (1/2, 1/2), error (-1/2, 1/2), so that the hidden
+error is W2^T error = (-a, a); both neurons are active. x2 = (3, 1), class 1: hidden (3, 0), logits (3a, -3a),
+whose difference is ln 3, softmax (3/4, 1/4), error (3/4, -3/4), hidden error (3a/2, -3a/2), of which the
+second neuron, being inactive, gets none.
 """
 
 from math import log

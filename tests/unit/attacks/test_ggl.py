@@ -15,7 +15,8 @@ LATENT = 4
 
 
 def generator() -> Any:
-    """Return a generator of four latents whose images differ from latent to latent and from class to class."""
+    """Return a generator of four latents whose images differ from latent to latent and from class to
+    class."""
     torch.manual_seed(2)
     model = generators.build("cvae", (10,), (16, 16, 3), {"latent": LATENT, "width": 4})
     for parameter in model.parameters():

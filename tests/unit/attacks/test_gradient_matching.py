@@ -60,7 +60,8 @@ def test_several_local_steps_are_approximated_or_simulated(updates: str) -> None
 
 
 def test_simulated_steps_fit_where_one_batch_does_not() -> None:
-    """The true images have no distance to their own update if its steps are simulated, and some if they are not."""
+    """The true images have no distance to their own update if its steps are simulated, and some if they are
+    not."""
     local = {"lr": 0.5, "batch_size": 1, "epochs": 2}
     images, labels = photographs(4, 8)[None], torch.tensor([[4, 1, 7, 2]])
     observation = observe(images, labels, kind="model", local=local)

@@ -55,14 +55,17 @@ def missing(seen: Observation) -> Observation:
 
 
 BAD: dict[str, tuple[Callable[[Observation], Observation], dict[str, Any], list[str]]] = {
-    "shape": (spoil("conv2.weight", lambda v: v[..., 1:]), {}, ["updates/conv2.weight", "(12, 12, 5, 4)", "(12, 12, 5, 5)"]),
+    "shape": (spoil("conv2.weight", lambda v: v[..., 1:]), {},
+    ["updates/conv2.weight", "(12, 12, 5, 4)", "(12, 12, 5, 5)"]),
     "name": (missing, {}, ["updates/conv2.bias is missing"]),
-    "dtype": (spoil("dense.weight", lambda v: v.astype(np.float64)), {}, ["updates/dense.weight is float64", "float32"]),
+    "dtype": (spoil("dense.weight", lambda v: v.astype(np.float64)), {},
+    ["updates/dense.weight is float64", "float32"]),
     "nan": (spoil("conv1.bias", no_number), {}, ["updates/conv1.bias holds NaN or Inf"]),
     "inf": (spoil("conv1.bias", lambda v: v * np.inf), {}, ["updates/conv1.bias holds NaN or Inf"]),
-    "rounds": (spoil("conv1.bias", lambda v: v[:1]), {}, ["updates/conv1.bias has (1, 1) rounds and clients"]),
-    "no labels": (lambda seen: seen, {"labels": "oracle"}, ["labels: oracle", "gives no labels/0", "set labels: inferred"]),
-    "classes": (
+    "rounds": (spoil("conv1.bias", lambda v: v[:1]), {},
+    ["updates/conv1.bias has (1, 1) rounds and clients"]),
+    "no labels": (lambda seen: seen, {"labels": "oracle"},
+    ["labels: oracle", "gives no labels/0", "set labels: inferred"]), "classes": (
         lambda seen: small(k=4, classes=3),
         {"labels": "inferred", "parameters": QUICK | {"inference": "row-minimum"}},
         ["row-minimum", "4 images", "not 3", "use counted"],
@@ -148,8 +151,8 @@ def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, t
     for name in ("one", "two"):
         out = tmp_path / f"{name}.safetensors"
         attack(
-            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", labels=labelling), out, None, labels,
-            None, tmp_path / "scratch",
+            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", labels=labelling), out, None,
+            labels, None, tmp_path / "scratch",
         )  # fmt: skip
         written.append(out.read_bytes())
     assert written[0] == written[1]
@@ -258,8 +261,8 @@ def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> N
     write(tmp_path / "capture.safetensors", replace(small(), labels=None))
     with pytest.raises(UserError, match="--device cuda:1: torch finds no CUDA device"):
         attack(
-            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), tmp_path / "out.safetensors", None, None, None,
-            tmp_path / "scratch", device="cuda:1",
+            tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), tmp_path / "out.safetensors",
+            None, None, None, tmp_path / "scratch", device="cuda:1",
         )  # fmt: skip
     assert not (tmp_path / "out.safetensors").exists()
 
@@ -267,7 +270,8 @@ def test_a_device_that_is_absent_is_refused_before_any_work(tmp_path: Path) -> N
 def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The capture's facts are named as the attack's, and are the same for victims that differ in training alone."""
+    """The capture's facts are named as the attack's, and are the same for victims that differ in training
+    alone."""
     from leakbench.verbs import attack as verb
 
     one = replace(small(), labels=None)

@@ -1,4 +1,5 @@
-"""AGIC over several epochs, whole: two passes of a small LeNet from updates to images, partners and labels."""
+"""AGIC over several epochs, whole: two passes of a small LeNet from updates to images, partners and
+labels."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace

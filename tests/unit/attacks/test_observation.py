@@ -130,27 +130,32 @@ MALFORMED = {
         put("updates/dense1.weight", lambda a: a[..., :-1]),
         r"updates/dense1.weight is float32 \(128, 15\), the victim has float32 \(128, 16\)",
     ),
-    "an update lacks its rounds": (put("updates/dense1.bias", lambda a: a[0]), "updates/dense1.bias is float32"),
-    "an update has another dtype": (
+    "an update lacks its rounds": (put("updates/dense1.bias", lambda a: a[0]),
+    "updates/dense1.bias is float32"), "an update has another dtype": (
         put("updates/dense1.bias", lambda a: a.astype(np.float64)),
         "updates/dense1.bias is float64",
     ),
-    "an update holds NaN": (put("updates/dense4.bias", spoil(np.nan)), "updates/dense4.bias holds NaN or Inf"),
-    "an update holds Inf": (put("updates/dense4.weight", spoil(-np.inf)), "updates/dense4.weight holds NaN or Inf"),
-    "a sent tensor has another shape": (
+    "an update holds NaN": (put("updates/dense4.bias", spoil(np.nan)),
+    "updates/dense4.bias holds NaN or Inf"),
+    "an update holds Inf": (put("updates/dense4.weight", spoil(-np.inf)),
+    "updates/dense4.weight holds NaN or Inf"), "a sent tensor has another shape": (
         put("global/dense1.bias", lambda a: a[:, :-1]),
         r"global/dense1.bias is float32 \(127,\)",
     ),
-    "a sent tensor holds NaN": (put("global/dense1.bias", spoil(np.nan)), "global/dense1.bias holds NaN or Inf"),
-    "a round is missing": (put("updates/dense3.bias", lambda a: a[:-1]), r"updates/dense3.bias has \(2, 1\) rounds"),
-    "a round starts from a model that was not sent": (put("origin", lambda a: a + 4), "has 1 models, origin names 5"),
+    "a sent tensor holds NaN": (put("global/dense1.bias", spoil(np.nan)),
+    "global/dense1.bias holds NaN or Inf"),
+    "a round is missing": (put("updates/dense3.bias", lambda a: a[:-1]),
+    r"updates/dense3.bias has \(2, 1\) rounds"),
+    "a round starts from a model that was not sent": (put("origin", lambda a: a + 4),
+    "has 1 models, origin names 5"),
     "origin is no number of a model": (put("origin", lambda a: a - 1), "origin is int64"),
     "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
     "no such victim": (network(module="mlp"), "network is not a victim"),
     "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),
     "the victim has no module": (network(module=None), "network is not a victim .*module"),
     "the images have no shape": (network(shape=[4]), "network is not a victim"),
-    "the victim is of another activation": (network(parameters={"activation": "gelu"}), "network is not a victim"),
+    "the victim is of another activation": (network(parameters={"activation": "gelu"}),
+    "network is not a victim"),
 }  # fmt: skip
 
 

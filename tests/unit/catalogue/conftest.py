@@ -8,22 +8,24 @@ import pytest
 import yaml
 
 ENTRIES: dict[str, dict[str, Any]] = {
-    "datasets/d": {"summary": "x", "module": "mnist", "shape": [28, 28, 1], "classes": 10, "counts": {"train": 60, "test": 40}},
-    "victims/v": {
+    "datasets/d": {"summary": "x", "module": "mnist", "shape": [28, 28, 1], "classes": 10,
+    "counts": {"train": 60, "test": 40}}, "victims/v": {
         "summary": "x",
         "module": "fcnn",
-        "training": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 30, "checkpoints": [0, 5, 30]},
+        "training": {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 30,
+        "checkpoints": [0, 5, 30]},
         "variants": {"tanh": {"parameters": {"activation": "tanh"}}, "raw": {"training": None}},
     },
     "federations/f": {
-        "summary": "x", "clients": [1, 2], "rounds": 200, "private": {"split": "test", "start": 20, "stop": 40},
-        "local": {"lr": 0.1, "batch_size": 4},
+        "summary": "x", "clients": [1, 2], "rounds": 200,
+        "private": {"split": "test", "start": 20, "stop": 40}, "local": {"lr": 0.1, "batch_size": 4},
     },
     "defences/none": {"summary": "x"},
     "attacks/a": {"summary": "x", "module": "fidel"},
     "attacks/b": {"summary": "x", "module": "fidel"},
     "experiments/e": {
-        "source": "leakbench", "item": "i", "title": "t", "shows": "s", "metrics": ["mse"], "notebook": "n",
+        "item": "i", "title": "t", "shows": "s", "metrics": ["mse"],
+        "figure": {"drawing": "dots", "metrics": ["mse"]},
         "cells": [{"dataset": ["d"], "victim": ["v", "v-tanh"], "federation": ["f"], "attack": ["a", "b"]}],
         "seeds": [0, 1],
     },
@@ -36,13 +38,13 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     """Return a writer of a catalogue: keyword arguments replace (or, if None, leave out) an entry's keys."""
 
     def write(changes: dict[str, dict[str, Any]] | None = None) -> Path:
-        (tmp_path / "notebooks").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "notebooks" / "n.ipynb").write_text("{}")
         for kind in ("generators", "trainings", *{name.partition("/")[0] for name in ENTRIES}):
             (tmp_path / "config" / kind).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "papers/own/experiments").mkdir(parents=True, exist_ok=True)
         for name in ENTRIES.keys() | (changes or {}).keys():
             value = ENTRIES.get(name, {}) | (changes or {}).get(name, {})
-            (tmp_path / "config" / f"{name}.yaml").write_text(yaml.safe_dump(value))
+            folder = "papers/own" if name.startswith("experiments/") else "config"
+            (tmp_path / folder / f"{name}.yaml").write_text(yaml.safe_dump(value))
         return tmp_path
 
     return write

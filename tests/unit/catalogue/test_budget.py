@@ -1,4 +1,5 @@
-"""What a job asks of a cluster: counted again by torch, measured against real runs, and what a record changes."""
+"""What a job asks of a cluster: counted again by torch, measured against real runs, and what a record
+changes."""
 
 import json
 import math

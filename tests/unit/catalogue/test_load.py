@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leakbench.catalogue.load import file_of, find, load_kind, merge, suggest
+from leakbench.catalogue.load import file_of, find, load_kind, merge
 from leakbench.catalogue.schema import Victim
 from leakbench.errors import UserError
+from leakbench.yamls import suggest
 
 MAPPINGS = st.recursive(
     st.dictionaries(st.sampled_from("abcd"), st.integers(), max_size=3),

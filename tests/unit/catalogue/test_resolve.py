@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from leakbench.catalogue.entry import capped
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Scale
+from leakbench.catalogue.shift import checked, run_name
 from leakbench.errors import UserError
 
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
@@ -46,7 +47,12 @@ def test_a_cell_asked_for_twice_is_one_row(root: Callable[..., Path]) -> None:
 
 
 def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., Path]) -> None:
-    from_e = {"source": "leakbench", "item": "i", "title": "t", "shows": "s", "notebook": "n"}
+    from_e = {
+        "item": "i",
+        "title": "t",
+        "shows": "s",
+        "figure": {"drawing": "dots", "metrics": ["mse"]},
+    }
     cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]
     found = planned(root({"experiments/g": {**from_e, "cells": cells, "metrics": ["pearson"]}}))
     assert found.specs["score/d/v/f/none/0"]["attacks"]["a"]["metrics"] == ["mse", "pearson"]
@@ -79,7 +85,9 @@ def test_a_judge_must_be_trained(root: Callable[..., Path]) -> None:
 
 
 def test_what_does_not_change_a_result_is_not_in_a_spec(root: Callable[..., Path]) -> None:
-    assert "summary" not in json.dumps(planned(root()).specs)
+    specs = planned(root()).specs
+    # A figure's page shows summaries.
+    assert "summary" not in json.dumps({name: spec for name, spec in specs.items() if name != "figure/e"})
 
 
 def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
@@ -169,6 +177,47 @@ def test_a_cap_holds_where_there_was_none(root: Callable[..., Path]) -> None:
     assert found.specs["train/d/v-tanh/0"]["victim"]["training"]["images"] is None
 
 
+def shares_of(plan: Plan) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = plan.spec("table/e")["shares"]
+    return found
+
+
+@pytest.mark.parametrize(("epochs", "images", "share"), [(3, 20, 0.033333), (30, 20, 0.333333), (30, 70, 1)])
+def test_a_table_is_told_how_long_a_victim_was_trained(
+    epochs: int, images: int, share: float, root: Callable[..., Path]
+) -> None:
+    caps = {"victims": {"v-*": {"training.epochs": epochs, "training.images": images}}}
+    found = shares_of(planned(root(capping(caps))))
+    # Of thirty epochs on sixty images; the other victim is trained as long as the catalogue says.
+    stems = [f"d/v-tanh/f/none/{attack}/{seed}" for attack in "ab" for seed in (0, 1)]
+    assert found == ({} if share == 1 else {stem: {"victim": share} for stem in stems})
+
+
+def test_an_untrained_victim_was_trained_as_long_as_the_catalogue_says(root: Callable[..., Path]) -> None:
+    cells = [{"dataset": ["d"], "victim": ["v-raw"], "federation": ["f"], "attack": ["a"]}]
+    more = {"federations/f": {"checkpoints": [0]}, "experiments/e": {"cells": cells}}
+    assert shares_of(planned(root(more | capping({"victims": {"v": {"training.epochs": 3}}})))) == {}
+
+
+def test_a_table_is_told_how_long_a_generator_was_trained(root: Callable[..., Path]) -> None:
+    generator = {
+        "summary": "x", "module": "cvae", "reads": "latent", "validation": 0.2,
+        "auxiliary": {"split": "train", "start": 0, "stop": 50},
+        "training": {"optimiser": "adam", "lr": 0.1, "batch_size": 5, "epochs": 10},
+    }  # fmt: skip
+    cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["m"]}]
+    more: dict[str, dict[str, Any]] = {
+        "generators/g": generator,
+        "attacks/m": {"summary": "x", "module": "class-mean", "labels": "inferred", "generator": {"d": "g"}},
+        "experiments/e": {"cells": cells, "seeds": [0]},
+    }
+    found = planned(
+        root(more | capping({"generators": {"g": {"training.epochs": 5, "training.images": 10}}}))
+    )
+    # Half of the epochs on a quarter of the forty images that are not held out.
+    assert shares_of(found) == {"d/v/f/none/m/0": {"generator": 0.125}}
+
+
 def test_a_federation_takes_what_a_capped_training_keeps(root: Callable[..., Path]) -> None:
     asked = {"federations/f": {"checkpoints": [0, 5, 30]}}
     found = planned(root(asked | capping({"victims": {"v*": {"training.epochs": 7}}})))
@@ -193,7 +242,7 @@ def test_a_model_is_evaluated_on_test_images_that_are_not_private(
 @pytest.mark.parametrize(("split", "free"), [("train", 40), ("test", 20)])
 def test_more_test_images_than_there_are_is_refused(split: str, free: int, root: Callable[..., Path]) -> None:
     asked = {"private": {"split": split, "start": 20, "stop": 40}, "server": "fedavg", "evaluate": free + 1}
-    message = rf"federations/f.yaml: evaluate: {free + 1} images are not there: d has {free} test images .*\(lower it"
+    message = rf"f.yaml: evaluate: {free + 1} images are not there: d has {free} test images .*\(lower it"
     with pytest.raises(UserError, match=message):
         planned(root({"federations/f": asked}))
 
@@ -229,7 +278,8 @@ def test_leaving_an_experiment_out_hides_no_mistake_in_it(root: Callable[..., Pa
 def test_the_last_epoch_is_always_kept(root: Callable[..., Path]) -> None:
     found = planned(root({"victims/w": {"summary": "x", "module": "fcnn", "training": {
         "optimiser": "sgd", "lr": 0.1, "batch_size": 1, "epochs": 4}},
-        "experiments/e": {"cells": [{"dataset": ["d"], "victim": ["w"], "federation": ["f"], "attack": ["a"]}]}}))  # fmt: skip
+        "experiments/e": {"cells": [{"dataset": ["d"], "victim": ["w"], "federation": ["f"],
+        "attack": ["a"]}]}}))  # fmt: skip
     assert found.specs["train/d/w/0"]["victim"]["training"]["checkpoints"] == [4]
 
 
@@ -286,14 +336,33 @@ def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) 
         assert {defence for defence, kinds in attackers.items() if len(kinds) < 2} == set(), name
 
 
-def test_a_printed_table_must_be_there(root: Callable[..., Path]) -> None:
-    place = root({"experiments/e": {"printed": ["thesis_table-3-4"]}})
-    (place / "published").mkdir()
-    (place / "published" / "thesis_table-3-6.csv").write_text("id,source\n")
-    with pytest.raises(
-        UserError, match=r"e\.yaml: printed: no published/thesis_table-3-4\.csv .*thesis_table-3-6"
-    ):
-        planned(place)
+def test_a_figure_knows_the_parts_in_the_order_of_the_experiment_at_full_size(
+    root: Callable[..., Path],
+) -> None:
+    cells = [{"dataset": ["d"], "victim": ["v-tanh", "v"], "federation": ["f"], "attack": ["b", "a"]}]
+    place = root(
+        {
+            "experiments/e": {"cells": cells},
+            "attacks/b": {"module": "gradient-matching", "parameters": {"iterations": 70}},
+        }
+    )
+    (place / "config/scales/quick.yaml").write_text(
+        "summary: x\nnull_rounds: 2\ncaps: {attacks: {b: {parameters.iterations: 7}}}\n"
+    )
+    found = planned(place)
+    parts = found.specs["figure/e"]["parts"]
+    assert [part["name"] for part in parts["victim"]] == ["v-tanh", "v"]
+    assert [part["name"] for part in parts["attack"]] == ["b", "a"]
+    assert parts["attack"][0]["parameters"]["iterations"] == 70
+    assert found.specs["attack/d/v/f/none/b/0"]["attack"]["parameters"]["iterations"] == 7
+    assert found.specs["figure/e"]["figure"][0]["y"] == ["attack"]
+
+
+def test_several_drawings_stand_below_each_other(root: Callable[..., Path]) -> None:
+    figure = [{"drawing": "dots", "metrics": ["mse"]}, {"drawing": "grid", "columns": 3}]
+    found = planned(root({"experiments/e": {"figure": figure}})).specs["figure/e"]["figure"]
+    assert [part["drawing"] for part in found] == ["dots", "grid"]
+    assert found[1]["columns"] == 3
 
 
 def test_success_is_asked_of_what_is_scored(root: Callable[..., Path]) -> None:
@@ -392,3 +461,28 @@ def test_a_generator_of_latents_is_planned_once_for_all_victims(root: Callable[.
     made = [name for name in found.specs if name.startswith("generator/")]
     assert made == ["generator/d/_any/g/0", "generator/d/_any/g/1"]
     assert "victim" not in found.specs[made[0]]
+
+
+def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callable[..., Path]) -> None:
+    place = root({"experiments/e": {"seeds": [0, 2]}})
+    own, other = plan(place, "quick", METRICS), plan(place, "quick", METRICS, seed=5)
+    assert {cell.seed for cell in own.cells} == {0, 2}
+    assert {cell.seed for cell in other.cells} == {5, 7}
+    assert other.specs["attack/d/v-tanh/f/none/b/7"]["seed"] == 7
+    assert other.specs["table/e"]["experiment"]["seeds"] == [5, 7]
+    # It is the same scale, whose recorded tables stand beside it.
+    assert own.specs["figure/e"] == other.specs["figure/e"]
+    other.write(place)
+    assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
+    assert run_name("quick", 0) == "quick-seed0"
+
+
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, "1"])
+def test_a_seed_that_is_no_whole_number_is_refused(seed: object) -> None:
+    with pytest.raises(UserError, match=rf"^--config seed={seed}: .*\(for example seed=1"):
+        checked(seed)
+
+
+def test_without_a_seed_the_experiments_have_their_own() -> None:
+    assert (checked(None), checked(0), checked(3)) == (None, 0, 3)
+    assert run_name("quick", None) == "quick"

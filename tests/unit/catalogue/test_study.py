@@ -19,8 +19,9 @@ STUDIES = {"dataset": ["d"], "victim": ["v", "v-tanh"], "training": ["t"], "defe
 CHANGES: dict[str, dict[str, Any]] = {
     "trainings/t": TRAINING,
     "experiments/s": {
-        "source": "leakbench", "item": "i", "title": "t", "shows": "s", "notebook": "n", "trainings": [STUDIES],
-        "seeds": [0, 1],
+        "item": "i", "title": "t", "shows": "s",
+        "figure": {"drawing": "dots", "metrics": ["mse"]},
+        "trainings": [STUDIES], "seeds": [0, 1],
     },
 }  # fmt: skip
 
@@ -48,6 +49,9 @@ def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
     assert {study.victim for study in out.studies["s"]} == {"v"}
     training = out.spec("study/d/v/t/none/0")["training"]
     assert (training["rounds"], training["images"]) == (2, 40)
+    assert out.spec("table/s")["shares"] == {
+        f"d/v/t/none/{seed}": {"rounds": 0.01, "images": 0.666667} for seed in (0, 1)
+    }
     assert set(out.spec("table/s")["cells_left_out"].values()) == {"too long"}
 
 
@@ -56,12 +60,14 @@ WORDS = {
     "counts": {"train": 60, "test": 40},
 }  # fmt: skip
 READING = {
-    "summary": "x", "task": "recognition", "optimiser": "adadelta", "lr": 1.0, "batch_size": 8, "rounds": 2, "clients": 2,
-    "split": "by-client", "beside": {"w": ["w2"]}, "tested_on": ["w3"],
+    "summary": "x", "task": "recognition", "optimiser": "adadelta", "lr": 1.0, "batch_size": 8, "rounds": 2,
+    "clients": 2, "split": "by-client", "beside": {"w": ["w2"]}, "tested_on": ["w3"],
 }  # fmt: skip
 READ = {
-    "datasets/w": WORDS, "datasets/w2": WORDS, "datasets/w3": WORDS | {"counts": {"test": 10}}, "trainings/r": READING,
-    "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"dataset": ["w"], "training": ["r"]}]},
+    "datasets/w": WORDS, "datasets/w2": WORDS, "datasets/w3": WORDS | {"counts": {"test": 10}},
+    "trainings/r": READING,
+    "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"dataset": ["w"],
+    "training": ["r"]}]},
 }  # fmt: skip
 
 
@@ -93,15 +99,21 @@ def test_images_of_several_data_sets_count_together(
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"trainings/r": READING | {"task": "classification"}}, "is about classes, and dataset 'w' is of words"),
-        ({"trainings/t": TRAINING, "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"training": ["r"]}]}},
+        ({"trainings/r": READING | {"task": "classification"}},
+        "is about classes, and dataset 'w' is of words"),
+        ({"trainings/t": TRAINING,
+        "experiments/s": CHANGES["experiments/s"] | {"trainings": [STUDIES | {"training": ["r"]}]}},
          "is about words, and dataset 'd' is of classes"),
         ({"trainings/r": READING | {"clients": 3}}, "3 clients cannot have one each of 2 data sets"),
-        ({"trainings/r": READING | {"tested_on": ["d"]}}, "tested_on: dataset 'd' has other images or labels"),
-        ({"trainings/r": READING | {"beside": {"w": ["w3"]}}}, "beside: dataset 'w3' has other images or labels, or none in the split train"),
+        ({"trainings/r": READING | {"tested_on": ["d"]}},
+        "tested_on: dataset 'd' has other images or labels"),
+        ({"trainings/r": READING | {"beside": {"w": ["w3"]}}},
+        "beside: dataset 'w3' has other images or labels, or none in the split train"),
         ({"trainings/r": READING | {"tested_on": ["w4"]}}, "tested_on: dataset 'w4' is not in"),
-        ({"trainings/r": READING | {"split": "dirichlet", "alpha": 0.5}}, "divides classes, which words are not"),
-        ({"experiments/e": {"cells": [{"dataset": ["w"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]}},
+        ({"trainings/r": READING | {"split": "dirichlet", "alpha": 0.5}},
+        "divides classes, which words are not"),
+        ({"experiments/e": {"cells": [{"dataset": ["w"], "victim": ["v"], "federation": ["f"],
+        "attack": ["a"]}]}},
          "dataset 'w' holds no images of classes"),
     ],
 )  # fmt: skip
@@ -118,18 +130,25 @@ def test_words_and_classes_do_not_mix(
     [
         ({"trainings/t": {"split": "dirichlet"}}, "alpha is for split: dirichlet"),
         ({"trainings/t": {"alpha": 0.5}}, "alpha is for split: dirichlet"),
-        ({"trainings/t": {"clients": 40}}, "training 't': 60 images give 6 for validation and 54 to 40 clients"),
+        ({"trainings/t": {"clients": 40}},
+        "training 't': 60 images give 6 for validation and 54 to 40 clients"),
         ({"experiments/s": {"metrics": ["mse"]}}, "trainings take none"),
         ({"experiments/s": {"trainings": [STUDIES | {"training": ["tt"]}]}}, "training 'tt' is not in"),
-        ({"experiments/s": {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a"]}]}}, "one of the two"),
+        ({"experiments/s": {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"],
+        "attack": ["a"]}]}}, "one of the two"),
         ({"trainings/t": {"hold_out": 0.1}}, "hold_out is for an aggregation that is named"),
         ({"trainings/t": {"encryption": {"module": "paillier"}}}, "encryption is for an aggregation"),
-        ({"trainings/t": BOOSTED | {"hold_out": None}}, "aggregation 'fedboosting-code' has clients validate"),
-        ({"trainings/t": BOOSTED | {"hold_out": None, "fusion": 0.9}}, "fusion: fused models are for validation"),
+        ({"trainings/t": BOOSTED | {"hold_out": None}},
+        "aggregation 'fedboosting-code' has clients validate"),
+        ({"trainings/t": BOOSTED | {"hold_out": None, "fusion": 0.9}},
+        "fusion: fused models are for validation"),
         ({"trainings/t": BOOSTED | {"poisoned": {"client": 3}}}, "client 3 is beyond the 3 clients"),
-        ({"trainings/t": BOOSTED | {"faults": [{"client": 5, "round": 1, "kind": "absent"}]}}, "client 5 is beyond"),
-        ({"trainings/t": BOOSTED | {"aggregation": {"module": "fedboost-code"}}}, "aggregation.module: no file fedboost_code.py"),
-        ({"trainings/t": BOOSTED | {"encryption": {"module": "paillier", "parameters": {"bits": 1024}}}}, "encryption.parameters.bits"),
+        ({"trainings/t": BOOSTED | {"faults": [{"client": 5, "round": 1, "kind": "absent"}]}},
+        "client 5 is beyond"),
+        ({"trainings/t": BOOSTED | {"aggregation": {"module": "fedboost-code"}}},
+        "aggregation.module: no file fedboost_code.py"),
+        ({"trainings/t": BOOSTED | {"encryption": {"module": "paillier", "parameters": {"bits": 1024}}}},
+        "encryption.parameters.bits"),
         ({"trainings/t": BOOSTED | {"privacy": {"noise": 1.0}}}, "privacy.clip"),
         ({"datasets/d": {"counts": {"test": 40}}}, "not one to train and test on"),
     ],

@@ -12,7 +12,8 @@ from leakbench.datasets.canonical import Damaged
 
 
 def layers() -> nn.ModuleDict:
-    """Return a normalised convolution and a normalised dense layer after some steps of their power iteration."""
+    """Return a normalised convolution and a normalised dense layer after some steps of their power
+    iteration."""
     torch.manual_seed(0)
     out = nn.ModuleDict(
         {

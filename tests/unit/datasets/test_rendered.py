@@ -1,4 +1,5 @@
-"""Stand-ins for rendered word sets: what they say is what is drawn, the same from the same seed, and the two look different."""
+"""Stand-ins for rendered word sets: what they say is what is drawn, the same from the same seed, and the two
+look different."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,8 @@ def test_words_and_numbers_are_drawn(module: ModuleType) -> None:
 
 
 def test_the_same_word_looks_the_same_and_another_does_not() -> None:
-    """Two drawings of a word in black on white, of one font and margins, differ by nothing; those of two words do."""
+    """Two drawings of a word in black on white, of one font and margins, differ by nothing; those of two
+    words do."""
     masks = [
         np.asarray(rendered.mask(text, "DejaVuSans", np.random.default_rng(0), 0))
         for text in ("STATION", "STATION", "STATIQN")

@@ -140,7 +140,10 @@ def test_iiit5k_has_its_words_in_a_struct_array(tmp_path: Path) -> None:
     draw(home / "test/1_2.png", 90)
     draw(home / "train/2_1.png", 30)
     kinds = [("ImgName", object), ("GroundTruth", object), ("smallLexi", object)]
-    for split, rows in {"test": [("test/1_1.png", "PRIVATE"), ("test/1_2.png", "No.5")], "train": [("train/2_1.png", "ONE")]}.items():  # fmt: skip
+    for split, rows in {
+        "test": [("test/1_1.png", "PRIVATE"), ("test/1_2.png", "No.5")],
+        "train": [("train/2_1.png", "ONE")],
+    }.items():
         entries = np.array([(*row, "x") for row in rows], dtype=kinds)
         savemat(home / f"{split}data.mat", {f"{split}data": entries})
     place = iiit5k.place(tmp_path)
@@ -180,7 +183,8 @@ def test_icdar_2003_has_a_list_of_files_and_tags(tmp_path: Path) -> None:
     draw(home / "test/word/1/1.jpg", 70)
     draw(home / "test/word/1/2.jpg", 90)
     (home / "test/word.xml").write_text(
-        '<imagelist><image file="word/1/1.jpg" tag="self"/><image file="word/1/2.jpg" tag="it&apos;s"/></imagelist>'
+        '<imagelist><image file="word/1/1.jpg" tag="self"/>'
+        '<image file="word/1/2.jpg" tag="it&apos;s"/></imagelist>'
     )
     assert icdar2003.place(tmp_path) == home
     assert words(icdar2003.icdar2003(home).tensors["test/labels"]) == ["SELF"]

@@ -19,7 +19,8 @@ def bytes_of(module: str, **parameters: Any) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("module", "parameters"), [("none", {}), ("gaussian", {"scale": 0.1}), ("laplacian", {"scale": 0.1}), ("clip", {"norm": 1.0})]
+    ("module", "parameters"),
+    [("none", {}), ("gaussian", {"scale": 0.1}), ("laplacian", {"scale": 0.1}), ("clip", {"norm": 1.0})]
 )  # fmt: skip
 def test_what_sends_every_coordinate_sends_four_bytes_each(module: str, parameters: dict[str, float]) -> None:
     assert bytes_of(module, **parameters) == [440, 440]

@@ -1,4 +1,5 @@
-"""Ciphertexts are to the eye what `defences/encrypted.py` draws in their place: uniform bits, whatever they hide."""
+"""Ciphertexts are to the eye what `defences/encrypted.py` draws in their place: uniform bits, whatever they
+hide."""
 
 import numpy as np
 import pytest

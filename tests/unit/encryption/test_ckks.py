@@ -1,4 +1,5 @@
-"""CKKS on a grid: sums are exact to the last bit, noise that might change one is refused, and so is a grid without room."""
+"""CKKS on a grid: sums are exact to the last bit, noise that might change one is refused, and so is a grid
+without room."""
 
 import numpy as np
 import pytest

@@ -41,7 +41,8 @@ def test_rounded_weights_cost_what_their_bound_says() -> None:
     weights = quantise.weights(shares, 10)
     assert sum(weights) == 9
     error = np.abs(np.array(weights) / 10 @ values - np.array(shares) @ values)
-    assert (error <= quantise.weight_bound(values, 10)).all()
+    # Each weight is within half a piece of the client's share.
+    assert (error <= np.abs(values).sum(0) / 20).all()
     assert error.max() > 0
 
 

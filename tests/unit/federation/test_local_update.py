@@ -16,7 +16,8 @@ SHAPES = {"fcnn": (5, 4, 2), "cnn": (8, 7, 2)}
 def client(
     module: str, dropout: float, activation: str = "relu", epochs: int = 1
 ) -> tuple[nn.Module, dict[str, Tensor], Tensor, Tensor, dict[str, Tensor]]:
-    """Return a float64 victim, its weights, and the images, labels and masks of three rounds of five samples."""
+    """Return a float64 victim, its weights, and the images, labels and masks of three rounds of five
+    samples."""
     torch.manual_seed(0)
     rows, columns, channels = SHAPES[module]
     model = victims.build(

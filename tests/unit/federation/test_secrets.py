@@ -21,7 +21,8 @@ SECRET = {f"norm1.{name}" for name in ("key", "scale.weight", "scale.bias", "shi
 FEDERATION: dict[str, Any] = {
     "clients": [1, 2], "rounds": 3, "private": {"split": "test", "start": 0, "stop": 20},
     "local": {"lr": 0.5, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "frozen",
-    "local_set": "fixed", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True, "evaluate": None,
+    "local_set": "fixed", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True,
+    "evaluate": None,
 }  # fmt: skip
 IMAGES = np.random.default_rng(0).integers(0, 256, (20, *SHAPE), dtype=np.uint8)
 LABELS = np.random.default_rng(1).integers(0, CLASSES, 20)

@@ -1,4 +1,5 @@
-"""The decoder of a class-conditional auto-encoder: its images, its bound, and that it learns classes apart."""
+"""The decoder of a class-conditional auto-encoder: its images, its bound, and that it learns classes
+apart."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,15 @@ from torch import Tensor
 from leakbench import generators
 from leakbench.training import fit
 
-FIT = {"optimiser": "adam", "lr": 0.003, "options": {}, "batch_size": 20, "checkpoints": [], "images": None, "settled": None}  # fmt: skip
+FIT = {
+    "optimiser": "adam",
+    "lr": 0.003,
+    "options": {},
+    "batch_size": 20,
+    "checkpoints": [],
+    "images": None,
+    "settled": None,
+}
 
 
 def build(**parameters: Any) -> Any:

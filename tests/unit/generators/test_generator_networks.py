@@ -5,8 +5,6 @@ import torch
 from torch import nn
 
 from leakbench import generators
-from leakbench.scorecard.architecture import output_side
-from leakbench.victims.layers import describe
 
 
 def test_table_3_flattens_4000_values_and_gives_28_by_28() -> None:
@@ -27,9 +25,6 @@ def test_table_3_flattens_4000_values_and_gives_28_by_28() -> None:
 def test_table_4_fits_cifar_only_with_a_valid_third_layer(third: str, side: int) -> None:
     model = generators.build("fidel-cifar10", (32, 15, 15), (32, 32, 3), {"third": third}).eval()
     assert model(torch.randn(2, 32, 15, 15)).shape == (2, 3, side, side)
-    # Keras's rules, applied to the layers as they are described, agree with the network as it runs.
-    rows = [{"layer": "input", "size": "15,15,32"}, *describe(model)]
-    assert output_side(rows) == side
 
 
 def test_table_4_layer_by_layer() -> None:

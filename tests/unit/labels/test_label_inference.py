@@ -28,7 +28,8 @@ METHODS = sorted(path.stem for path in Path(labels.__file__).parent.glob("*.py")
 def updates(
     module: str, parameters: dict[str, Any], truth: Tensor, classes: int = 10, seed: int = 0
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return weight and bias gradients of the last dense layer for each row of `truth` [trials, batch], and the prior."""
+    """Return weight and bias gradients of the last dense layer for each row of `truth` [trials, batch], and
+    the prior."""
     torch.manual_seed(seed)
     model = victims.build(module, (32, 32, 3), classes, parameters).eval()
     layer = model.get_submodule(last_dense(model))

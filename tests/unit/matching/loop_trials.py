@@ -1,4 +1,5 @@
-"""What tests of the loop have in common: five trials with a known end, five on a network, and equality to the bit."""
+"""What tests of the loop have in common: five trials with a known end, five on a network, and equality to the
+bit."""
 
 from collections.abc import Callable
 
@@ -19,7 +20,8 @@ def nothing(unknowns: dict[str, Tensor]) -> None:
 
 
 def bowls(broken: dict[int, int] | None = None) -> Callable[[Tensor], Evaluate]:
-    """Return bowls, trial t's around t; `broken` maps a trial to the distance from its start where the loss ends."""
+    """Return bowls, trial t's around t; `broken` maps a trial to the distance from its start where the loss
+    ends."""
     targets = torch.arange(TRIALS, dtype=torch.float64)
 
     def evaluate(rows: Tensor) -> Evaluate:

@@ -12,7 +12,14 @@ from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.gradients import gradients, layer_gradients, layer_passes
 from leakbench.matching.weight_gradient import FUSED_BELOW
 
-LENETS = [("lenet-grnn", (32, 32, 3)), ("lenet-dlg", (16, 16, 1)), ("lenet-dlg", (16, 16, 3)), ("lenet-fedkl", (32, 32, 2)), ("perceptron", (8, 8, 1)), ("fcnn", (8, 8, 1))]  # fmt: skip
+LENETS = [
+    ("lenet-grnn", (32, 32, 3)),
+    ("lenet-dlg", (16, 16, 1)),
+    ("lenet-dlg", (16, 16, 3)),
+    ("lenet-fedkl", (32, 32, 2)),
+    ("perceptron", (8, 8, 1)),
+    ("fcnn", (8, 8, 1)),
+]
 CLASSES = 5
 # Victim and channels → how it normalises.
 OPTIONS: dict[tuple[str, int], dict[str, Any]] = {
@@ -26,7 +33,8 @@ class Own(nn.Conv2d):
 
 
 def _odd() -> nn.Module:
-    """A chain with what no victim has: ReLU and tanh, a layer without bias, dilation, pools that overlap, a part of its own."""
+    """A chain with what no victim has: ReLU and tanh, a layer without bias, dilation, pools that overlap, a
+    part of its own."""
     return nn.Sequential(
         nn.Identity(),
         nn.Sequential(
@@ -93,7 +101,10 @@ def test_gradients_and_derivatives_are_those_of_the_tape(
 def test_classes_are_probabilities_of_one() -> None:
     model = _network("lenet-dlg", (16, 16, 1))
     images, labels = torch.rand(2, 3, 1, 16, 16, dtype=torch.double), torch.randint(0, CLASSES, (2, 3))
-    known, likely = (gradients(model, images, each)[0] for each in (labels, nn.functional.one_hot(labels, CLASSES).double()))  # fmt: skip
+    known, likely = (
+        gradients(model, images, each)[0]
+        for each in (labels, nn.functional.one_hot(labels, CLASSES).double())
+    )
     torch.testing.assert_close(known, likely)
 
 

@@ -1,4 +1,5 @@
-"""The loop on a device that is not the processor, without one: torch's meta device refuses to be mixed with another."""
+"""The loop on a device that is not the processor, without one: torch's meta device refuses to be mixed with
+another."""
 
 from dataclasses import replace
 from typing import Any

@@ -179,7 +179,10 @@ def test_total_variations_derivative_is_its_difference_and_it_is_zero_for_one_co
     images = torch.rand(2, 1, 2, 3, 4, dtype=torch.float64)
     _, slope = total_variation(images, squared)
     step = 1e-7 * torch.eye(24, dtype=torch.float64).view(24, 1, 1, 2, 3, 4)
-    rates = (total_variation((images + step).flatten(0, 1), squared)[0] - total_variation((images - step).flatten(0, 1), squared)[0]) / 2e-7  # fmt: skip
+    rates = (
+        total_variation((images + step).flatten(0, 1), squared)[0]
+        - total_variation((images - step).flatten(0, 1), squared)[0]
+    ) / 2e-7
     torch.testing.assert_close(rates.view(24, 2).T.reshape(slope.shape), slope, rtol=1e-6, atol=1e-8)
     nothing, still = total_variation(torch.full((2, 1, 3, 4, 4), 0.7), squared)
     assert not nothing.any()

@@ -69,7 +69,8 @@ def test_other_weights_are_those_of_the_call() -> None:
 
 
 def test_the_second_derivative_works_out_no_weights() -> None:
-    """Three convolutions of one layer: forward, its transpose, and once more forward; the tape's own has a fourth."""
+    """Three convolutions of one layer: forward, its transpose, and once more forward; the tape's own has a
+    fourth."""
     counts = []
     for conv in pair({"in_channels": NARROW, "kernel_size": 3}):
         x = torch.rand(2, NARROW, 9, 8, dtype=torch.float64, requires_grad=True)

@@ -1,4 +1,5 @@
-"""Derivatives by one difference of first ones ("frozen") against exact second derivatives, in float32 as used."""
+"""Derivatives by one difference of first ones ("frozen") against exact second derivatives, in float32 as
+used."""
 
 from functools import partial
 from typing import Any

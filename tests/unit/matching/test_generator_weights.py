@@ -1,4 +1,5 @@
-"""GRNN's generator for many trials at once, against the same network in torch's own layers, one trial after another."""
+"""GRNN's generator for many trials at once, against the same network in torch's own layers, one trial after
+another."""
 
 from typing import Any
 

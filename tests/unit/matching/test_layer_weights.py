@@ -194,7 +194,8 @@ def test_the_zeros_may_be_given_for_each_convolution() -> None:
 
 
 def test_what_a_relu_shuts_is_told_for_each_convolution_before_it() -> None:
-    """A block's second convolution and its projection go through one ReLU; the last convolution meets none."""
+    """A block's second convolution and its projection go through one ReLU; the last convolution meets
+    none."""
     model = nn.Sequential(
         nn.Conv2d(1, 4, 1), nn.ReLU(), nn.Conv2d(4, 2, 1), nn.Conv2d(2, 2, 1), nn.ReLU(), nn.Conv2d(2, 1, 1)
     )

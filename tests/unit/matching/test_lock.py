@@ -27,7 +27,8 @@ LAYER = "norm1"
 
 
 def networks(activation: str, statistics: str, count: int = TRIALS) -> tuple[nn.Module, list[nn.Module]]:
-    """Return the server's network, unlocked, and the clients' locked ones, each with a key and layers of its own."""
+    """Return the server's network, unlocked, and the clients' locked ones, each with a key and layers of its
+    own."""
     torch.manual_seed(0)
     plain = victims.build("lenet-dlg", SHAPE, CLASSES, {"norm": "batch", "statistics": statistics})
     norm = plain.get_submodule(LAYER)
@@ -79,7 +80,8 @@ def test_the_gradients_of_a_known_lock_are_those_of_the_client(
 
 @pytest.mark.parametrize("activation", ["none", "relu", "sigmoid"])
 def test_a_factors_derivative_is_that_of_the_matched_gradients(activation: Activation) -> None:
-    """What is sought has the slope that differences show, through all gradients, the lock layers' among them."""
+    """What is sought has the slope that differences show, through all gradients, the lock layers' among
+    them."""
     server, clients = networks(activation, "batch", 1)
     server.requires_grad_(False)
     own = Lock(LAYER, activation, of(clients)[1], True, LAYERS, torch.zeros(1, 12, dtype=torch.bool))

@@ -1,4 +1,5 @@
-"""Normalisation by each trial's own images, and its first and second derivatives, against torch's batch norm and differences."""
+"""Normalisation by each trial's own images, and its first and second derivatives, against torch's batch norm
+and differences."""
 
 import pytest
 import torch

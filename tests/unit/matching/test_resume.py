@@ -1,4 +1,5 @@
-"""The loop, killed and shared out: a run that resumes and one of many workers have the bits of an undisturbed one."""
+"""The loop, killed and shared out: a run that resumes and one of many workers have the bits of an undisturbed
+one."""
 
 import os
 import signal
@@ -24,12 +25,14 @@ class Killed(Exception):
 @pytest.mark.parametrize("workers", [2, 3, 9])
 @pytest.mark.parametrize("resumable", [True, False])
 def test_workers_give_the_same_bits(workers: int, resumable: bool, tmp_path: Path) -> None:
-    """On a network, whose sums would differ with the number of threads; chunks of two, so that one is smaller."""
+    """On a network, whose sums would differ with the number of threads; chunks of two, so that one is
+    smaller."""
     unknowns, objective = lenet()
 
     def run(work: Work) -> Outcome:
         return match(
-            unknowns, objective.evaluate, lambda: Adam(0.1, 6, True, True), nothing, Schedule(6, snapshots=2), 2, work
+            unknowns, objective.evaluate, lambda: Adam(0.1, 6, True, True), nothing, Schedule(6, snapshots=2),
+            2, work
         )  # fmt: skip
 
     expected = run(Work())
@@ -100,7 +103,8 @@ def killing(
     return made, calls
 
 
-# Two trials at a time make 57 evaluations of it, five at a time 20: kills within, between and in the last chunk.
+# Two trials at a time make 57 evaluations of it, five at a time 20: kills within, between and in the last
+# chunk.
 @pytest.mark.parametrize(
     ("chunk", "after"), [*((2, n) for n in (1, 19, 20, 24, 37, 56)), *((5, n) for n in (1, 9, 19))]
 )

@@ -1,4 +1,5 @@
-"""The upsampling block against torch's own layers, one trial after another, its derivatives against differences."""
+"""The upsampling block against torch's own layers, one trial after another, its derivatives against
+differences."""
 
 import pytest
 import torch

@@ -41,7 +41,8 @@ IDS = ["-".join([name, *map(str, parameters.values())]) for name, parameters in 
 def network(
     module: str, parameters: dict[str, Any], shape: tuple[int, int, int] = (32, 32, 3), seed: int = 0
 ) -> nn.Module:
-    """Build a victim in float64 and evaluation mode whose batch norms have statistics and weights of their own."""
+    """Build a victim in float64 and evaluation mode whose batch norms have statistics and weights of their
+    own."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, CLASSES, parameters).double().eval()
     for layer in model.modules():

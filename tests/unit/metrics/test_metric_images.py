@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from leakbench.metrics.images import displayed, from_uint8, pair, to_uint8, undisplayable
+from leakbench.metrics.images import displayed, pair, to_uint8, undisplayable
+from leakbench.pixels import pixels
 
 
 def test_values_outside_the_range_are_clamped_and_bad_images_become_nan_whole() -> None:
@@ -29,7 +30,7 @@ def test_nothing_is_broadcast() -> None:
 
 def test_all_256_levels_survive_the_way_to_float_and_back() -> None:
     stored = np.arange(256, dtype=np.uint8).reshape(2, 8, 16, 1)
-    images = from_uint8(stored)
+    images = pixels(stored)
     assert images.shape == (2, 1, 8, 16)
     assert images.dtype == np.float32
     assert np.array_equal(to_uint8(images)[:, 0], stored[..., 0])
@@ -38,9 +39,3 @@ def test_all_256_levels_survive_the_way_to_float_and_back() -> None:
 def test_bytes_are_rounded_to_the_nearest_level() -> None:
     levels = np.array([-4.0, 0.4, 0.6, 99.4, 99.6, 254.6, 300.0, np.nan])
     assert to_uint8(levels / 255).tolist() == [0, 0, 1, 99, 100, 255, 255, 0]
-
-
-def test_channels_move_to_the_front() -> None:
-    stored = np.zeros((1, 4, 5, 3), dtype=np.uint8)
-    stored[0, 2, 3] = (255, 0, 51)
-    assert np.allclose(from_uint8(stored)[0, :, 2, 3], (1.0, 0.0, 0.2))

@@ -18,25 +18,34 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 matplotlib.use("Agg")
 
 COLUMNS = [
-    "id", "source", "item", "condition", "metric", "convention", "published", "measured", "ci_low", "ci_high", "n",
-    "verdict", "reason",
+    "id", "work", "class", "item", "condition", "metric", "convention", "published", "measured",
+    "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def card() -> pd.DataFrame:
     """A scorecard as read from CSV without type guessing: every verdict, three sources."""
+    here = ("quick", "cpu", "abc", "", "", "")
+    nothing = ("",) * 6
     rows = [
-        ("fidel.text.1", "fidel", "fig-13", "model=FCNN", "fully_revealed_mean", "standard", "20", "21.495", "21.2", "21.8",
-         "200", "direction", "20 lies outside the interval"),
-        ("fidel.fig-13.a", "fidel", "fig-13", "a check", "claim", "", "ReLU reveals more.", "12.3", "11", "13", "200",
-         "reproduced", "> 0 through the whole interval"),
-        ("fidel.doubt.b", "fidel", "doubt-1", "see experiment fidel-figure-5", "claim", "", "A doubt.", "1", "1", "1", "10",
-         "differs", "not < 1"),
-        ("fidel.fig-9.c", "fidel", "fig-9", "a check", "claim", "", "Isolates.", "", "", "", "", "not-run", "not implemented"),
-        ("agic.1", "agic", "table-1", "data=CIFAR-10", "psnr", "standard", "31.3", "", "", "", "", "not-run",
-         "data set cifar100 is not here"),
-        ("other.1", "elsewhere", "x", "", "psnr", "standard", "1", "", "", "", "", "not-run", "not implemented"),
+        ("fidel.text.1", "fidel", "result", "fig-13", "model=FCNN", "fully_revealed_mean", "standard",
+         "20", "21.495", "21.2", "21.8", "200", "direction", "20 lies outside the interval", *here),
+        ("fidel.fig-13.a", "fidel", "result", "fig-13", "a check", "claim", "",
+         "ReLU reveals more.", "12.3", "11", "13", "200",
+         "reproduced", "> 0 through the whole interval", *here),
+        ("fidel.doubt.b", "fidel", "result", "doubt-1", "see experiment fidel-figure-5", "claim", "",
+         "A doubt.", "1", "1", "1", "10", "differs", "not < 1", "paper", "cpu", "abc", "1.5", "2", "no"),
+        ("fidel.fig-9.c", "fidel", "result", "fig-9", "a check", "claim", "",
+         "Isolates.", "", "", "", "", "not-run", "not implemented", *nothing),
+        ("fidel.lr", "fidel", "setting", "table-1", "", "lr", "",
+         "0.1", "0.1", "", "", "", "reproduced", "the same", *here),
+        ("agic.1", "agic", "result", "table-1", "data=CIFAR-10", "psnr", "standard",
+         "31.3", "", "", "", "", "not-run", "data set cifar100 is not here", *nothing),
+        ("agic.2", "agic", "result", "table-1", "data=CIFAR-10", "psnr", "standard",
+         "31.3", "12", "", "", "2", "inconclusive", "2 independent trials", *here),
+        ("other.1", "elsewhere", "result", "x", "", "psnr", "standard",
+         "1", "", "", "", "", "not-run", "not implemented", *nothing),
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -53,7 +62,8 @@ def results(sizes: tuple[int, ...] = (1, 30)) -> pd.DataFrame:
                             "dataset": "mnist", "victim": victim, "federation": "reveal", "defence": "none",
                             "attack": "fidel", "checkpoint": 30, "client": client, "local_samples": k,
                             "baseline": baseline, "metric": metric, "convention": "standard", "mean": mean,
-                            "median": mean, "q25": mean, "q75": mean, "ci_low": mean - 0.1, "ci_high": mean + 0.1,
+                            "median": mean, "q25": mean, "q75": mean, "ci_low": mean - 0.1,
+                            "ci_high": mean + 0.1,
                             "n": 20 if baseline else 200, "failure_rate": 0.25, "unit": unit, "seeds": "0 1",
                             "scale": "quick",
                         }
@@ -76,11 +86,13 @@ def section() -> Callable[..., Section]:
 
     def make(**fields: object) -> Section:
         known: dict[str, object] = {
-            "name": "fidel-figure-13", "source": "fidel", "item": "fig-13", "title": "Revealed samples",
+            "name": "fidel-figure-13", "work": "fidel", "item": "fig-13", "title": "Revealed samples",
             "shows": "ReLU reveals most.", "figure": png(), "table": results(),
             "knows": {
-                "mnist/a": {"labels": "not needed", "threat model": "honest-but-curious server", "defence": "none"},
-                "mnist/b": {"labels": "not needed", "threat model": "honest-but-curious server", "defence": "noise"},
+                "mnist/a": {"labels": "not needed", "threat model": "honest-but-curious server",
+                "defence": "none"},
+                "mnist/b": {"labels": "not needed", "threat model": "honest-but-curious server",
+                "defence": "noise"},
             },
         }  # fmt: skip
         return Section(**(known | fields))  # type: ignore[arg-type]

@@ -10,8 +10,10 @@ from leakbench.report.numbers import count, interval, number, percent, span
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (0.123456, "0.1235"), ("21.495", "21.5"), (-3, "−3"), (1234567, "1,234,567"), (0, "0"), (1e-7, "1e−07"),
-        (None, ""), ("", ""), (math.nan, ""), (math.inf, "∞"), (-math.inf, "−∞"), ("layer=dense", "layer=dense"),
+        (0.123456, "0.1235"), ("21.495", "21.5"), (-3, "−3"), (1234567, "1,234,567"), (0, "0"),
+        (1e-7, "1e−07"),
+        (None, ""), ("", ""), (math.nan, ""), (math.inf, "∞"), (-math.inf, "−∞"),
+        ("layer=dense", "layer=dense"),
     ],
 )  # fmt: skip
 def test_number(value: object, text: str) -> None:

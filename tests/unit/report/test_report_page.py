@@ -75,10 +75,17 @@ def test_rows_that_were_not_run_are_folded_and_the_others_are_not(card: pd.DataF
 
 
 def test_counts_by_source_and_verdict(card: pd.DataFrame) -> None:
-    fidel, agic, other = groups(lines(card))
-    assert fidel.counts == {"reproduced": 1, "direction": 1, "differs": 1, "not-run": 1}
-    assert (agic.key, agic.total, agic.reasons) == ("agic", 1, [("data set cifar100 is not here", 1)])
-    assert other.name == "elsewhere"
+    fidel, agic, other, settings = groups(lines(card), {"fidel": "Fidel: a title"})
+    assert fidel.counts == {"reproduced": 1, "direction": 1, "differs": 1, "inconclusive": 0, "not-run": 1}
+    assert (agic.key, agic.total, agic.reasons) == ("agic", 2, [("data set cifar100 is not here", 1)])
+    assert (fidel.name, other.name) == ("Fidel: a title", "elsewhere")
+    # An echo of our own configuration is no result.
+    assert (settings.key, settings.counts["reproduced"]) == ("class-setting", 1)
+
+
+def test_a_row_names_where_its_evidence_is_from_and_what_this_run_found(card: pd.DataFrame) -> None:
+    text = visible(page(card, [], FACTS))
+    assert "not < 1 paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree" in text
 
 
 def test_numbers_kept_as_text_are_written_with_their_interval(card: pd.DataFrame) -> None:
@@ -251,11 +258,14 @@ def test_the_page_says_how_exact_it_is(card: pd.DataFrame) -> None:
     }
     text = " ".join(page(card, [], FACTS | {"verified": verified}).split())
     assert (
-        "7 of 9 tables are byte for byte those recorded on cpu: &lt;x&gt;; of their numbers 1,200 identical, 3 different"
-        in text
+        "7 of 9 tables are byte for byte those recorded on cpu: &lt;x&gt;; of their numbers 1,200 identical, "
+        "3 different" in text
     )
     assert "two runs from scratch gave 8 of 9 tables with the same bytes" in text
     once = {**verified, "recorded": {"device": "cpu"}}
     assert "from scratch" not in page(card, [], FACTS | {"verified": once})
     assert "Nothing is recorded" in page(card, [], FACTS | {"verified": {**verified, "recorded": {}}})
+    other = page(card, [], FACTS | {"verified": {**verified, "recorded": {}, "seed": 3}})
+    assert "Every seed is raised by 3" in other
+    assert "Nothing is recorded" not in other
     assert "Exactness" not in page(card, [], FACTS)

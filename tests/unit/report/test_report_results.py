@@ -1,4 +1,5 @@
-"""Result tables as the page arranges them: lines that no client has, curves of which the last point alone is told."""
+"""Result tables as the page arranges them: lines that no client has, curves of which the last point alone is
+told."""
 
 import numpy as np
 import pandas as pd
@@ -8,8 +9,8 @@ from leakbench.report.results import results
 
 def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() -> None:
     shared = {
-        "dataset": "mnist", "victim": "v", "federation": "f", "attack": "a", "checkpoint": 0, "convention": "standard",
-        "median": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 3, "failure_rate": 0.0,
+        "dataset": "mnist", "victim": "v", "federation": "f", "attack": "a", "checkpoint": 0,
+        "convention": "standard", "median": 0.5, "ci_low": 0.4, "ci_high": 0.6, "n": 3, "failure_rate": 0.0,
     }  # fmt: skip
     lines = [
         {"defence": defence, "client": client, "local_samples": size, "baseline": baseline, "metric": metric}

@@ -4,20 +4,18 @@ import re
 from pathlib import Path
 
 import pytest
+from tests_world import unused_words
 
 from leakbench.errors import UserError
-from leakbench.scorecard.published import COLUMNS, Printed, parse_printed, read_figures, read_published
+from leakbench.papers.join import published_convention
+from leakbench.papers.printed import Printed, parse_printed, read_tables
+from leakbench.papers.work import read_papers
 
-PUBLISHED = Path(__file__).parents[3] / "published"
-
-
-def raw(name: str) -> list[dict[str, str]]:
-    with open(PUBLISHED / name, newline="", encoding="utf-8") as handle:
-        return list(csv.DictReader(handle))
+PAPERS = Path(__file__).parents[3] / "papers"
 
 
 @pytest.mark.parametrize(
-    ("text", "metric", "value", "bound", "tolerance"),
+    ("text", "metric", "value", "bound", "rounding"),
     [
         ("31.341", "psnr", 31.341, "", 0.0005),
         ("20", "fully_revealed_mean", 20, "", 0.5),
@@ -40,11 +38,11 @@ def raw(name: str) -> list[dict[str, str]]:
         ("35 to 50", "psnr_as_printed", 42.5, "", 7.5),
     ],
 )
-def test_printed_values(text: str, metric: str, value: float, bound: str, tolerance: float) -> None:
+def test_printed_values(text: str, metric: str, value: float, bound: str, rounding: float) -> None:
     printed = parse_printed(text, metric)
     assert printed.value == pytest.approx(value)
     assert printed.bound == bound
-    assert printed.tolerance == pytest.approx(tolerance)
+    assert printed.rounding == pytest.approx(rounding)
 
 
 @pytest.mark.parametrize(
@@ -60,85 +58,68 @@ def test_what_is_no_single_number(text: str) -> None:
     assert parse_printed(text, "accuracy_percent").value != parse_printed(text, "accuracy_percent").value
 
 
-def test_every_row_of_every_file_is_read() -> None:
-    frame = read_published(PUBLISHED)
-    expected = spreads = 0
-    for path in PUBLISHED.glob("*.csv"):
-        if path.name != "figures.csv":
-            rows = raw(path.name)
-            expected += len(rows)
-            spreads += sum(bool(row.get("std")) for row in rows)
-    assert list(frame.columns) == COLUMNS
-    assert len(frame) == expected + spreads
-    assert (expected - len(raw("claims.csv")), spreads, len(raw("figures.csv"))) == (1175, 72, 53)
-    assert frame["id"].is_unique
-    assert not (frame.drop(columns="value").isna().any().any())
-    assert set(frame["kind"]) == {"number", "fact", "claim"}
-    assert set(frame["convention"]) == {"", "standard", "published"}
-    assert (frame["published"] != "").all()
+def test_every_row_of_the_project_is_read() -> None:
+    for work in read_papers(PAPERS):
+        for stem, rows in work.tables.items():
+            with (work.folder / "tables" / f"{stem}.csv").open(newline="", encoding="utf-8") as handle:
+                lines = list(csv.DictReader(handle))
+            assert len(rows) == len(lines) + sum(bool(line.get("std")) for line in lines)
+            assert all(row.published and row.item and row.metric for row in rows)
+        assert unused_words(work) == []
 
 
-def test_ids_tell_source_and_item() -> None:
-    frame = read_published(PUBLISHED)
-    for row in frame.itertuples():
-        source, item, tail = row.id.split(".")
-        assert (source, item) == (row.source, row.item.replace(".", "-"))
-        words = r"[a-z0-9]+(-[a-z0-9]+)*" if row.kind == "claim" else r"[1-9]\d*(-std)?"
-        assert re.fullmatch(words, tail), row.id
+def test_ids_name_source_and_item() -> None:
+    for work in read_papers(PAPERS):
+        told = [(row.id, row.item, r"[1-9]\d*(-std)?") for rows in work.tables.values() for row in rows]
+        told += [(claim.id, claim.item, r"[a-z0-9]+(-[a-z0-9]+)*") for claim in work.claims.claims]
+        for key, item, tail in told:
+            assert re.fullmatch(rf"{work.paper.source}\.{re.escape(item.replace('.', '-'))}\.{tail}", key), (
+                key
+            )
 
 
 def test_every_figure_with_something_to_show_has_a_claim() -> None:
-    claims = {(row["source"], row["item"]) for row in raw("claims.csv")}
-    figures = read_figures(PUBLISHED)
-    shown = figures[figures["kind"] != "schematic"]
-    assert [row.id for row in shown.itertuples() if (row.source, row.figure) not in claims] == []
+    works = read_papers(PAPERS)
+    claimed = {(work.paper.source, claim.item) for work in works for claim in work.claims.claims}
+    for path in sorted(PAPERS.glob("*/figures.csv")):
+        with path.open(newline="", encoding="utf-8") as handle:
+            shown = [row for row in csv.DictReader(handle) if row["kind"] != "schematic"]
+        assert [row["id"] for row in shown if (row["source"], row["figure"]) not in claimed] == []
 
 
-def test_claims_are_single_sentences_with_a_check() -> None:
-    for row in raw("claims.csv"):
-        assert row["claim"].endswith("."), row["id"]
-        assert row["check"].endswith("."), row["id"]
-        assert ". " not in row["check"], row["id"]
+def test_a_claim_is_one_sentence() -> None:
+    for claim in (claim for work in read_papers(PAPERS) for claim in work.claims.claims):
+        assert claim.claim.endswith("."), claim.id
+        assert ". " not in claim.claim, claim.id
 
 
 @pytest.mark.parametrize(
-    ("key", "convention"),
+    ("key", "published"),
     [
-        ("thesis.table-5-6.1", "published"),
-        ("thesis.table-3-4.1", "published"),
-        ("thesis.table-3-16.1", "published"),
-        ("thesis.table-3-11.1", "standard"),
-        ("thesis.table-3-13.2-std", "published"),
-        ("thesis.text-5-3-3.6", "standard"),
-        ("agic.table-4.1", "standard"),
-        ("agic.text-V-A.1", ""),
-        ("fidel.text-abstract.1", "standard"),
-        ("fidel.text-V-B.2", ""),
-        ("fidel.table-1.2", ""),
+        ("thesis.table-5-6.1", True),
+        ("thesis.table-3-4.1", True),
+        ("thesis.table-3-16.1", True),
+        ("thesis.table-3-11.1", False),
+        ("thesis.table-3-13.2-std", True),
+        ("thesis.text-5-3-3.6", False),
+        ("agic.table-4.1", False),
+        ("fidel.text-abstract.1", False),
     ],
 )
-def test_conventions(key: str, convention: str) -> None:
-    frame = read_published(PUBLISHED).set_index("id")
-    assert frame.loc[key, "convention"] == convention
-
-
-def test_table_5_6_ssim_is_the_standard_metric_and_the_rest_is_not() -> None:
-    frame = read_published(PUBLISHED)
-    by_metric = (
-        frame[frame["item"] == "table-5.6"].groupby("metric")["convention"].unique().map(list).to_dict()
-    )
-    assert by_metric.pop("ssim") == ["standard"]
-    assert set(map(tuple, by_metric.values())) == {("published",)}
+def test_numbers_that_are_not_the_standard_metric_of_their_name(key: str, published: bool) -> None:
+    found = {
+        row.id: (work, row) for work in read_papers(PAPERS) for rows in work.tables.values() for row in rows
+    }
+    assert published_convention(*found[key]) == published
 
 
 def test_a_layer_row_keeps_only_its_stated_cells() -> None:
-    frame = read_published(PUBLISHED).set_index("id")
-    assert frame.loc["fidel.table-4.5", "published"] == (
+    rows = {row.id: row for row in read_tables(PAPERS / "fidel" / "tables")["tables-1-4"]}
+    assert rows["fidel.table-4.5"].published == (
         "layer=conv2d transpose; size=5,5 x 64; stride=1,1; padding=same; activation=relu"
     )
-    assert frame.loc["fidel.table-1.1", "published"] == "layer=input"
-    assert frame.loc["fidel.table-1.6", "metric"] == "learning_rate"
-    assert frame.loc["fidel.table-1.6", "value"] == 0.01
+    assert rows["fidel.table-1.1"].published == "layer=input"
+    assert (rows["fidel.table-1.6"].metric, rows["fidel.table-1.6"].number.value) == ("learning_rate", 0.01)
 
 
 GOOD = "id,source,table,metric,value,std,note\nx.t.1,x,t,psnr,1.0,,\n"
@@ -148,13 +129,11 @@ GOOD = "id,source,table,metric,value,std,note\nx.t.1,x,t,psnr,1.0,,\n"
     ("text", "message"),
     [
         (GOOD.replace("id,", "key,", 1), r"a\.csv: line 1: id: the column is missing"),
-        (GOOD + "x.t.1,x,t,psnr,2.0,,\n", r"a\.csv: line 3: id: 'x\.t\.1' is also in a\.csv: line 2"),
         (GOOD + "x.t.2,x,t,psnr\n", r"a\.csv: line 3: x\.t\.2: 4 cells for 7 columns"),
         (GOOD + ",x,t,psnr,2.0,,\n", r"a\.csv: line 3: id: is empty"),
         (GOOD + "x.t.2,x,t,psnr,,,\n", r"a\.csv: line 3: value: is empty"),
         (GOOD + "x.t.2,x,,psnr,1,,\n", r"a\.csv: line 3: table: is empty"),
         (GOOD.replace("metric", "metrics"), r"a\.csv: line 2: metric: is missing"),
-        ("id,source,item,claim,check\nx.c,x,fig-1,Something.,\n", r"a\.csv: line 2: check: is empty"),
         ("", r"a\.csv: line 1: id: the column is missing"),
         ("\udcff", r"a\.csv: not a UTF-8 CSV file"),
     ],
@@ -162,15 +141,8 @@ GOOD = "id,source,table,metric,value,std,note\nx.t.1,x,t,psnr,1.0,,\n"
 def test_a_bad_file_is_named_with_line_and_key(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(UserError, match=message) as problem:
-        read_published(tmp_path)
+        read_tables(tmp_path)
     assert "\n" not in str(problem.value)
-
-
-def test_an_empty_folder_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no CSV files"):
-        read_published(tmp_path)
-    with pytest.raises(UserError, match=r"figures\.csv: not found"):
-        read_figures(tmp_path)
 
 
 def test_nothing_printed_is_nan() -> None:

@@ -1,78 +1,213 @@
+"""From a paper's folder and our tables to verdicts."""
+
 from pathlib import Path
 
-import pandas as pd
+import numpy as np
 import pytest
+from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, trials
 
-from leakbench.scorecard.fidel import findings
-from leakbench.scorecard.measure import Measured
-from leakbench.scorecard.published import read_published
-from leakbench.scorecard.scorecard import COLUMNS, scorecard
-from leakbench.scorecard.verdict import Finding
-
-PUBLISHED = Path(__file__).parents[3] / "published"
+from leakbench.errors import UserError
+from leakbench.scorecard.scorecard import COLUMNS
 
 
-@pytest.fixture(scope="module")
-def published() -> pd.DataFrame:
-    return read_published(PUBLISHED)
+def test_a_world_in_which_the_paper_is_true_reproduces_it(tmp_path: Path) -> None:
+    found = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    assert [*found.columns] == [name for name in COLUMNS if name != "id"]
+    assert found["verdict"].tolist() == ["reproduced", "reproduced", "reproduced", "not-run", "reproduced"]
+    assert found["measured"].tolist()[:3] == pytest.approx([30, 20, 25])
+    assert found.loc["tiny.table-1.4", "reason"].startswith("not run by the source either")
+    assert set(found["class"]) == {"result"}
+    assert found["scale"].tolist()[0] == "quick"
 
 
-def test_every_number_and_claim_is_there_once_and_in_order(published: pd.DataFrame, tables, facts) -> None:
-    card = scorecard(published, findings(tables, facts))
-    assert list(card.columns) == COLUMNS
-    assert card["id"].tolist() == published["id"].tolist()
-    assert set(card["verdict"]) == {"reproduced", "differs", "not-run"}
-    assert (card["reason"] != "").all()
-    others = card[card["source"] != "fidel"]
-    assert set(others["verdict"]) == {"not-run"}
-    assert set(others["reason"]) == {"not implemented"}
+def test_a_changed_cell_changes_its_own_rows_alone(tmp_path: Path) -> None:
+    papers = paper(tmp_path)
+    cells = TRUE | {("photos", "fast", "psnr"): trials(5, 1, 20, 2)}
+    before, after = (
+        card(papers, evidence({"tiny-table-1": lines("tiny-table-1", each)})) for each in (TRUE, cells)
+    )
+    changed = before["verdict"] != after["verdict"]
+    assert changed[changed].index.tolist() == ["tiny.table-1.3"]
+    assert after.loc["tiny.table-1.3", "verdict"] == "differs"
 
 
-def test_reasons_go_to_the_longest_prefix(published: pd.DataFrame) -> None:
-    reasons = {"thesis": "later", "thesis.table-5-6": "needs GGL", "thesis.table-5-6.2": "needs this"}
-    card = scorecard(published, {}, reasons).set_index("id")["reason"]
-    assert card["thesis.table-5-6.1"] == "needs GGL"
-    assert card["thesis.table-5-6.2"] == "needs this"
-    assert card["thesis.table-5-6.20"] == "needs GGL"
-    assert card["thesis.table-5-1.1"] == "later"
-    assert card["agic.table-1.1"] == "not implemented"
+def test_a_value_that_is_off_keeps_its_direction_against_the_row_that_it_is_ordered_against(
+    tmp_path: Path,
+) -> None:
+    cells = TRUE | {("digits", "fast", "psnr"): trials(40, 1, 20)}
+    found = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    assert found.loc["tiny.table-1.1", "verdict"] == "direction"
+    # The order is read from the print: were slow printed better, the same numbers would have no direction.
+    turned = PRINT.replace(",20.0,", ",35.0,")
+    found = card(paper(tmp_path, print=turned), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    assert found.loc["tiny.table-1.1", "verdict"] in ("differs", "inconclusive")
 
 
-def test_numbers_are_judged_by_their_print_and_claims_are_not(published: pd.DataFrame) -> None:
-    def close(value: float) -> Measured:
-        return Measured(value, value, value, 7)
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"values": trials(30, 1, 4)}, "4 independent trials"),
+        ({"values": trials(30, 1, 20), "iterations": 30}, "30 % of the published length"),
+    ],
+)
+def test_too_few_trials_or_too_short_a_run_decide_nothing(change: dict, reason: str, tmp_path: Path) -> None:
+    cells = TRUE | {("digits", "fast", "psnr"): change}
+    found = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    assert found.loc["tiny.table-1.1", "verdict"] == "inconclusive"
+    assert reason in found.loc["tiny.table-1.1", "reason"]
+    # Nor does an ordering with unequal budgets.
+    assert found.loc["tiny.table-1.fast-better", "verdict"] == "inconclusive"
 
-    found = {
-        "agic.table-4.1": Finding(close(19.9084)),
-        "agic.table-4.2": Finding(close(0.7276), direction_holds=True, note="DLG below InvG"),
-        "fidel.text-abstract.2": Finding(close(13.4)),
-        "fidel.text-III-B.4": Finding(close(10.0)),
-        "fidel.fig-14.thirteen-of-twenty": Finding(close(13.6), against=13, relation="="),
-        "thesis.table-5-6.1": Finding(close(49.97), convention="published"),
+
+def test_a_success_must_beat_the_null_baselines(tmp_path: Path) -> None:
+    table = MAP["table-1"] | {"success": True}
+    made = lines("tiny-table-1", TRUE)
+    made.frame.loc[len(made.frame)] = made.frame.iloc[0].to_dict() | {
+        "baseline": "dataset-mean",
+        "mean": 31.0,
     }
-    card = scorecard(published, found).set_index("id")
-    assert card.loc[list(found), "verdict"].tolist() == [
-        "reproduced", "direction", "reproduced", "reproduced", "differs", "reproduced",
-    ]  # fmt: skip
-    assert card.loc["agic.table-4.2", "reason"].endswith("(DLG below InvG)")
-    row = card.loc["agic.table-4.1"]
-    assert (row["measured"], row["ci_low"], row["ci_high"], row["n"]) == (19.9084, 19.9084, 19.9084, 7)
+    found = card(paper(tmp_path, measured={"table-1": table}), evidence({"tiny-table-1": made}))
+    assert found.loc["tiny.table-1.1", "verdict"] == "inconclusive"
+    assert "null baselines" in found.loc["tiny.table-1.1", "reason"]
+    assert found.loc["tiny.table-1.2", "verdict"] == "reproduced"
 
 
-def test_conventions_are_never_mixed(published: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match=r"table-5-6\.1: .* standard convention, .* published one"):
-        scorecard(published, {"thesis.table-5-6.1": Finding(Measured(49.0, 48.0, 50.0, 5))})
+def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp_path: Path) -> None:
+    short = {key: {"values": value[:2], "iterations": 30} for key, value in TRUE.items()}
+    run = evidence({"tiny-table-1": lines("tiny-table-1", short)})
+    long = evidence(
+        {"tiny-table-1": lines("tiny-table-1", {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]})},
+        "paper",
+        origins={"tiny-table-1": ("a large machine", "abc", "recorded with an older version")},
+    )  # fmt: skip
+    found = card(paper(tmp_path), long, run)
+    row = found.loc["tiny.table-1.1"]
+    assert (row["verdict"], row["scale"], row["device"], row["commit"]) == (
+        "reproduced",
+        "paper",
+        "a large machine",
+        "abc",
+    )
+    assert "recorded with an older version" in row["reason"]
+    assert row["here"] == pytest.approx(TRUE["digits", "fast", "psnr"][:2].mean())
+    assert row["here_n"] == 2
+    assert found.loc["tiny.table-1.2", "scale"] == "quick"
 
 
-def test_a_finding_must_belong_to_a_published_row(published: pd.DataFrame) -> None:
-    with pytest.raises(ValueError, match=r"without a published row: fidel\.fig-99\.1"):
-        scorecard(published, {"fidel.fig-99.1": Finding("1")})
+def test_recorded_rows_of_the_same_cell_count_for_another_experiment(tmp_path: Path) -> None:
+    """One cell is one job, whatever table shows it."""
+    table = MAP["table-1"] | {"victim": "v", "federation": "f"}
+    cells = {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]}
+    long = evidence(
+        {"tiny-longer": lines("tiny-longer", cells)}, "paper", origins={"tiny-longer": ("large", "abc", "")}
+    )
+    found = card(paper(tmp_path, measured={"table-1": table}), long, evidence({}))
+    assert (found.loc["tiny.table-1.1", "verdict"], found.loc["tiny.table-1.1", "scale"]) == (
+        "reproduced",
+        "paper",
+    )
 
 
-def test_the_scorecard_survives_csv(published: pd.DataFrame, tables, facts, tmp_path: Path) -> None:
-    card = scorecard(published, findings(tables, facts))
-    card.to_csv(tmp_path / "scorecard.csv", index=False)
-    again = pd.read_csv(tmp_path / "scorecard.csv", keep_default_na=False)
-    assert again["published"].tolist() == card["published"].tolist()
-    assert again["verdict"].tolist() == card["verdict"].tolist()
-    assert len(again) == len(card)
+def test_a_stand_in_serves_claims_alone_and_is_counted_once(tmp_path: Path) -> None:
+    claim = CLAIMS["claims"][0] | {
+        "read": {"experiment": "tiny-table-1", "metric": "psnr", "attack": "fast"},
+        "quantity": "mean([at(dataset='digits'), at(dataset='photos')])", "threshold": 29,
+    }  # fmt: skip
+    papers = paper(tmp_path, claims={"claims": [claim]}, paper=PAPER | {"stand_ins": {"photos": "digits"}})
+    cells = {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]}
+    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    row = found.loc["tiny.table-1.fast-better"]
+    assert row["measured"] == pytest.approx(30)
+    assert "digits stands in for photos" in row["reason"]
+    assert found.loc["tiny.table-1.3", "verdict"] == "not-run"
+
+
+def test_why_nothing_was_measured_names_absent_data_and_the_cost(tmp_path: Path) -> None:
+    run = evidence({}, absent={"tiny-table-1": {"every cell": "needs a longer run"}})
+    costs = {"tiny-table-1": {"digits/v/f/none/fast/0": 600.0, "photos/v/f/none/fast/0": 60.0}}
+    found = card(paper(tmp_path), run, costs=costs, missing={"digits": "nobody has it"})
+    reason = found.loc["tiny.table-1.1", "reason"]
+    assert reason == (
+        "needs a longer run; digits is absent too: nobody has it; about 10 core-minutes at the published size"
+    )
+
+
+def test_printed_outcomes_are_judged_update_by_update(tmp_path: Path) -> None:
+    text = PRINT.replace("psnr,30.0", "psnr,success").replace("psnr,20.0", "psnr,failure")
+    metric = {"by": "printed", "success": "ssim", "failure": "ssim", "number": "psnr", "else": None}
+    cells = {
+        ("digits", attack, metric): np.full(10, value)
+        for attack, value in (("fast", 0.9), ("slow", 0.1))
+        for metric in ("ssim", "identified")
+    } | {("photos", "fast", "psnr"): TRUE["photos", "fast", "psnr"]}
+    papers = paper(
+        tmp_path,
+        print=text,
+        measured={"table-1": MAP["table-1"] | {"metric": metric, "against": {}}},
+        claims=None,
+    )
+    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
+    assert found["measured"].tolist()[:2] == ["success", "failure"]
+    assert found["verdict"].tolist()[:2] == ["reproduced", "reproduced"]
+
+
+def test_settings_arithmetic_and_doubts_are_classes_of_their_own(tmp_path: Path) -> None:
+    rows = {
+        "tiny.table-1.1": {"fact": "attacks.fast.lr"},
+        "tiny.table-1.2": {
+            "quantity": "printed('tiny.table-1.1') - 10",
+            "class": "arithmetic",
+            "tolerance": 0.5,
+        },
+    }
+    doubt = CLAIMS["claims"][0] | {"id": "tiny.doubt-1.x", "item": "doubt-1"}
+    papers = paper(
+        tmp_path, measured={"table-1": MAP["table-1"] | {"rows": rows}}, claims={"claims": [doubt]}
+    )
+    found = card(
+        papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}, facts={"attacks.fast.lr": 30})
+    )
+    assert found["class"].tolist()[:2] == ["setting", "arithmetic"]
+    assert found.loc["tiny.doubt-1.x", "class"] == "doubt"
+    assert found["verdict"].tolist()[:2] == ["reproduced", "reproduced"]
+
+
+def test_a_guard_leaves_the_value_and_takes_the_verdict(tmp_path: Path) -> None:
+    table = MAP["table-1"] | {"needs": "own(attack='slow') >= 25 : the slow attack has found nothing"}
+    found = card(
+        paper(tmp_path, measured={"table-1": table}), evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    )
+    row = found.loc["tiny.table-1.1"]
+    assert (row["verdict"], row["measured"]) == ("inconclusive", pytest.approx(30))
+    assert row["reason"].startswith("the slow attack has found nothing (measured 20)")
+
+
+CHECK = """from leakbench.scorecard.checking import NotMeasured, exactly
+
+def counted(evidence, row):
+    if row.get("dataset") == "Photos":
+        raise NotMeasured("nobody counts photos")
+    return exactly(len(evidence.rows("tiny-table-1", dataset="digits")))
+"""
+
+
+def test_a_check_says_what_no_expression_can(tmp_path: Path) -> None:
+    rows = {"tiny.table-1.1": {"check": "counted", "tolerance": 50}, "tiny.table-1.3": {"check": "counted"}}
+    papers = paper(tmp_path, checks=CHECK, measured={"table-1": MAP["table-1"] | {"rows": rows}})
+    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    assert (found.loc["tiny.table-1.1", "measured"], found.loc["tiny.table-1.1", "verdict"]) == (
+        2.0,
+        "reproduced",
+    )
+    assert found.loc["tiny.table-1.3", "reason"].startswith("nobody counts photos")
+
+
+def test_rows_may_be_measured_by_way_of_each_other_but_not_in_a_circle(tmp_path: Path) -> None:
+    rows = {"tiny.table-1.1": {"quantity": "measured('tiny.table-1.2') + 10"}}
+    papers = paper(tmp_path, measured={"table-1": MAP["table-1"] | {"rows": rows}})
+    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    assert found.loc["tiny.table-1.1", "measured"] == pytest.approx(30)
+    rows["tiny.table-1.2"] = {"quantity": "measured('tiny.table-1.1') - 10"}
+    papers = paper(tmp_path, measured={"table-1": MAP["table-1"] | {"rows": rows}})
+    with pytest.raises(UserError, match=r"by way of itself"):
+        card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))

@@ -1,4 +1,5 @@
-"""Whole studies of FedBoosting in the plane: encrypted and plain, a poisoned client, a round with faults, a killed run."""
+"""Whole studies of FedBoosting in the plane: encrypted and plain, a poisoned client, a round with faults, a
+killed run."""
 
 import copy
 from pathlib import Path
@@ -22,9 +23,10 @@ from leakbench.training.study import study
 ROOT = Path(__file__).parents[3]
 SPEC: dict[str, Any] = {
     "training": {
-        "optimiser": "adam", "lr": 0.01, "options": {}, "decay": None, "batch_size": 8, "rounds": 3, "local_epochs": 1,
-        "clients": 3, "split": "iid", "alpha": None, "validation": 0.1, "images": 900, "evaluate": None, "size": None,
-        "augmentation": "none", "hold_out": 0.1,
+        "optimiser": "adam", "lr": 0.01, "options": {}, "decay": None, "batch_size": 8, "rounds": 3,
+        "local_epochs": 1,
+        "clients": 3, "split": "iid", "alpha": None, "validation": 0.1, "images": 900, "evaluate": None,
+        "size": None, "augmentation": "none", "hold_out": 0.1,
     },
     "victim": {"module": "perceptron", "parameters": {}},
     "defence": {"module": "none", "parameters": {}},

@@ -1,4 +1,5 @@
-"""Federated averaging: one client is plain training, means are weighted, and secrets never reach the server."""
+"""Federated averaging: one client is plain training, means are weighted, and secrets never reach the
+server."""
 
 from typing import Any
 
@@ -23,8 +24,8 @@ from leakbench.training.federated import (
 )
 
 TRAINING: dict[str, Any] = {
-    "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9, "nesterov": True}, "batch_size": 8, "local_epochs": 1,
-    "decay": {"factor": 0.2, "rounds": [2, 3]},
+    "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9, "nesterov": True}, "batch_size": 8,
+    "local_epochs": 1, "decay": {"factor": 0.2, "rounds": [2, 3]},
 }  # fmt: skip
 
 

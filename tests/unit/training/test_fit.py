@@ -1,4 +1,5 @@
-"""Fitting: a killed run goes on to the very result of an undisturbed one; checkpoints; the optimisers by hand."""
+"""Fitting: a killed run goes on to the very result of an undisturbed one; checkpoints; the optimisers by
+hand."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -19,9 +19,10 @@ from leakbench.training.study import lock_shares, locked_models, share, study, u
 
 SPEC: dict[str, Any] = {
     "training": {
-        "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9}, "decay": None, "batch_size": 16, "rounds": 3,
-        "local_epochs": 1, "clients": 2, "split": "iid", "alpha": None, "validation": 0.2, "images": None, "evaluate": 50,
-        "size": None, "augmentation": "none",
+        "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9}, "decay": None, "batch_size": 16,
+        "rounds": 3,
+        "local_epochs": 1, "clients": 2, "split": "iid", "alpha": None, "validation": 0.2, "images": None,
+        "evaluate": 50, "size": None, "augmentation": "none",
     },
     "victim": {"module": "lenet-dlg", "parameters": {"norm": "batch"}},
     "defence": {"module": "key-lock", "parameters": {"key_length": 32}},
@@ -141,8 +142,8 @@ def lines(path: Path, count: int, seed: int) -> Path:
 
 def reading(**changes: Any) -> dict[str, Any]:
     own = spec(
-        task="recognition", optimiser="adadelta", lr=1.0, options={}, batch_size=4, rounds=1, split="by-client",
-        beside=["other"], tested_on=["far", "gone"], images=24,
+        task="recognition", optimiser="adadelta", lr=1.0, options={}, batch_size=4, rounds=1,
+        split="by-client", beside=["other"], tested_on=["far", "gone"], images=24,
     )  # fmt: skip
     own["training"] |= changes
     return own | {

@@ -1,5 +1,6 @@
 """A made cell on disk: two clients, known images, known guesses."""
 
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,17 @@ import pandas as pd
 import torch
 
 from leakbench import victims
-from leakbench.artefacts import Facts, read_table, to_json, write_tensors, write_text
+from leakbench.artefacts import Facts, read_table, read_tensors, to_json, write_tensors, write_text
+from leakbench.tables.attacked import aggregate
+from leakbench.tables.failures import failed
+from leakbench.tables.pictures import Files
 from leakbench.verbs.score import score
+from leakbench.verbs.table import table
 
 STEM, ORIGIN = "made/victim/fed/none/attack/0", "made/victim/fed/none/0"
 SHAPE = (8, 8, 1)
 KNOWS = {"labels": "unknown"}
+SHARES = {STEM: {"victim": 0.5}}
 
 
 @dataclass
@@ -33,6 +39,15 @@ class Cell:
     def scores(self) -> Path:
         return self.results / f"scores/{ORIGIN}.parquet"
 
+    def files(self) -> Files:
+        """Return what pictures of the cell are taken from."""
+        return Files(
+            self.results / f"guesses/{STEM}.safetensors",
+            self.results / f"truth/{ORIGIN}.safetensors",
+            self.results / "victims/made/victim/0.safetensors",
+            self.root / "data/made.safetensors",
+        )
+
     def truth(self, client: int) -> np.ndarray:
         """Return the private images [rounds, k, C, H, W] of one client."""
         return self.pixels[self.index[client]]
@@ -46,7 +61,8 @@ class Cell:
         attacks: tuple[str, ...] = ("attack",),
         **changes: Any,
     ) -> tuple[pd.DataFrame, Facts]:
-        """Score the cell and return its rows, and the facts of its attack. All `attacks` make the same guesses."""
+        """Score the cell and return its rows, and the facts of its attack. All `attacks` make the same
+        guesses."""
         names = ("dataset", "victim", "federation", "defence")
         cell = dict(zip(names, ORIGIN.split("/"), strict=False)) | {"seed": 0}
         attack = {"metrics": list(metrics), "matching": matching, "judges": list(judges)}
@@ -71,10 +87,41 @@ class Cell:
         return rows, facts.get("attacks", {}).get("attack", facts)
 
 
+@dataclass
+class Tabled:
+    """What the verb wrote: its table, the facts and tensors of its exhibit, and its trials."""
+
+    lines: pd.DataFrame
+    facts: Facts
+    tensors: dict[str, np.ndarray]
+    trials: pd.DataFrame
+
+
+def make_table(cell: Cell, cells: list[str], scores: list[Path], **experiment: Any) -> Tabled:
+    """Write the table of an experiment on `cells`, path stems, and read back what was written."""
+    asked = {"seeds": [0], "metrics": ["pearson", "mse"], "success": [], "client": None, "exhibit": None}
+    value = {"cells": cells, "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES}
+    spec, out, exhibit, trials = (
+        cell.results / name for name in ("table.json", "x.csv", "x.safetensors", "x.parquet")
+    )
+    write_text(spec, to_json(value | {"experiment": asked | experiment}))
+    files = cell.files()
+    shown = {kind: [path] * len(cells) for kind, path in files._asdict().items()}
+    shown = {
+        "guesses": shown["guesses"], "truths": shown["truth"], "victims": shown["victim"],
+        "data": shown["data"]
+    }  # fmt: skip
+    table(scores, spec, out, exhibit, trials, **(shown if experiment.get("exhibit") else {}))
+    lines = pd.read_csv(io.StringIO(out.read_text()), keep_default_na=False, na_values=["nan"])
+    tensors, facts = read_tensors(exhibit)
+    return Tabled(lines, facts, tensors, read_table(trials)[0])
+
+
 def make_cell(
     root: Path, guess: np.ndarray, usable: np.ndarray, ks: tuple[int, ...] = (2, 3), target: str = "images"
 ) -> Cell:
-    """Write data, victim, truth and guesses; `guess` [rounds, clients, n, …], the null attack is noise in two rounds."""
+    """Write data, victim, truth and guesses; `guess` [rounds, clients, n, …], the null attack is noise in two
+    rounds."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (20, *SHAPE), dtype=np.uint8)
     train = rng.integers(0, 100, (30, *SHAPE), dtype=np.uint8)
@@ -117,11 +164,16 @@ def write_guesses(cell: Cell, guess: np.ndarray, usable: np.ndarray, target: str
     write_tensors(cell.results / f"guesses/{STEM}.safetensors", tensors, facts)
 
 
+def tabled(rows: pd.DataFrame, metrics: list[str], success: tuple[str, ...] = ()) -> pd.DataFrame:
+    """Return the table of score rows of an attack that reconstructs images."""
+    return aggregate(rows.assign(failed=failed(rows, "images")), metrics, "quick", success)[0]
+
+
 def known_guesses(cell: Cell) -> tuple[np.ndarray, np.ndarray]:
     """Return three rounds of four candidates for each client.
 
-    Round 0: the client's first image, its second, its first again at another scale, a dead one. Round 1: the second
-    image only, as the last candidate. Round 2: nothing at all.
+    Round 0: the client's first image, its second, its first again at another scale, a dead one. Round 1: the
+    second image only, as the last candidate. Round 2: nothing at all.
     """
     guess, usable = np.zeros((3, 2, 4, 1, 8, 8), np.float32), np.zeros((3, 2, 4), bool)
     for client in range(2):

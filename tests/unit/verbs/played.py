@@ -23,7 +23,8 @@ def captured(
     defence: dict[str, Any] = PRUNED,
     clients: tuple[int, ...] = (2, 6),
 ) -> dict[str, Any]:
-    """Play clients of so many images each; return the tensors of observation, labels and truth, and the data."""
+    """Play clients of so many images each; return the tensors of observation, labels and truth, and the
+    data."""
     rng = np.random.default_rng(0)
     data: dict[str, np.ndarray] = {}
     for split in splits:

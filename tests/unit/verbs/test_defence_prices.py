@@ -6,14 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from cell import ORIGIN, Cell
+from cell import ORIGIN, Cell, tabled
 from played import ROUNDS, SHAPE, captured
 
 from leakbench import victims
-from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.errors import UserError
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.metrics.interval import summary
-from leakbench.verbs.table import aggregate
 
 
 def test_the_truth_tells_accuracy_and_bytes_and_nothing_else_does(tmp_path: Path) -> None:
@@ -48,9 +46,23 @@ def test_accuracy_is_measured_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "bytes/1" in truth
 
 
-def test_a_data_set_without_test_images_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"data\.safetensors: no 'test' split .*\(drop evaluate"):
-        captured(tmp_path, splits=("train",))
+@pytest.mark.parametrize(("there", "lacks"), [("train", "test"), ("test", "train")])
+def test_a_copy_without_a_split_that_is_needed_makes_the_capture_absent(
+    there: str, lacks: str, tmp_path: Path
+) -> None:
+    assert captured(tmp_path, splits=(there,))["capture"] == {}
+    for name in ("capture", "oracle", "truth"):
+        reason = read_facts(tmp_path / f"{name}.safetensors")["absent"]
+        assert (
+            f"the copy of data that is here has no images of the split {lacks} (its splits: {there};"
+            in reason
+        )
+
+
+def test_a_copy_with_too_few_private_images_makes_the_capture_absent(tmp_path: Path) -> None:
+    captured(tmp_path, clients=(61,))
+    reason = read_facts(tmp_path / "truth.safetensors")["absent"]
+    assert "has 60 private images of the split train, the federation needs 61" in reason
 
 
 def test_rows_of_the_attack_bear_their_rounds_prices(cell: Cell) -> None:
@@ -69,7 +81,7 @@ def test_rows_of_the_attack_bear_their_rounds_prices(cell: Cell) -> None:
         mine = own[own["client"] == client]
         assert mine["update_bytes"].tolist() == prices[f"bytes/{client}"][mine["round"]].tolist()
     assert rows.loc[rows["baseline"] != "", ["accuracy", "update_bytes"]].isna().all().all()
-    lines = aggregate(rows, ["accuracy", "update_bytes", "pearson"], "quick")
+    lines = tabled(rows, ["accuracy", "update_bytes", "pearson"])
     sizes = lines[lines["metric"] == "update_bytes"].set_index("client")["mean"]
     assert sizes.to_dict() == {0: 8.0, 1: 2.0}
 
@@ -81,8 +93,10 @@ def scored(seed: int, accuracies: list[float]) -> pd.DataFrame:
         for sample in range(k):
             for baseline in ("", "random-gradient"):
                 out.append({
-                    "dataset": "d", "victim": "v", "federation": "f", "defence": "n", "attack": "a", "seed": seed,
-                    "checkpoint": 0, "pass": 0, "iterations": 1, "client": client, "local_samples": k, "round": turn,
+                    "dataset": "d", "victim": "v", "federation": "f", "defence": "n", "attack": "a",
+                    "seed": seed,
+                    "checkpoint": 0, "pass": 0, "iterations": 1, "client": client, "local_samples": k,
+                    "round": turn,
                     "sample": sample, "image": 0, "status": "ok", "baseline": baseline, "mse": 0.5,
                     "accuracy": np.nan if baseline else value,
                 })  # fmt: skip
@@ -90,22 +104,22 @@ def scored(seed: int, accuracies: list[float]) -> pd.DataFrame:
 
 
 def test_a_table_has_a_line_of_the_model_for_each_round() -> None:
-    runs = {0: [0.1, 0.3, 0.8], 1: [0.2, 0.5, 0.6]}
+    runs = {0: [0.1, 0.3, 0.8], 1: [0.2, 0.5, 0.6], 2: [0.15, 0.4, 0.7]}
     rows = pd.concat([scored(seed, values) for seed, values in runs.items()], ignore_index=True)
-    lines = aggregate(rows, ["mse", "accuracy"], "quick")
+    lines = tabled(rows, ["mse", "accuracy"])
     found = lines[lines["metric"] == "accuracy"]
     assert found["round"].tolist() == [1, 2, 3]
     assert found["baseline"].tolist() == ["snapshot", "snapshot", ""]
     assert found["mean"].tolist() == pytest.approx([0.15, 0.4, 0.7])
     assert found[["client", "local_samples"]].isna().all().all()
     # Three images of a round are one model: n counts seeds.
-    assert found["n"].tolist() == [2, 2, 2]
-    expected = summary(np.array([0.8, 0.6]), np.zeros(2, bool))
+    assert found["n"].tolist() == [3, 3, 3]
+    expected = summary(np.array([0.8, 0.6, 0.7]), np.zeros(3, bool))
     assert (found["ci_low"].iloc[-1], found["ci_high"].iloc[-1]) == (expected["ci_low"], expected["ci_high"])
     assert set(found["unit"]) == {"model"}
-    assert set(found["seeds"]) == {"0 1"}
+    assert set(found["seeds"]) == {"0 1 2"}
     assert len(lines) == 3 + 4
 
 
 def test_a_table_without_accuracy_has_no_rounds() -> None:
-    assert "round" not in aggregate(scored(0, [0.1, 0.2]), ["mse"], "quick")
+    assert "round" not in tabled(scored(0, [0.1, 0.2]), ["mse"])

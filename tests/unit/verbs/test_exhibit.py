@@ -4,20 +4,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
-from cell import STEM, Cell, make_cell, write_guesses
+from cell import STEM, Cell, make_cell, make_table, write_guesses
 
-from leakbench.artefacts import read_tensors, to_json, write_text
-from leakbench.verbs.exhibit import pictures
-from leakbench.verbs.table import table
+from leakbench.artefacts import read_table, read_tensors
+from leakbench.tables.pictures import pictures
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
 
 
 @pytest.fixture
 def graded(tmp_path: Path) -> Cell:
-    """One client with two samples, two rounds, five candidates: mixed, dead, noisy second, exact first, noise."""
+    """One client with two samples, two rounds, five candidates: mixed, dead, noisy second, exact first,
+    noise."""
     made = make_cell(tmp_path, np.zeros((2, 1, 5, 1, 8, 8)), np.zeros((2, 1, 5), bool), (2,))
     rng = np.random.default_rng(5)
     guess, usable = np.zeros((2, 1, 5, 1, 8, 8)), np.array([[[True, False, True, True, True]]] * 2)
@@ -34,7 +35,8 @@ def graded(tmp_path: Path) -> Cell:
 
 def show(cell: Cell, rule: str, **changes: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     shown = {"rule": rule, "rounds": 1, "reconstructions": 24} | changes
-    (panel,) = pictures(cell.results, STEM, shown, 0)
+    scored = read_table(cell.scores)[0] if cell.scores.is_file() else pd.DataFrame()
+    (panel,) = pictures(STEM, cell.files(), scored, shown, 0)
     assert panel[0]["rule"] == rule
     return panel
 
@@ -137,12 +139,8 @@ def test_features_of_a_silent_update_are_shown_as_dead(tmp_path: Path, rule: str
 
 
 def test_the_table_writes_the_panels_beside_it(graded: Cell) -> None:
-    spec, exhibit = graded.root / "table.json", graded.results / "exhibits/x.safetensors"
-    asked = {"seeds": [0], "metrics": ["pearson"], "success": [], "client": 0}
-    asked["exhibit"] = {"rule": "best", "rounds": 1, "reconstructions": 2}
-    write_text(spec, to_json({"experiment": asked, "cells": [STEM], "scale": "quick"}))
-    table([graded.scores], spec, graded.results / "tables/x.csv", exhibit)
-    tensors, facts = read_tensors(exhibit)
-    assert set(tensors) == {f"0/{name}" for name in ("truth", "guess", "usable", "sample", "score")}
-    assert [panel["rule"] for panel in facts["panels"]] == ["best"]
-    assert tensors["0/guess"].shape == (2, 1, 8, 8)
+    shown = {"rule": "best", "rounds": 1, "reconstructions": 2}
+    made = make_table(graded, [STEM], [graded.scores], client=0, exhibit=shown)
+    assert set(made.tensors) == {f"0/{name}" for name in ("truth", "guess", "usable", "sample", "score")}
+    assert [panel["rule"] for panel in made.facts["panels"]] == ["best"]
+    assert made.tensors["0/guess"].shape == (2, 1, 8, 8)

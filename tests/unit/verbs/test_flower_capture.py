@@ -1,4 +1,5 @@
-"""The recorder on a strategy of Flower's shape, and folders that do not say what they should; the real thing is in tests/flower."""
+"""The recorder on a strategy of Flower's shape, and folders that do not say what they should; the real thing
+is in tests/flower."""
 
 import json
 from collections.abc import Callable

@@ -11,8 +11,8 @@ import torch
 from cell import ORIGIN, STEM, Cell, known_guesses, make_cell, write_guesses
 from scipy.stats import pearsonr
 
+from leakbench.absence import pass_on
 from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.verbs.absence import pass_on
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
 
@@ -175,7 +175,7 @@ def test_work_in_parts_changes_no_score(cell: Cell, monkeypatch: pytest.MonkeyPa
     for matching in ("best", "hungarian"):
         whole, _ = cell.score("pearson", "mse", matching=matching)
         with monkeypatch.context() as patch:
-            patch.setattr("leakbench.verbs.candidates.WORKING_FLOATS", 1)
+            patch.setattr("leakbench.scoring.candidates.WORKING_FLOATS", 1)
             parts, _ = cell.score("pearson", "mse", matching=matching)
         assert whole.equals(parts)
 

@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cell import Cell
+from cell import Cell, tabled
 
 from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.errors import UserError
-from leakbench.verbs.table import aggregate
 from leakbench.victims.file import load_victim
 
 JUDGES = ("densenet121-faces", "resnet18-faces")
@@ -18,7 +17,8 @@ METRICS = ("top1_resnet18", "top3_resnet18", "top1_densenet121")
 
 @pytest.fixture
 def judges(cell: Cell) -> list[Path]:
-    """The cell's own untrained network, in the place of either judge, and one whose weights are turned round."""
+    """The cell's own untrained network, in the place of either judge, and one whose weights are turned
+    round."""
     tensors, facts = read_tensors(cell.results / "victims/made/victim/0.safetensors")
     paths = [cell.results / f"victims/made/{name}/0.safetensors" for name in JUDGES]
     write_tensors(paths[0], {name: -value for name, value in tensors.items()}, facts)
@@ -59,7 +59,7 @@ def test_the_private_images_themselves_are_a_baseline(cell: Cell, judges: list[P
         assert given["top3_resnet18"].tolist() == told(judges[1], images, labels, 3)
         # What compares images with themselves says nothing.
         assert given["mse"].isna().all()
-    table = aggregate(rows, [*METRICS, "mse"], "quick")
+    table = tabled(rows, [*METRICS, "mse"])
     assert set(table.loc[table["baseline"] == "original", "metric"]) == set(METRICS)
     assert {"random-gradient", "random-noise", "dataset-mean"} < set(table["baseline"])
 

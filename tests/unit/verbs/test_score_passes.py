@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from cell import ORIGIN, STEM, Cell, make_cell
+from cell import ORIGIN, STEM, Cell, make_cell, tabled
 
 from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.verbs.table import CONDITION, aggregate
+from leakbench.tables.attacked import CONDITION
 
 PASSES = np.array([0, 0, 1, 1])
 # Of the one client's four rounds of two images, the second pass has the first one's in another order.
@@ -55,11 +55,11 @@ def test_an_attack_without_partners_has_no_such_column(cell: Cell) -> None:
 
 
 def test_a_table_tells_passes_apart_where_there_are_several(scored: pd.DataFrame) -> None:
-    lines = aggregate(scored, METRICS, "quick")
+    lines = tabled(scored, METRICS)
     assert list(lines.columns[: len(CONDITION) + 1]) == [*CONDITION, "pass"]
     success = lines[lines["metric"].str.startswith("matching_success")].set_index("metric")
     assert success["pass"].tolist() == [1, 1]
     assert success["mean"].to_dict() == {"matching_success": 1.0, "matching_success_plain": 0.5}
     assert success["n"].tolist() == [4, 4]
-    only = aggregate(scored[scored["pass"] == 1], METRICS, "quick")
+    only = tabled(scored[scored["pass"] == 1], METRICS)
     assert "pass" not in only

@@ -1,4 +1,5 @@
-"""train on a generator of a latent and a class: fitted on auxiliary images alone, or read from published weights."""
+"""train on a generator of a latent and a class: fitted on auxiliary images alone, or read from published
+weights."""
 
 import json
 from pathlib import Path
@@ -12,13 +13,14 @@ from leakbench import generators
 from leakbench.artefacts import open_tensors, read_facts, to_json, write_tensors
 from leakbench.attacks.observation import _read_generator
 from leakbench.errors import UserError
-from leakbench.verbs.train import train
+from leakbench.verbs.train import to_images, train
 
 SHAPE = [8, 8, 1]
 ENTRY: dict[str, Any] = {
-    "module": "cvae", "parameters": {"latent": 5, "width": 4}, "reads": "latent", "weights": None, "validation": 0.25,
-    "auxiliary": {"dataset": "made", "split": "train", "start": 10, "stop": 50},
-    "training": {"optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 10, "epochs": 3, "checkpoints": [3],
+    "module": "cvae", "parameters": {"latent": 5, "width": 4}, "reads": "latent", "weights": None,
+    "validation": 0.25, "auxiliary": {"dataset": "made", "split": "train", "start": 10, "stop": 50},
+    "training": {"optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 10, "epochs": 3,
+    "checkpoints": [3],
                  "images": None, "settled": None},
 }  # fmt: skip
 
@@ -80,3 +82,12 @@ def test_absent_weights_make_it_absent(tmp_path: Path) -> None:
     spec.write_text("{}")
     train(spec, data, out, None, None, tmp_path)
     assert read_facts(out)["absent"] == "put them there"
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_lie_in_memory_by_rows_of_pixels(channels: int) -> None:
+    """With one channel the strides choose the convolution, and with it the last bits of what is trained."""
+    array = np.random.default_rng(0).integers(0, 256, (5, 28, 28, channels)).astype(np.uint8)
+    plain = torch.from_numpy(array.copy()).permute(0, 3, 1, 2).float().div_(255).contiguous()
+    assert torch.equal(to_images(array), plain)
+    assert to_images(array).stride() == plain.stride()

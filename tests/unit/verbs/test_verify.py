@@ -138,3 +138,22 @@ def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.Captu
 def test_no_tables_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no tables"):
         verify(tmp_path, "quick")
+
+
+def test_numbers_of_other_seeds_are_compared_with_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
+    verify(tmp_path, "quick", record=DEVICE)
+    other = write(tmp_path, "x", {"metric": "mse", "mean": 9.0})
+    capsys.readouterr()
+    out = tmp_path / "verified.csv"
+    verify(tmp_path, "quick", [other], out, seed=2)
+    assert "every seed is raised by 2" in capsys.readouterr().out
+    assert set(pd.read_csv(out)["status"]) == {"new"}
+    summary = json.loads(out.with_suffix(".json").read_text())
+    assert (summary["seed"], summary["numbers"]["different"], summary["recorded"]) == (2, 0, {})
+    with pytest.raises(UserError, match="results/quick-seed2/tables"):
+        verify(tmp_path, "quick", seed=2)
+    with pytest.raises(UserError, match="--seed 2"):
+        verify(tmp_path, "quick", record=DEVICE, seed=2)

@@ -139,7 +139,7 @@ def test_dense_input_leaves_no_hook_behind_an_error() -> None:
 
 def published(table: str) -> list[dict[str, str]]:
     """Return the layers of one printed table, without the input row."""
-    with (ROOT / "published" / "fidel_tables-1-4.csv").open() as file:
+    with (ROOT / "papers/fidel/tables/tables-1-4.csv").open() as file:
         rows = [
             row
             for row in csv.DictReader(file)
@@ -150,7 +150,8 @@ def published(table: str) -> list[dict[str, str]]:
 
 
 def as_printed(built: list[dict[str, str]], printed: list[dict[str, str]]) -> list[dict[str, str]]:
-    """Keep of `built` the cells that the table prints: it leaves defaults blank and names softmax and none."""
+    """Keep of `built` the cells that the table prints: it leaves defaults blank and names softmax and
+    none."""
     kept = []
     for row, print_ in zip(built, printed, strict=True):
         cells = ("layer", "size", "stride", "padding", "activation")
@@ -173,7 +174,8 @@ def as_printed(built: list[dict[str, str]], printed: list[dict[str, str]]) -> li
 )
 def test_layers_are_described_as_the_papers_tables_print_them(table: str, model: Any) -> None:
     built, printed = describe(model()), published(table)
-    # The loss takes the softmax, so the victims' tables end one activation early; Table I starts at its dense layer.
+    # The loss takes the softmax, so the victims' tables end one activation early; Table I starts at its dense
+    # layer.
     if table == "table-1":
         assert built.pop(0) == {"layer": "flatten"}
     if table == "table-3":

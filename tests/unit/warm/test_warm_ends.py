@@ -14,8 +14,10 @@ DAWDLE = (
     "import os, time; from pathlib import Path\nPath(argv[1]).write_text(str(os.getpid()))\ntime.sleep(600)\n"
 )
 TIDY = (
-    "import signal, sys\nfor n in (signal.SIGTERM, signal.SIGINT): signal.signal(n, lambda n, _: sys.exit(128 + n))\n"
-    "try:\n" + "".join(f"    {line}\n" for line in DAWDLE.splitlines()) + "finally:\n    print('cleaned')\n"
+    "import signal, sys\nfor n in (signal.SIGTERM, signal.SIGINT): signal.signal(n, lambda n, _: "
+    "sys.exit(128 + n))\ntry:\n"
+    + "".join(f"    {line}\n" for line in DAWDLE.splitlines())
+    + "finally:\n    print('cleaned')\n"
 )
 
 
@@ -26,7 +28,8 @@ def begun(path: Path) -> int:
 
 
 def passes_on(caller: int) -> bool:
-    """Return whether a caller has come to pass signals on: the last of them is one that Python leaves alone."""
+    """Return whether a caller has come to pass signals on: the last of them is one that Python leaves
+    alone."""
     (mask,) = re.findall(r"^SigCgt:\s*(\w+)$", Path(f"/proc/{caller}/status").read_text(), re.MULTILINE)
     return bool(int(mask, 16) >> (signal.SIGHUP - 1) & 1)
 
@@ -117,8 +120,10 @@ def test_a_killed_warm_process_is_followed_by_another(run: Run) -> None:
 
 def test_a_job_outlives_nobody_but_its_caller(warmed: Run, tmp_path: Path) -> None:
     """The end of the warm process does not break off what still runs."""
-    job = warmed.client("import time; from pathlib import Path\nPath(argv[1]).write_text('1')\ntime.sleep(3)\nprint('done')",
-                        str(tmp_path / "pid"))  # fmt: skip
+    lines = (
+        "import time; from pathlib import Path\nPath(argv[1]).write_text('1')\ntime.sleep(3)\nprint('done')"
+    )
+    job = warmed.client(lines, str(tmp_path / "pid"))
     begun(tmp_path / "pid")
     warmed.owner.communicate(b"\n")
     assert warmed.server is not None

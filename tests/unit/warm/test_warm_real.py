@@ -37,8 +37,8 @@ def training(folder: Path) -> list[str]:
             "module": "fcnn",
             "parameters": {"dropout": 0.5},
             "training": {
-                "optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 20, "epochs": 2, "checkpoints": [0, 2],
-                "images": None, "settled": None,
+                "optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 20, "epochs": 2,
+                "checkpoints": [0, 2], "images": None, "settled": None,
             },
         },
         "dataset": {"name": "made", "shape": [8, 8, 1], "classes": 10},

@@ -16,11 +16,12 @@ from leakbench import warm
 from leakbench.warm import OWNER
 
 SOURCE = Path(warm.__file__).parents[1]
-# What a job does is the Python that it is given, so that a test can look out of one. `touch` says that it is there.
+# What a job does is the Python that it is given, so that a test can look out of one. `touch` says that it is
+# there.
 SERVER = """
 import sys
 from pathlib import Path
-from leakbench.warm import serve
+from leakbench.warm_process import serve
 def run(argv):
     exec(argv[0], {"argv": argv})
     return 0

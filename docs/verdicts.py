@@ -1,0 +1,237 @@
+"""Draws docs/verdicts.png, the operating characteristic of the rule of verdicts: `python docs/verdicts.py`.
+It also prints the table of tolerances that docs/verdicts.md has.
+
+tests/unit/scorecard/test_verdict_simulation.py simulates the same samples.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from leakbench.metrics.interval import BOOTSTRAP_FROM, interval
+from leakbench.verdicts.tolerances import TOLERANCES, Tolerance
+from leakbench.verdicts.verdict import Sample, Statement, decide, unseen
+
+Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A distribution of scores: `draw` gives values [trials of a sample] of each sample, with the mean
+    `mean`.
+
+    tolerance, bounds: those of the metric that the scores imitate.
+    rarest: the share of the rarest kind of outcome; 1 where there is only one kind.
+    """
+
+    draw: Draw
+    mean: float
+    tolerance: float
+    bounds: tuple[float, float]
+    rarest: float = 1.0
+
+
+DECIBELS = (1.5, (0.0, 60.0))
+SIMILARITY = (0.075, (0.0, 1.0))
+SHARE = (0.1, (0.0, 1.0))
+UNBOUNDED = (1.0, (-math.inf, math.inf))
+
+
+def normal(deviation: float) -> Family:
+    return Family(lambda rng, size: rng.normal(25, deviation, size), 25, *DECIBELS)
+
+
+def bimodal(good: float, bad: float, share: float) -> Family:
+    """Decibels of reconstructions of which a share fails."""
+
+    def draw(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
+        return np.where(rng.random(size) < share, bad, good) + rng.normal(0, 1, size)
+
+    return Family(draw, share * bad + (1 - share) * good, *DECIBELS, rarest=min(share, 1 - share))
+
+
+def bounded(a: float, b: float) -> Family:
+    return Family(lambda rng, size: rng.beta(a, b, size), a / (a + b), *SIMILARITY)
+
+
+def yes_or_no(share: float) -> Family:
+    return Family(lambda rng, size: (rng.random(size) < share).astype(float), share, *SHARE)
+
+
+def exponential(deviation: float) -> Family:
+    """A quantity without bounds, of skewness 2; its deviation is in tolerances."""
+    return Family(lambda rng, size: rng.exponential(deviation, size), deviation, *UNBOUNDED)
+
+
+def lognormal(deviation: float, sigma: float) -> Family:
+    """A quantity without bounds, of skewness 1.75 (sigma 0.5) or 6.2 (1); its deviation is in tolerances."""
+    scale = deviation / math.sqrt(math.expm1(sigma**2) * math.exp(sigma**2))
+    mean = scale * math.exp(sigma**2 / 2)
+    return Family(lambda rng, size: scale * rng.lognormal(0, sigma, size), mean, *UNBOUNDED)
+
+
+FAMILIES = {
+    "normal, deviation 2 dB": normal(2),
+    "normal, deviation 4 dB": normal(4),
+    "normal, deviation 6 dB": normal(6),
+    "bimodal, 45 and 4 dB, half fail": bimodal(45, 4, 0.5),
+    "bimodal, 30 and 10 dB, 30 % fail": bimodal(30, 10, 0.3),
+    "bimodal, 30 and 22 dB, half fail": bimodal(30, 22, 0.5),
+    "bounded, beta(8, 2)": bounded(8, 2),
+    "bounded, beta(5, 0.5)": bounded(5, 0.5),
+    "bounded, beta(0.5, 0.5)": bounded(0.5, 0.5),
+    "share of 0.95": yes_or_no(0.95),
+    "share of 0.8": yes_or_no(0.8),
+    "share of 0.5": yes_or_no(0.5),
+    "skewed, exponential, 1 tol": exponential(1),
+    "skewed, exponential, 2 tol": exponential(2),
+    "skewed, exponential, 4 tol": exponential(4),
+    "skewed, log-normal, 2 tol": lognormal(2, 0.5),
+}
+# What no rule can do: rare failures, and tails that a few trials do not show.
+HARD = {
+    "bimodal, 30 and 10 dB, 20 % fail": bimodal(30, 10, 0.2),
+    "bimodal, 45 and 4 dB, 10 % fail": bimodal(45, 4, 0.1),
+    "bimodal, 45 and 4 dB, 5 % fail": bimodal(45, 4, 0.05),
+    "skewed, log-normal of skewness 6": lognormal(2, 1),
+}
+
+
+def words(
+    family: Family, n: int, differences: list[float], repeats: int, rng: np.random.Generator
+) -> dict[float, dict[str, float]]:
+    """Return how often each word is said of `repeats` samples of n, by true difference in tolerances."""
+    counts: dict[float, dict[str, float]] = {difference: {} for difference in differences}
+    for values in family.draw(rng, (repeats, n)):
+        low, high = interval(values, None, rng)
+        sample = Sample(float(values.mean()), low, high, n)
+        for difference, found in counts.items():
+            against = family.mean - difference * family.tolerance
+            word = decide(
+                Statement("=", against, tolerance=family.tolerance, bounds=family.bounds), sample
+            ).word
+            found[word] = found.get(word, 0) + 1 / repeats
+    return counts
+
+
+def wrong(family: Family, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Return how often at worst "differs" is said at a true difference of at most one tolerance, and
+    "reproduced" at three or more.
+    """
+    near, far = [-1.0, 1.0], [-4.0, -3.0, 3.0, 4.0]
+    found = words(family, n, near + far, repeats, rng)
+    return max(found[d].get("differs", 0) for d in near), max(found[d].get("reproduced", 0) for d in far)
+
+
+NUMBERS = [5, 7, 10, 15, 20, 30, 50]
+COLOURS = {"reproduced": "#1b7837", "inconclusive": "#8c8c8c", "differs": "#b2182b"}
+
+
+def characteristic(repeats: int = 1000) -> pd.DataFrame:
+    """Return how often each word is said of normal samples of deviation 4 dB, by n and true difference."""
+    decibels = np.arange(0, 15.1, 0.5)
+    lines = []
+    for n in (5, 10, 20, 50):
+        found = words(normal(4), n, list(decibels / 1.5), repeats, np.random.default_rng(n))
+        for difference, said in zip(decibels, found.values(), strict=True):
+            lines += [(n, difference, word, 100 * said.get(word, 0)) for word in COLOURS]
+    return pd.DataFrame(lines, columns=["n", "difference", "word", "percent"])
+
+
+def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
+    """Return the worst shares of wrong words, in percent, by n and kind of distribution."""
+    lines = []
+    for place, (name, family) in enumerate(FAMILIES.items()):
+        for n in NUMBERS:
+            repeats = few if n < BOOTSTRAP_FROM else many
+            differs, reproduced = wrong(family, n, repeats, np.random.default_rng([n, place]))
+            kind = name.replace(" of", ",").partition(",")[0]
+            lines.append((n, kind, "differs", 100 * differs))
+            shown = family.rarest >= unseen(n)
+            lines.append((n, kind if shown else "bimodal, one mode too rare", "reproduced", 100 * reproduced))
+    frame = pd.DataFrame(lines, columns=["n", "kind", "word", "percent"])
+    return frame.groupby(["n", "kind", "word"], as_index=False)["percent"].max()
+
+
+def draw(out: Path) -> None:
+    """Draw both, and what share of outcomes n trials may miss."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    sns.set_theme(style="whitegrid", context="paper")
+    figure = plt.figure(figsize=(11, 7.2), layout="constrained")
+    upper, lower = figure.subfigures(2, 1, hspace=0.04)
+    said = characteristic()
+    axes = upper.subplots(1, 4, sharey=True)
+    for axis, (n, own) in zip(axes, said.groupby("n"), strict=True):
+        axis.axvspan(0, 1.5, color=COLOURS["reproduced"], alpha=0.10, lw=0)
+        axis.axvspan(4.5, 15, color=COLOURS["differs"], alpha=0.06, lw=0)
+        sns.lineplot(
+            own, x="difference", y="percent", hue="word", palette=COLOURS, ax=axis, legend=n == 50, lw=2
+        )
+        axis.set(title=f"{n} trials", xlabel="true difference, dB", ylabel="samples, %")
+        axis.set(xlim=(0, 15), ylim=(0, 101), xticks=range(0, 15, 3))
+    axes[-1].legend(title=None, loc="center right")
+    upper.suptitle(
+        "Which word is said (deviation 4 dB; green: within the tolerance, red: three tolerances or more)"
+    )
+    left, middle, right = lower.subplots(1, 3)
+    found = errors()
+    kinds = ["normal", "bimodal", "bounded", "share", "skewed", "bimodal, one mode too rare"]
+    palette = dict(zip(kinds, [*sns.color_palette("colorblind", 5), "#8c8c8c"], strict=True))
+    titles = {
+        "differs": "Wrong “differs”, at ≤ 1 tolerance",
+        "reproduced": "Wrong “reproduced”, at ≥ 3 tolerances",
+    }
+    for axis, (word, title) in zip((left, middle), titles.items(), strict=True):
+        own = found[found["word"] == word]
+        present = [kind for kind in kinds if kind in set(own["kind"])]
+        sns.lineplot(
+            own, x="n", y="percent", hue="kind", hue_order=present, palette=palette, marker="o", ax=axis
+        )
+        axis.axhline(5, color="black", ls="--", lw=1)
+        axis.set(title=title, xlabel="independent trials", ylabel="samples, % (worst case)", ylim=(0, 20))
+        axis.set(xscale="log", xticks=NUMBERS, xticklabels=map(str, NUMBERS))
+        axis.minorticks_off()
+        axis.legend(title=None)
+    numbers = np.arange(5, 51)
+    shares = pd.DataFrame({"n": numbers, "percent": [100 * unseen(int(n)) for n in numbers]})
+    sns.lineplot(shares, x="n", y="percent", ax=right, color="black", lw=2)
+    right.fill_between(shares["n"], shares["percent"], color="#8c8c8c", alpha=0.25, lw=0)
+    for n in (5, 10, 20, 50):
+        label = f"n = {n}: {100 * unseen(n):.0f} %"
+        place = (n - 1, 100 * unseen(n) + 3) if n == 50 else (n + 1, 100 * unseen(n) + 1)
+        right.annotate(label, place, ha="right" if n == 50 else "left")
+    right.set(title="What may stay unseen", xlabel="independent trials", ylabel="share of outcomes, %")
+    right.set(xlim=(4, 51), ylim=(0, 50))
+    right.text(8, 2, "missed in more than 5 % of samples", ha="left")
+    figure.savefig(out, dpi=130)
+    plt.close(figure)
+
+
+def table() -> str:
+    """Return the table of tolerances in Markdown; metrics that share a tolerance share a line."""
+    groups: dict[Tolerance, list[str]] = {}
+    for name, tolerance in TOLERANCES.items():
+        groups.setdefault(tolerance, []).append(f"`{name}`")
+    lines = ["| Metric | Tolerance | Range |", "|---|---|---|"]
+    for own, names in groups.items():
+        amount = f"a factor {1 + own.amount:g}" if own.relative else f"{own.amount:g}"
+        ends = [f"{end:.4g}" if math.isfinite(end) else "" for end in (own.low, own.high)]
+        span = {(True, True): " to ".join(ends), (True, False): f"from {ends[0]}"}.get(
+            (bool(ends[0]), bool(ends[1])), "any"
+        )
+        lines.append(f"| {', '.join(names)} | {amount if own.monotone else 'decides nothing'} | {span} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())
+    draw(Path(__file__).with_suffix(".png"))

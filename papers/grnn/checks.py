@@ -1,0 +1,204 @@
+"""What no expression says of chapter 3 of Ren's thesis: curves, images on the way, single samples."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from leakbench.scorecard.checking import Evidence
+from leakbench.scorecard.quantity import Measured, NotMeasured, from_trials, greatest, least, mean
+
+Words = Mapping[str, str]
+SETS = {"MNIST": "mnist-32", "CIFAR-100": "cifar100", "LFW": "lfw-32"}
+# Noise defeats an attack below this SSIM, the threshold in claims.yaml. Success is from 0.5 on.
+DEFEATED, RECOGNISABLE = 0.2, 0.5
+
+
+def _federation(dataset: str, batch: int) -> str:
+    base = "grnn-faces" if dataset == "lfw-32" else "grnn"
+    return base if batch == 1 else f"{base}-batch{batch}"
+
+
+def _kept(evidence: Evidence, dataset: str, **where: Any) -> list[float]:
+    """Return the iterations of kept images, and last those that ran, on a data set or its stand-in."""
+    asked = {
+        key: value for key, value in (evidence.condition | where).items() if key not in ("metric", "dataset")
+    }
+    experiment = str(asked.pop("experiment"))
+    for name in (dataset, evidence.stand_ins.get(dataset, dataset)):
+        steps = [
+            evidence.rows(experiment, dataset=name, metric="mse", baseline=baseline, **asked)["iterations"]
+            for baseline in ("snapshot", "")
+        ]
+        if all(map(len, steps)):
+            return [*sorted(set(steps[0])), steps[1].iloc[0]]
+    raise NotMeasured(
+        evidence.why(experiment, dataset=dataset) or f"no image on the way was kept of {dataset}"
+    )
+
+
+def gradually(evidence: Evidence, row: Words) -> Measured:
+    """Return the least image error at the snapshot nearest to a tenth of what ran, minus the final one."""
+    found = []
+    for dataset in SETS.values():
+        last = evidence.at(dataset=dataset)
+        *kept, ran = _kept(evidence, dataset)
+        early = evidence.at(
+            dataset=dataset, baseline="snapshot", iterations=min(kept, key=lambda k: abs(k - ran / 10))
+        )
+        # Both are of one run.
+        found.append(replace(early, length=last.length) - last)
+    return least(found)
+
+
+def _coarse(evidence: Evidence, attack: str) -> Measured:
+    """Return the coarse share of the error of the first image on the way with half of the final SSIM."""
+    half = evidence.at(attack=attack, metric="ssim")
+    last = evidence.at(attack=attack, metric="coarse_error")
+    for steps in _kept(evidence, str(evidence.condition["dataset"]), attack=attack)[:-1]:
+        way = {"attack": attack, "baseline": "snapshot", "iterations": steps}
+        if evidence.at(metric="ssim", **way).value >= half.value / 2:
+            return replace(evidence.at(metric="coarse_error", **way), length=last.length)
+    return last
+
+
+def coarse_to_fine(evidence: Evidence, row: Words) -> Measured:
+    """Return the coarse share of half-way images, GRNN minus DLG."""
+    return _coarse(evidence, "grnn") - _coarse(evidence, "dlg")
+
+
+def crossing(curve: Sequence[tuple[float, float]], level: float) -> float:
+    """Return where a rising curve of (threshold, rate) reaches `level`, by straight lines; NaN if never."""
+    before = None
+    for x, y in curve:
+        if y >= level:
+            return (
+                x if before is None else before[0] + (x - before[0]) * (level - before[1]) / (y - before[1])
+            )
+        before = (x, y)
+    return math.nan
+
+
+def threshold_of_rate(evidence: Evidence, row: Words) -> Measured:
+    """Return the threshold on MSE at which the mean success rate of batches of 4 and up reaches a level."""
+    found = re.fullmatch(r"success rate (\S+), (\w+)", row["condition"])
+    assert found
+    level, attack = float(found[1]), found[2].lower()
+    where = {
+        "metric": "success_mse",
+        "convention": "published",
+        "dataset": "cifar100",
+        "victim": "lenet-dlg",
+        "attack": attack,
+    }
+    points = sorted(set(evidence.rows("thesis-figure-3-5", **where).get("threshold", [])))
+    if not points:
+        raise NotMeasured(
+            evidence.why("thesis-figure-3-5", dataset="cifar100", attack=attack) or "no success rates"
+        )
+    curve = {
+        x: mean(
+            evidence.at(
+                experiment="thesis-figure-3-5", federation=_federation("cifar100", n), threshold=x, **where
+            )
+            for n in (4, 8, 16)
+        )
+        for x in points
+    }
+    # A higher curve crosses at a lower threshold.
+    value, low, high = (
+        crossing([(x, getattr(point, key)) for x, point in curve.items()], level)
+        for key in ("value", "high", "low")
+    )
+    high = points[-1] if math.isnan(high) and not math.isnan(low) else high
+    return replace(least(curve.values()), value=value, low=low, high=high)
+
+
+def largest_batch(evidence: Evidence, row: Words) -> Measured:
+    """Return the largest batch at which an attack succeeds, 0 if none, with those that it may be."""
+    attack, _, name = row["condition"].split()[:3]
+    parts: dict[int, Measured] = {}
+    for size in (1, 4, 8, 16, 32, 64, 128, 256):
+        where = {
+            "experiment": "thesis-figure-3-3" if size <= 16 else "thesis-table-3-6", "victim": "lenet-dlg",
+            "dataset": SETS[name], "attack": attack.lower(), "federation": _federation(SETS[name], size),
+        }  # fmt: skip
+        # How far both are above what makes a success.
+        parts[size] = least(
+            evidence.at(metric=metric, **where) - RECOGNISABLE for metric in ("ssim", "identified")
+        )
+    value, low, high = (
+        float(max([0, *(size for size, part in parts.items() if getattr(part, end) >= 0)]))
+        for end in ("value", "low", "high")
+    )
+    unknown = any(math.isnan(part.low) for part in parts.values())
+    low, high = (math.nan, math.nan) if unknown else (low, high)
+    return replace(least(parts.values()), value=value, low=low, high=high, metric="count", beats_null=None)
+
+
+def samples_won(evidence: Evidence, row: Words) -> Measured:
+    """Return the share of samples whose image scores higher by GRNN than by IG, over batches of 1, 4, 8."""
+    shares = []
+    for federation in ("grnn-large", "grnn-large-batch4", "grnn-large-batch8"):
+        lead = evidence.at(attack="grnn-resnet18", federation=federation) - evidence.at(
+            attack="invg-grnn", federation=federation
+        )
+        if lead.trials is None:
+            raise NotMeasured("single samples are not kept")
+        won = from_trials(lead.trials.mapped(lambda value: float(value > 0)), lead)
+        shares.append(replace(won, metric="success_ssim", beats_null=None))
+    return mean(shares)
+
+
+def strongest_under_noise(evidence: Evidence, row: Words) -> Measured:
+    """Return SSIM of the strongest attack under noise of 0.1.
+
+    An attacker who pools rounds has one trial an image: too few to refute that noise defeats the attack, and
+    enough to keep that from holding. So it counts where GRNN alone does not refute it.
+    """
+    noises = ("gaussian", "laplacian")
+    plain = greatest(evidence.at(attack="grnn", federation="grnn", defence=noise) for noise in noises)
+    pooled = []
+    for noise in noises:
+        for client in (0, 1):
+            try:
+                pooled.append(
+                    evidence.at(
+                        attack="grnn-adapted", federation="grnn-repeated", defence=noise, client=client
+                    )
+                )
+            except NotMeasured:
+                continue
+    return plain if plain.value >= DEFEATED else greatest([plain, *pooled])
+
+
+def upsampling_block(evidence: Evidence, row: Words) -> str:
+    """Return a setting of Table 3.1 as printed where torch's layers with it do what our block does."""
+    import torch
+    from torch.nn import functional
+
+    from leakbench.matching.generator_weights import GeneratorWeights
+    from leakbench.matching.upsampling_block import normalised_gate, upsampled_convolution
+
+    assert evidence.row is not None
+    rng = torch.Generator().manual_seed(0)
+    weight = GeneratorWeights(32, 3, 2, 10).draw(rng, 1)[0]["block0.weight"]
+    if row["metric"] == "kernel_size":
+        return str(weight.shape[2])
+    printed: dict[str, Any] = {"scale_factor": 2, "mode": "nearest", "stride": 1, "padding": 1}
+    if row["metric"] in printed:
+        text = evidence.row.published
+        printed[row["metric"]] = int(text) if text.isdigit() else text
+    x = torch.randn(1, 2, 4, 4, weight.shape[1], generator=rng)
+    ones, zeros = torch.ones(1, weight.shape[-1]), torch.zeros(1, weight.shape[-1])
+    ours = normalised_gate(upsampled_convolution(x, weight), ones, zeros)[0].permute(0, 3, 1, 2)
+    larger = functional.interpolate(
+        x[0].permute(0, 3, 1, 2), scale_factor=printed["scale_factor"], mode=printed["mode"]
+    )
+    theirs = functional.conv2d(
+        larger, weight[0].permute(3, 0, 1, 2), stride=printed["stride"], padding=printed["padding"]
+    )
+    theirs = functional.glu(functional.batch_norm(theirs, None, None, training=True), 1)
+    same = ours.shape == theirs.shape and torch.allclose(ours, theirs, atol=1e-4)
+    return evidence.row.published if same else "another"

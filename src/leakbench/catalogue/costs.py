@@ -1,0 +1,32 @@
+"""What experiments cost at their published size, by the cost model."""
+
+from functools import cache
+from pathlib import Path
+
+from leakbench.catalogue import budget
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.resolve import plan
+from leakbench.catalogue.workflow import judges
+from leakbench.errors import UserError
+
+# The scale that caps nothing.
+PUBLISHED = "paper"
+
+
+@cache
+def published_costs(root: Path) -> dict[str, dict[str, float]]:
+    """Return experiment -> stem of a cell or study -> core-seconds at the published size."""
+    try:
+        whole = plan(root, PUBLISHED, judges())
+    except UserError:
+        # The scale may not fit a catalogue that was cut down; a run at it says so itself.
+        return {}
+    found: dict[str, dict[str, float]] = {}
+    for name, cells in whole.experiments.items():
+        own = found.setdefault(name, {})
+        for cell in cells:
+            capture = whole.specs[f"capture/{capture_of(cell.stem)}"]
+            own[cell.stem] = budget.of_attack(whole.specs[f"attack/{cell.stem}"], capture).seconds
+        for study in whole.studies[name]:
+            own[study.stem] = budget.of_study(whole.specs[f"study/{study.stem}"]).seconds
+    return found

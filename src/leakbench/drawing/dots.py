@@ -1,0 +1,222 @@
+"""Dots: a line for each condition, a column for each metric, a colour for each group, with intervals and
+printed numbers."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.figure import SubFigure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import NullFormatter
+
+from leakbench.drawing import words
+from leakbench.drawing.legend import MARKERS, bounded, colours, compared, legend, legend_height, nulls, stars
+from leakbench.drawing.result import Result
+from leakbench.drawing.rows import chosen, counted, levels, named, ordered, word
+from leakbench.drawing.sheet import GREY, INK, MUTED, Body
+
+# Inches: a line of one colour, what each further colour adds, a heading, the axis. Letters of a line's name.
+LINE, FURTHER, HEADING, AXIS, LETTERS = 0.2, 0.055, 0.3, 0.5, 46
+
+
+def dots(
+    result: Result,
+    *,
+    metrics: tuple[str, ...],
+    y: tuple[str, ...] = ("attack",),
+    hue: tuple[str, ...] = (),
+    blocks: tuple[str, ...] = (),
+    panels: str = "metric",
+    where: dict[str, str | float | list[str | float]] | None = None,
+    columns: dict[str, dict[str, str | float | list[str | float]]] | None = None,
+    text: dict[str, str] | None = None,
+    convention: str = "standard",
+    against: tuple[str, ...] = (),
+    chance: dict[str, float] | None = None,
+    level: dict[str, float] | None = None,
+    log: tuple[str, ...] = (),
+    inked: tuple[str, ...] = (),
+    zoom: tuple[str, ...] = (),
+    runs: str = "",
+) -> Body | None:
+    """Draw a dot for each value of `metrics`.
+
+    y: columns that name a line. hue: columns whose values have a colour. blocks: columns that stand as a
+    heading above their lines. panels: the column whose values have axes side by side. against: null
+    baselines, in grey. chance: panel → how many guesses count, over the number of classes that the exhibit
+    knows. level: metric → a value that a line marks. zoom: metrics whose axes show only what there is. log:
+    panels with a logarithmic axis. inked: groups that are black. runs: a list of the exhibit whose records
+    are single runs, drawn as small dots.
+    """
+    rows = chosen(
+        result, metrics, where=where, columns=columns, convention=convention, baselines=["", *against]
+    )
+    if runs:
+        rows = pd.concat([rows, _runs(result, runs, metrics)], ignore_index=True)
+    own = rows[rows["baseline"] == ""]
+    if own.empty:
+        return None
+    rows = ordered(result, rows, [*blocks, *y, *hue], columns)
+    rows = rows.assign(
+        line=named(result, rows, y, text),
+        hue=named(result, rows, hue, text),
+        block=named(result, rows, blocks, text),
+    )
+    own = rows[rows["baseline"] == ""]
+    rows = rows[
+        pd.MultiIndex.from_frame(rows[["block", "line"]]).isin(
+            pd.MultiIndex.from_frame(own[["block", "line"]])
+        )
+    ]
+    across = (
+        levels(result, own, panels, columns)
+        if panels != "metric"
+        else [m for m in metrics if m in set(own["metric"])]
+    )
+    names = list(dict.fromkeys(own["hue"]))
+    palette = colours(names, inked)
+    lined = {
+        str(block): list(dict.fromkeys(part["line"])) for block, part in own.groupby("block", sort=False)
+    }
+    pitch = LINE + FURTHER * (len(names) - 1)
+    heights = [pitch * len(lines) + HEADING for lines in lined.values()]
+    markers = dict(zip(names, MARKERS, strict=False))
+    entries = [
+        Line2D([], [], color=palette[name], marker=markers[name], linestyle="none", label=name)
+        for name in names
+        if name and len(names) > 1
+    ]
+    entries += compared(rows) + _levels(chance, level, result)
+    small = _small(own)
+
+    def paint(body: SubFigure) -> None:
+        grid: Any = body.subplots(
+            len(lined), len(across), squeeze=False, sharex="col", gridspec_kw={"height_ratios": heights}
+        )
+        for down, (block, lines) in enumerate(lined.items()):
+            for column, value in enumerate(across):
+                axes = grid[down][column]
+                part = rows[(rows["block"] == block) & (rows[panels] == value)]
+                places = {line: place for place, line in enumerate(lines)}
+                _marked(axes, result, part, value, chance, level)
+                _dots(axes, part.assign(place=part["line"].map(places)), names, palette, markers)
+                _dress(axes, lines, column == 0, down == len(lined) - 1)
+            if block:
+                grid[down][0].set_title(block, fontsize=8, fontweight="bold", x=0)
+        for column, value in enumerate(across):
+            _limits(grid[-1][column], value, log, zoom)
+            grid[-1][column].set_xlabel(word(result, panels, value, text))
+        legend(body, entries)
+
+    height = sum(heights) + AXIS + legend_height(entries)
+    return Body(height, counted(rows) + small, paint)
+
+
+def _dots(
+    axes: Axes,
+    rows: pd.DataFrame,
+    names: Sequence[str],
+    palette: Mapping[Any, Any],
+    markers: Mapping[str, str],
+) -> None:
+    """Draw measured dots with their intervals, groups a little below each other, then nulls and printed
+    numbers."""
+    step = min(0.7 / max(1, len(names)), 0.24)
+    shift = {name: (number - (len(names) - 1) / 2) * step for number, name in enumerate(names)}
+    rows = rows.assign(place=rows["place"] + rows["hue"].map(shift).fillna(0))
+    nulls(axes, rows.drop_duplicates(["baseline", "place", "mean"]), "mean", "place")
+    own = rows[rows["baseline"].isin(["", "run"])]
+    own = own.assign(
+        faint=(own["client"].notna() & bool(own["client"].isna().any())) | (own["baseline"] == "run")
+    )
+    for name, part in own.groupby("hue", sort=False):
+        small, whole = part[part["faint"]], part[~part["faint"]]
+        axes.hlines(
+            whole["place"], whole["ci_low"], whole["ci_high"], color=palette[name], linewidth=1.2, zorder=2
+        )
+        for each, size, alpha in ((small, 9, 0.55), (whole, 24, 1.0)):
+            sns.scatterplot(
+                data=each,
+                x="mean",
+                y="place",
+                ax=axes,
+                color=palette[name],
+                marker=markers[str(name)],
+                s=size,
+                alpha=alpha,
+                linewidth=0,
+                zorder=3,
+                legend=False,
+                clip_on=False,
+            )
+    stars(axes, rows, "mean", "place", palette)
+
+
+def _dress(axes: Axes, lines: Sequence[str], first: bool, last: bool) -> None:
+    """Name the lines at the left of the first column, and the values below the last row."""
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set(ylabel="", xlabel="")
+    labels = [textwrap.fill(line, LETTERS) for line in lines] if first else [""] * len(lines)
+    axes.set_yticks(range(len(lines)), labels)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelbottom=last, length=2 if last else 0)
+    axes.spines["left"].set_visible(False)
+    axes.spines["bottom"].set_visible(last)
+
+
+def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> None:
+    """Set the values that a column of axes shows, after all of it is drawn."""
+    if value in log:
+        axes.set_xscale("log")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    elif value not in zoom and bounded(value):
+        axes.set_xlim(-0.02, 1.03)
+    elif value not in zoom and axes.get_xlim()[0] > 0 and not str(value).startswith("psnr"):
+        axes.set_xlim(left=0)
+
+
+def _small(own: pd.DataFrame) -> str:
+    """Return what the small print says of several dots in one line."""
+    clients = own.groupby(["block", "line", "hue", "metric"])["client"]
+    if ((clients.count() > 0) & (clients.size() > clients.count())).any():
+        return "; small dots: single clients"
+    return "; each client has a dot of its own" if (clients.nunique() > 1).any() else ""
+
+
+def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
+    """Return the records of an exhibit's list as rows of the baseline "run"; a number that the table lacks
+    stands for its own mean."""
+    records = pd.DataFrame(result.facts.get(key, []))
+    if records.empty:
+        return records
+    conditions = ["dataset", "victim", "training", "defence"]
+    found = [m for m in metrics if m in records]
+    long = records.melt(conditions, found, var_name="metric", value_name="mean").dropna(subset="mean")
+    tabled = set(result.rows["metric"])
+    means = long[~long["metric"].isin(tabled)].groupby([*conditions, "metric"], as_index=False, sort=False)
+    whole = means["mean"].agg(["mean", "size"]).rename(columns={"size": "n"}).assign(baseline="", unit="run")
+    return pd.concat([long.assign(baseline="run"), whole])
+
+
+def _marked(
+    axes: Axes, result: Result, rows: pd.DataFrame, value: Any, chance: Mapping[str, float] | None, level: Any
+) -> None:
+    """Draw the lines of chance and of a stated level."""
+    classes = result.facts.get("classes", {}).get(rows["dataset"].iloc[0] if len(rows) else "")
+    if chance and value in chance and classes:
+        axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)
+    if level and value in level:
+        axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
+
+
+def _levels(chance: Any, level: Mapping[str, float] | None, result: Result) -> list[Line2D]:
+    found = []
+    if chance and result.facts.get("classes"):
+        found.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.4, label="chance"))
+    for metric, value in (level or {}).items():
+        label = f"{words.called('metric', metric)} by chance: {value:g}"
+        found.append(Line2D([], [], color=INK, linestyle="--", linewidth=1, label=label))
+    return found

@@ -1,0 +1,180 @@
+"""What the page of an experiment says around its figure: claim, protocol, threat model, table, verdicts,
+origin."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+from leakbench.artefacts import read_csv
+from leakbench.drawing import words
+from leakbench.drawing.result import Result
+from leakbench.drawing.rows import ordered, word
+
+KINDS = {
+    "dataset": "Data sets",
+    "victim": "Victims",
+    "federation": "Federations",
+    "training": "Trainings",
+    "attack": "Attacks",
+    "defence": "Defences",
+}
+# The columns of a table that tell its rows apart, as far as they vary.
+CONDITION = (
+    *KINDS,
+    "checkpoint",
+    "client",
+    "key",
+    "tested",
+    "local_samples",
+    "threshold",
+    "pass",
+    "round",
+    "convention",
+)
+VERDICTS = (
+    "id",
+    "verdict",
+    "metric",
+    "published",
+    "measured",
+    "ci_low",
+    "ci_high",
+    "n",
+    "reason",
+)
+# A longer table is a file to open, not a page to read.
+LONGEST = 60
+
+
+def claim(result: Result, paper: Sequence[str] = ()) -> str:
+    """Return the title, what the experiment shows, and the paper that says so: Markdown. paper: no file, or
+    paper.yaml."""
+    spec = result.spec
+    lines = [f"# {spec['title']}", "", f"**{_said(spec)}** {spec['shows']}"]
+    for path in paper:
+        about = yaml.safe_load(Path(path).read_text())
+        cited = ", ".join(str(about[key]) for key in ("authors", "title", "year") if about.get(key))
+        lines += ["", f"*{cited}.* {about.get('link', '')}".rstrip()]
+        if about.get("claims"):
+            lines += ["", f"The work claims: {about['claims']}"]
+    return "\n".join(lines)
+
+
+def protocol(result: Result) -> str:
+    """Return how it was measured: Markdown."""
+    facts, rows = result.facts, result.rows
+    own = rows[rows["baseline"] == ""]
+    lines = ["## Protocol", ""]
+    for kind, title in KINDS.items():
+        met = set(own[kind]) if kind in own else set()
+        names = [name for name in result.parts(kind) if name in met] or [str(name) for name in sorted(met)]
+        # Variants of one file have one summary.
+        alike: dict[str, list[str]] = {}
+        for name in names:
+            alike.setdefault(_beside(result, kind, name, own), []).append(word(result, kind, name))
+        if names:
+            lines += [f"- {title}:", *(f"  - {', '.join(called)}{told}" for told, called in alike.items())]
+    counts = [f"{words.span(part['n'])} {unit}s" for unit, part in own.groupby("unit")] if len(own) else ["0"]
+    lines.append(f"- n behind each number: {', '.join(counts)}")
+    lines.append(
+        f"- Seeds: {words.listed(facts.get('seeds', [])) or 'not stated'}; scale: {result.spec['scale']}"
+    )
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(facts.get("versions", {}).items()))
+    lines.append(f"- Device: {facts.get('device', 'not stated')}; {versions}")
+    lines.append(
+        f"- Digest of the code: `{facts.get('code', '')[:16]}`, "
+        f"of the specification: `{facts.get('spec', '')[:16]}`"
+    )
+    if missing := words.missing(facts.get("absent_cells", {})):
+        lines.append(f"- Not measured: {missing}")
+    return "\n".join(lines)
+
+
+def threat_model(result: Result) -> str:
+    """Return what the attacker knows and does: Markdown."""
+    knows = words.merged(result.facts.get("knows", {}))
+    if not knows:
+        return "## Threat model\n\nNothing is attacked here."
+    return "\n".join(["## Threat model", "", *(f"- {field}: {value}" for field, value in knows.items())])
+
+
+def table(result: Result) -> pd.DataFrame:
+    """Return what was measured: a line for each condition, a column for each metric with mean and 95 %
+    interval."""
+    rows = result.rows[result.rows["baseline"] == ""]
+    columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
+    if rows.empty:
+        return pd.DataFrame(index=pd.Index([], name="nothing was measured"))
+    if (rows.groupby("metric")["convention"].nunique() == 1).all():
+        columns = [column for column in columns if column != "convention"]
+    rows = ordered(result, rows, columns)
+    named = {column: [word(result, column, value) for value in rows[column]] for column in columns}
+    metric = [words.called("metric", str(name)) for name in rows["metric"]]
+    cells = rows.assign(**named, metric=metric, measured=[_measured(row) for row in rows.to_dict("records")])
+    columns = columns or ["scale"]
+    wide = cells.groupby([*columns, "metric"], sort=False)["measured"].first().unstack("metric", sort=False)
+    return wide.fillna("").head(LONGEST)
+
+
+def _measured(row: Mapping[Any, Any]) -> str:
+    ends = f" [{row['ci_low']:.3g}, {row['ci_high']:.3g}]" if row["ci_low"] == row["ci_low"] else ""
+    return f"{row['mean']:.4g}{ends} (n = {row['n']:g})"
+
+
+def beyond(path: str) -> str:
+    """Return where all numbers are."""
+    return f"All numbers, with nulls and snapshots: `{_short(path)}`."
+
+
+def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
+    """Return the verdicts that rest on this experiment alone: Markdown. scorecard: no file, or their CSV."""
+    for path in scorecard:
+        rows = read_csv(Path(path), keep_default_na=False, dtype=str)
+        shown = rows[[column for column in VERDICTS if column in rows]]
+        return (
+            str(shown.to_html(index=False)) if len(rows) else "No statement is about this experiment alone."
+        )
+    return f"They stand in `results/{result.spec['scale']}/scorecard.csv`, once the whole scale has run."
+
+
+def origin(result: Result, table: str) -> str:
+    """Return the command that makes all this, and the commit that it was made at: Markdown."""
+    name, scale = Path(table).stem, result.spec["scale"]
+    config = "" if scale == "quick" else f" --config scale={scale}"
+    lines = ["## Made by", "", f"    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"]
+    if commit := _commit():
+        lines += ["", f"at commit `{commit}`."]
+    return "\n".join(lines)
+
+
+def _said(spec: dict[str, Any]) -> str:
+    return "Asked:" if spec["work"] == "leakbench" else f"Claimed ({spec['item']}):"
+
+
+def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
+    """Return a part's summary, and for an attack how long it ran."""
+    summary = str(result.parts(kind).get(name, {}).get("summary", "")).rstrip(".")
+    notes = [summary] if summary else []
+    if kind == "attack":
+        whole, taken = result.value("attack", name, "iterations"), words.steps(own[own["attack"] == name])
+        notes += [f"{taken} of {whole:,}" if whole and taken else taken] if taken else []
+    return f": {'; '.join(notes)}" if notes else ""
+
+
+def _commit() -> str:
+    """Return the checkout's commit, an empty text where there is none."""
+    try:
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _short(path: str) -> str:
+    """Return a path from results/ on."""
+    parts = Path(path).parts
+    return "/".join(parts[parts.index("results") :]) if "results" in parts else Path(path).name

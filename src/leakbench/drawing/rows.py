@@ -1,0 +1,198 @@
+"""Which rows of a table a drawing shows, with the columns that it derives and the printed numbers beside
+them."""
+
+import fnmatch
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from leakbench.drawing import words
+from leakbench.drawing.result import Result
+
+# A PSNR beyond this says "the same image": more decibels would only squeeze all others.
+DECIBELS = 60.0
+# A run of less than this share of its published length says nothing and is not drawn.
+SHORTEST = 0.01
+# An interval needs at least this many values.
+FEWEST = 3
+PRINTED = "printed"
+RUN = ["dataset", "victim", "federation", "defence", "attack"]
+MEASURED = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "value", "id"}
+Columns = Mapping[str, Mapping[str, Any]]
+
+
+def chosen(
+    result: Result,
+    metrics: Sequence[str],
+    *,
+    where: Mapping[str, Any] | None = None,
+    columns: Columns | None = None,
+    convention: str = "standard",
+    baselines: Sequence[str] = ("",),
+    longer: bool = False,
+) -> pd.DataFrame:
+    """Return the rows of some metrics and baselines that a drawing shows.
+
+    where: column → value, or list of values, kept. columns: new column → how it follows from others (see
+    `derived`). longer: with the rows of recorded longer runs. Printed numbers are rows of the baseline
+    PRINTED. Nothing is returned of runs that were too short to say something; PSNR ends at DECIBELS;
+    intervals of fewer than FEWEST values are left out.
+    """
+    rows = pd.concat([result.rows, _printed(result), *([result.recorded] if longer else [])])
+    for column in ("attack", "training", "client", "iterations"):
+        if column not in rows:
+            rows = rows.assign(**{column: math.nan})
+    rows = rows[rows["metric"].isin(list(metrics)) & rows["baseline"].isin([*baselines, PRINTED])]
+    # Metrics that a paper alone uses have but its convention.
+    other = ~rows["metric"].isin(rows.loc[rows["convention"] == convention, "metric"])
+    rows = rows[(rows["convention"] == convention) | other].reset_index(drop=True)
+    if set(RUN) <= set(rows.columns):
+        cells = pd.MultiIndex.from_frame(rows[RUN])
+        rows = rows[~cells.isin([cell for cell, _ in too_short(result)]) | rows["iterations"].isna()]
+    for column, how in (columns or {}).items():
+        rows = derived(result, rows, column, how)
+    for column, wanted in (where or {}).items():
+        rows = rows[rows[column].isin(wanted if isinstance(wanted, list | tuple) else [wanted])]
+    decibels = rows["metric"].str.startswith("psnr")
+    ends = ["mean", "ci_low", "ci_high"]
+    rows.loc[decibels, ends] = rows.loc[decibels, ends].clip(upper=DECIBELS)
+    rows.loc[~(rows["n"] >= FEWEST), ["ci_low", "ci_high"]] = math.nan
+    return rows
+
+
+def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows with a new column.
+
+    how: `by` names the column, or the columns, that it follows from; every other key is a value of that
+    column (a glob; several joined with " | ") and what it becomes, a list for a row that stands in several
+    places; `else` is for all other values, which else stay as they are; `parameter` takes a value of the part
+    in place of its name.
+    """
+    by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
+    names = rows[by].apply(lambda row: " | ".join(_plain(value) for value in row), axis=1)
+    known = {key: value for key, value in how.items() if key not in ("by", "else", "parameter")}
+
+    def became(name: str) -> Any:
+        for glob, value in known.items():
+            if fnmatch.fnmatchcase(name, glob):
+                return value
+        if "parameter" in how:
+            return result.value(by[0], name, how["parameter"])
+        return how.get("else", name)
+
+    found: list[Any] = [became(name) for name in names]
+    return rows.assign(**{column: pd.Series(found, index=rows.index, dtype=object)}).explode(
+        column, ignore_index=True
+    )
+
+
+def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | None = None) -> list[Any]:
+    """Return the values of a column in order: as its derivation, or the experiment, lists them; numbers by
+    size."""
+    there = list(dict.fromkeys(rows[column].dropna()))
+    how = (columns or {}).get(column, {})
+    listed: list[Any] = []
+    for value in [value for key, value in how.items() if key not in ("by", "parameter")]:
+        listed += value if isinstance(value, list) else [value]
+    listed += words.KEYS if column == "key" else list(result.parts(column))
+    if all(isinstance(value, int | float) for value in there):
+        return sorted(there)
+    place = {value: number for number, value in reversed(list(enumerate(listed)))}
+    return sorted(there, key=lambda value: place.get(value, len(place)))
+
+
+def named(
+    result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
+) -> pd.Series:
+    """Return what each row is called by some of its columns, an empty text for what needs no word."""
+    if not columns:
+        return pd.Series("", index=rows.index, dtype=object)
+    parts = [rows[column].map(lambda value, c=column: word(result, c, value, text)) for column in columns]
+    return pd.concat(parts, axis=1).apply(lambda row: " · ".join(filter(None, row)), axis=1)
+
+
+def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:
+    """Return the words for a value of a column: those that the experiment gives, or ours."""
+    plain = _plain(value)
+    if text and plain in text:
+        return text[plain]
+    return words.called(column, plain, result.parts(column).get(plain, {}).get("parameters", {}))
+
+
+def ordered(
+    result: Result, rows: pd.DataFrame, by: Sequence[str], columns: Columns | None = None
+) -> pd.DataFrame:
+    """Return the rows sorted by some columns, each in the order of `levels`."""
+    keys = {c: {value: n for n, value in enumerate(levels(result, rows, c, columns))} for c in by}
+    places = rows[list(by)].apply(lambda series: series.map(keys[str(series.name)]).fillna(-1))
+    return rows.loc[places.sort_values(list(by), kind="stable").index] if len(by) else rows
+
+
+def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
+    """Return the cells whose attacks ran less than SHORTEST of their published length, each with words for
+    that."""
+    rows = result.rows
+    if not {*RUN, "iterations"} <= set(rows.columns):
+        return []
+    longest = rows[rows["baseline"] == ""].groupby(RUN)["iterations"].max()
+    out = []
+    for cell, taken in longest.dropna().items():
+        assert isinstance(cell, tuple)
+        whole = result.value("attack", cell[-1], "iterations") or 0
+        if taken < SHORTEST * whole:
+            out.append((cell, f"{words.attack(cell[-1])} ({taken:g} of {whole:,} steps)"))
+    return out
+
+
+def counted(rows: pd.DataFrame) -> str:
+    """Return how many values, of what, and how many steps are behind the rows of a drawing: its small
+    print."""
+    own = rows[rows["baseline"].isin(["", "snapshot"])]
+    if own.empty:
+        return "n = 0"
+    text = "; ".join(
+        f"n = {words.span(part['n'])} {unit}{'s' if part['n'].max() > 1 else ''} behind each point"
+        for unit, part in own.groupby("unit", sort=False)
+    )
+    text += f" {steps}" if (steps := words.steps(own[own["baseline"] == ""])) else ""
+    if "rounds" in own and own["rounds"].notna().any():
+        text += f" after {words.span(own['rounds'])} rounds over {words.span(own['images'])} images"
+    text += (
+        "; bars and bands: 95 % interval"
+        if own["ci_low"].notna().any()
+        else "; too few values for an interval"
+    )
+    whole = rows["metric"].str.startswith("psnr") & (rows["mean"] >= DECIBELS)
+    return text + (f"; PSNR is cut at {DECIBELS:g} dB" if whole.any() else "")
+
+
+def _printed(result: Result) -> pd.DataFrame:
+    """Return the rows of the table that a printed number belongs to, with that number in place of the
+    mean."""
+    rows, out = result.rows[result.rows["baseline"] == ""], []
+    for mark in result.marks.to_dict("records"):
+        same = pd.Series(True, index=rows.index)
+        for column, value in mark.items():
+            if (
+                column in rows
+                and column not in MEASURED | {"baseline", "unit", "seeds", "scale"}
+                and not pd.isna(value)
+            ):
+                same &= rows[column] == value
+        # What a mark leaves open is a gap of the table, if the table has one: all clients before client 0.
+        found = (
+            rows[same]
+            .sort_values("metric", key=lambda _: -rows[same].isna().sum(axis=1), kind="stable")
+            .head(1)
+        )
+        out.append(found.assign(baseline=PRINTED, mean=mark["value"], ci_low=math.nan, ci_high=math.nan))
+    return pd.concat(out) if out else rows.head(0)
+
+
+def _plain(value: Any) -> str:
+    """Return a value as YAML writes it: 4.0 of a column with gaps is 4, what is missing nothing."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:g}"
+    return str(value)

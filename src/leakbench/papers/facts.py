@@ -1,0 +1,71 @@
+"""Facts that statements name by a path.
+
+They are what the catalogue says, what a scale made of it, what it cost, and how networks look.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from leakbench.artefacts import open_tensors, read_facts
+from leakbench.errors import NotMeasured, UserError
+
+# The first word of a path to a file; other paths name what the catalogue says.
+FILES = ("run", "cost", "network")
+PATH = re.compile(r"\b(?:run|cost|network)\.[A-Za-z0-9_./-]+/[A-Za-z0-9_./-]+")
+
+
+def split(path: str) -> tuple[str, list[str]]:
+    """Return the file part and the keys of a path.
+
+    A path is such as run.attack.mnist/fcnn/fedsgd/none/invg.attack.parameters.lr. The file part holds every
+    slash and ends at the first point behind the last one. A path without a slash has none.
+    """
+    folder, slash, name = path.rpartition("/")
+    if not slash or not path.startswith(FILES):
+        return "", path.split(".")
+    last, *keys = name.split(".")
+    return f"{folder}/{last}", keys
+
+
+def named(texts: Iterable[str]) -> list[str]:
+    """Return the file part of every path that texts (YAML, Python) mention, sorted."""
+    return sorted({split(found)[0] for text in texts for found in PATH.findall(text)})
+
+
+def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a function that gives a fact by its path, and raises NotMeasured where it is not known.
+
+    catalogue: what the catalogue says, by keys. files: the file part of a path -> the file that holds it.
+    """
+
+    def fact(path: str) -> Any:
+        part, keys = split(path)
+        value: Any = catalogue
+        if part:
+            file = Path(files.get(part, ""))
+            if part not in files or not file.is_file():
+                raise NotMeasured(f"{part.partition('.')[2]} did not run at this scale")
+            value = read_facts(file) if file.suffix == ".safetensors" else _read(file)
+            if "absent" in value:
+                raise NotMeasured(str(value["absent"]))
+            if keys == ["tensors"]:
+                return [list(tensor.shape) for tensor in open_tensors(file)[0].values()]
+        for depth, key in enumerate(keys, 1):
+            if not isinstance(value, Mapping) or value.get(key) is None:
+                raise NotMeasured(f"fact {'.'.join(keys[:depth])} is not known")
+            value = value[key]
+        return value
+
+    return fact
+
+
+def _read(file: Path) -> Any:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UserError(
+            f"{file}: not a whole JSON file ({problem}; delete it and run its rule again)"
+        ) from problem

@@ -1,0 +1,211 @@
+"""From a printed row to what of ours belongs to it, by papers/<work>/measured.yaml."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from leakbench.errors import UserError
+from leakbench.papers.printed import Row
+from leakbench.papers.work import MANUAL, Work
+
+OURS = {"experiment", "metric"}
+ALSO = {
+    "unit", "unit_std", "against", "success", "absent", "note", "class", "fact", "quantity", "needs", "check",
+    "tells", "rows", "repeats", "tolerance", "otherwise", "beside",
+}  # fmt: skip
+# Keys that hold words or columns of their own.
+NESTED = {"against", "rows", "otherwise", "beside"}
+TEXTS = ("absent", "fact", "quantity", "check", "needs", "note", "class")
+OUTCOMES = ("success", "failure")
+# Ways to measure a row that are not the one row of a table, and the class that such a row usually has.
+OWN_WAYS = {"absent": "result", "fact": "setting", "quantity": "result", "check": "result"}
+BY_SOURCE = {"not run": "not run by the source either", "not reported": "not reported by the source either"}
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How one printed row is measured.
+
+    way: mean, deviation, outcome, fact, quantity, check or absent.
+    where: experiment, metric and columns of our table.
+    text: the path of a fact, an expression, a function's name, or why nothing can be measured.
+    unit: ours times it is in the printed unit.
+    against: the id of the printed row that it is ordered against.
+    success: the number is that of an attack that succeeds.
+    repeats: how many trials the paper took.
+    spread: a printed deviation times this is in the unit of the mean.
+    label: the class of the row.
+    otherwise: columns to read instead where nothing was measured.
+    beside: columns of another row of ours, whose value the reason names.
+    """
+
+    way: str
+    where: Mapping[str, Any]
+    text: str = ""
+    unit: float = 1.0
+    spread: float = 1.0
+    against: str | None = None
+    success: bool = False
+    needs: str | None = None
+    note: str = ""
+    label: str = "result"
+    repeats: int | None = None
+    tolerance: float | None = None
+    otherwise: Mapping[str, Any] = field(default_factory=dict)
+    beside: Mapping[str, Any] = field(default_factory=dict)
+
+
+def words_of(row: Row) -> dict[str, str]:
+    """Return what `by` may name: the printed columns, and `printed`: "number", or the text that is none."""
+    return {**row.words, "printed": "number" if not math.isnan(row.number.value) else row.published}
+
+
+def looked_up(value: Any, row: Row, where: str) -> Any:
+    """Return one value of a map for a row: itself, or by the row's printed words.
+
+    Raises UserError for a column that is not printed or a word that the map does not have.
+    """
+    if isinstance(value, list):
+        raise UserError(f"{where}: a list has no place here (give one value, or {{by: ...}}; see {MANUAL})")
+    if not isinstance(value, dict):
+        return value
+    if "by" not in value:
+        raise UserError(f"{where}: by: is missing (name the printed column; see {MANUAL})")
+    columns = value["by"] if isinstance(value["by"], list) else [value["by"]]
+    words = words_of(row)
+    for column in columns:
+        if column not in words:
+            raise UserError(f"{where}: by: no printed column {column!r} (there are: {', '.join(words)})")
+    word = " | ".join(words[column] for column in columns)
+    known = {str(key): each for key, each in value.items() if key != "by"}
+    if word in known:
+        return known[word]
+    if "else" in known:
+        return known["else"]
+    raise UserError(f"{where}: no value for {word!r}, which {row.id} prints (add it, or `else`)")
+
+
+def read(work: Work, row: Row) -> Reading:
+    """Return how a printed row is measured.
+
+    Raises UserError naming file and key where the map does not fit the print.
+    """
+    file = f"{work.folder / 'measured.yaml'}: {row.table}"
+    try:
+        return _read(work, row, file)
+    except (TypeError, ValueError, AttributeError, KeyError) as problem:
+        raise UserError(f"{file}: cannot be read for {row.id}: {problem} (see {MANUAL})") from problem
+
+
+def published_convention(work: Work, row: Row) -> bool:
+    """Return whether a printed number is something else than the standard metric of its name."""
+    return any(
+        re.fullmatch(each.item, row.item) and re.fullmatch(each.metric, row.metric)
+        for each in work.paper.conventions
+    )
+
+
+def _read(work: Work, row: Row, file: str) -> Reading:
+    table = dict(work.maps.get(row.table, {}))
+    own = (table.pop("rows", None) or {}).get(row.id, {})
+    merged = {**table, **own}
+    if own and OWN_WAYS.keys() & own.keys():
+        # A row that is measured in a way of its own takes no other from its table.
+        merged = {
+            key: value for key, value in merged.items() if key in own or key not in ALSO - {"class", "note"}
+        }
+    if not merged:
+        raise UserError(f"{file}: says nothing of {row.id} (map its columns, or say why it is `absent`)")
+    value = {
+        key: looked_up(each, row, f"{file}.{key}") for key, each in merged.items() if key in ALSO - NESTED
+    }
+    for key in TEXTS:
+        if value.get(key) is not None and not isinstance(value[key], str):
+            raise UserError(f"{file}.{key}: {value[key]!r} is no text (see {MANUAL})")
+    own_way = row.published in BY_SOURCE or any(value.get(key) for key in OWN_WAYS)
+    where = _columns(merged, row, file, own_way)
+    shared: dict[str, Any] = {
+        "where": where, "note": value.get("note") or "", "needs": value.get("needs"),
+        "repeats": value.get("repeats"), "tolerance": value.get("tolerance"),
+        **{key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")},
+    }  # fmt: skip
+    unit = value.get("unit_std" if row.spread else "unit")
+    shared["unit"] = float(unit if unit is not None else 1)
+    shared["spread"] = shared["unit"] / float(value.get("unit_std") or value.get("unit") or 1)
+    label = value.get("class")
+    if value.get("absent") or row.published in BY_SOURCE:
+        text = str(value.get("absent") or BY_SOURCE[row.published])
+        return Reading("absent", text=text, label=label or "result", **shared)
+    for way, usual in OWN_WAYS.items():
+        if value.get(way):
+            return Reading(way, text=str(value[way]), label=label or usual, against=None, **shared)
+    for key in OURS:
+        if key not in where:
+            raise UserError(f"{file}: {key}: is missing for {row.id} (or say why it is `absent`)")
+    way = "deviation" if row.spread else value.get("tells", "mean")
+    if row.published in OUTCOMES:
+        way = "outcome"
+    if way not in ("mean", "outcome", "deviation"):
+        raise UserError(f"{file}.tells: {way!r} is no way to measure (mean or outcome)")
+    if way == "mean" and published_convention(work, row) != (where.get("convention") == "published"):
+        raise UserError(
+            f"{file}.convention: {row.id} is printed in the other convention "
+            "(mend it, or paper.yaml's conventions)"
+        )
+    partner = _partner(work, row, merged.get("against") or {}, f"{file}.against")
+    return Reading(
+        way, against=partner, success=bool(value.get("success", False)), label=label or "result", **shared
+    )
+
+
+def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:
+    """Return experiment, metric and columns of our row.
+
+    A row that is measured in a way of its own (`own_way`) may lack experiment and metric.
+    """
+    where = {}
+    for key, each in merged.items():
+        if key in ALSO:
+            continue
+        try:
+            value = looked_up(each, row, f"{file}.{key}")
+        except UserError:
+            if not own_way:
+                raise
+            continue
+        if value is not None:
+            where[key] = value
+    return where
+
+
+def _nested(value: Any, row: Row, where: str) -> dict[str, Any]:
+    """Return the columns that a key maps, those without a value left out."""
+    if not isinstance(value, dict) or "by" in value:
+        raise UserError(f"{where}: must map columns of our table (see {MANUAL})")
+    found = {column: looked_up(each, row, f"{where}.{column}") for column, each in value.items()}
+    return {column: each for column, each in found.items() if each is not None}
+
+
+def _partner(work: Work, row: Row, against: Any, where: str) -> str | None:
+    """Return the id of the row that this one is ordered against: the same but for some printed words."""
+    if not isinstance(against, dict):
+        raise UserError(f"{where}: must map a printed column to the other row's word (see {MANUAL})")
+    if row.spread:
+        return None
+    changed = {column: looked_up(value, row, f"{where}.{column}") for column, value in against.items()}
+    wanted = {**row.words, **{key: str(word) for key, word in changed.items() if word is not None}}
+    unknown = sorted(set(against) - row.words.keys())
+    if unknown:
+        raise UserError(f"{where}: no printed column {unknown[0]!r} (there are: {', '.join(row.words)})")
+    if wanted == row.words:
+        return None
+    found = [other.id for other in work.tables[row.table] if other.words == wanted and not other.spread]
+    if len(found) > 1:
+        raise UserError(
+            f"{where}: {row.id} is ordered against {len(found)} rows, {', '.join(found)} (name more columns)"
+        )
+    if not found:
+        raise UserError(f"{where}: no printed row is {row.id} with {changed} (mend the words)")
+    return found[0]

@@ -1,0 +1,182 @@
+"""Reads papers/<work>/: what a work printed, which rows of ours belong to it, and what it claims."""
+
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from leakbench.errors import UserError
+from leakbench.papers.printed import Row, read_tables
+from leakbench.yamls import mistake, read_yaml
+
+MANUAL = "papers/README.md"
+Class = Literal["result", "setting", "arithmetic", "doubt"]
+Relation = Literal["=", ">", ">=", "<", "<="]
+
+
+class Strict(BaseModel):
+    """Refuses unknown keys, so that a misspelt key is an error and not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Convention(Strict):
+    """Printed numbers that are not the standard metric of their name."""
+
+    item: Annotated[str, Field(description="regular expression over the item, such as table-3\\.4")]
+    metric: Annotated[str, Field(description="regular expression over the printed metric")]
+
+
+class Paper(Strict):
+    """papers/<work>/paper.yaml: the work, and what holds for all of its rows."""
+
+    source: Annotated[str, Field(description="first part of the ids of this work")]
+    title: str
+    authors: str
+    year: int
+    link: str
+    claims: Annotated[str, Field(description="one sentence on what the work claims")]
+    threat_model: str
+    doubts: Annotated[dict[int, str] | list[str], Field(description="what is known to be doubtful")] = []
+    lengths: Annotated[
+        dict[str, Annotated[float, Field(gt=0)]],
+        Field(description="published iterations, by glob over our attacks"),
+    ] = {}
+    rounds: Annotated[
+        dict[str, Annotated[float, Field(gt=0)]],
+        Field(description="published rounds, by glob over our trainings"),
+    ] = {}
+    unstated: Annotated[
+        list[Literal["victim", "generator", "rounds", "images"]],
+        Field(description="trainings whose length the work does not state: ours then binds no verdict"),
+    ] = []
+    stand_ins: Annotated[
+        dict[str, str], Field(description="data set -> the one on which a claim is judged where it is absent")
+    ] = {}
+    conventions: list[Convention] = []
+
+
+class Claim(Strict):
+    """One entry of claims.yaml: a sentence of the work, and the quantity that decides it."""
+
+    id: str
+    item: str
+    claim: str
+    read: Annotated[dict[str, Any], Field(description="columns that every at() of the quantity shares")] = {}
+    quantity: str | None = None
+    check: Annotated[str | None, Field(description="a function of checks.py in place of a quantity")] = None
+    absent: Annotated[str | None, Field(description="why nothing measures the claim")] = None
+    relation: Relation = ">"
+    threshold: float = 0.0
+    tolerance: Annotated[float, Field(ge=0, description="for the relation =")] = 0.0
+    success: Annotated[bool, Field(description="the claim says that an attack succeeds")] = False
+    needs: str | None = None
+    note: str = ""
+    class_: Annotated[Class | None, Field(alias="class")] = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Claim":
+        if sum(each is not None for each in (self.quantity, self.check, self.absent)) != 1:
+            raise ValueError(f"{self.id}: give exactly one of quantity, check and absent")
+        return self
+
+
+class Claims(Strict):
+    """papers/<work>/claims.yaml."""
+
+    let: Annotated[dict[str, Any], Field(description="names that expressions may use")] = {}
+    claims: list[Claim] = []
+
+
+@dataclass(frozen=True)
+class Work:
+    """One folder of papers/.
+
+    tables: stem of a file in tables/ -> its printed rows.
+    maps: the same stems -> their part of measured.yaml.
+    """
+
+    name: str
+    folder: Path
+    paper: Paper
+    tables: Mapping[str, list[Row]]
+    maps: Mapping[str, Mapping[str, Any]]
+    let: Mapping[str, Any]
+    claims: Claims
+    checks: ModuleType | None = field(compare=False)
+
+    def check(self, name: str, where: str) -> Callable[..., Any]:
+        """Return a function of checks.py. Raises UserError where there is none of that name."""
+        found = getattr(self.checks, name, None)
+        if not callable(found):
+            raise UserError(f"{where}: check: no function {name} in {self.folder / 'checks.py'} (write it)")
+        return found
+
+
+def read_papers(folder: Path) -> list[Work]:
+    """Return every work below `folder` (papers/), sorted by name.
+
+    Raises UserError naming file and key for the first mistake: a missing file, a wrong key, an id that is
+    given twice.
+    """
+    folders = sorted(path.parent for path in folder.glob("*/paper.yaml"))
+    if not folders:
+        raise UserError(f"{folder}: no paper.yaml in any folder (see {MANUAL})")
+    works = [_work(each) for each in folders]
+    seen: dict[str, Path] = {}
+    for work in works:
+        ids = [row.id for rows in work.tables.values() for row in rows] + [c.id for c in work.claims.claims]
+        for key in ids:
+            if key in seen:
+                raise UserError(
+                    f"{work.folder}: id {key!r} is also in {seen[key]} (ids are unique over all papers)"
+                )
+            if key.partition(".")[0] != work.paper.source:
+                raise UserError(
+                    f"{work.folder}: id {key!r} must begin with {work.paper.source!r}. (mend the id)"
+                )
+            seen[key] = work.folder
+    return works
+
+
+def _validated(model: type[BaseModel], path: Path) -> Any:
+    try:
+        return model.model_validate(read_yaml(path))
+    except ValidationError as problem:
+        raise UserError(f"{path}: {mistake(problem, model.model_fields, MANUAL)}") from problem
+
+
+def _work(folder: Path) -> Work:
+    tables = read_tables(folder / "tables")
+    mapped = read_yaml(folder / "measured.yaml") if (folder / "measured.yaml").is_file() else {}
+    let = mapped.pop("let", {})
+    for stem, value in mapped.items():
+        if stem not in tables:
+            known = ", ".join(sorted(tables)) or "none"
+            raise UserError(
+                f"{folder / 'measured.yaml'}: {stem}: no such file in tables/ (there are: {known})"
+            )
+        if not isinstance(value, dict):
+            raise UserError(f"{folder / 'measured.yaml'}: {stem}: must be a mapping (see {MANUAL})")
+    claims = folder / "claims.yaml"
+    return Work(
+        folder.name, folder, _validated(Paper, folder / "paper.yaml"), tables, mapped, let,
+        _validated(Claims, claims) if claims.is_file() else Claims(),
+        _module(folder / "checks.py") if (folder / "checks.py").is_file() else None,
+    )  # fmt: skip
+
+
+def _module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"leakbench_papers_{path.parent.name}", path)
+    if not (spec and spec.loader):
+        raise UserError(f"{path}: is no Python file (mend its name)")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as problem:
+        raise UserError(f"{path}: {type(problem).__name__}: {problem} (mend the file)") from problem
+    return module

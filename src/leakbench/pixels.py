@@ -1,0 +1,16 @@
+"""From images as they are stored to images as networks and metrics see them."""
+
+from typing import TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def pixels(images: T) -> T:
+    """Return uint8 [..., rows, columns, channels] as float32 [..., channels, rows, columns] in [0, 1].
+
+    images: an array of NumPy, or a tensor on any device. In memory the values lie in the same order as
+    before, on which the last bits of a network's output depend.
+    """
+    return images.swapaxes(-1, -3).swapaxes(-1, -2) / np.float32(255)  # type: ignore[attr-defined]

@@ -1,0 +1,26 @@
+"""What an attack aims at: the pixels of private images, or the features that the victim's first dense layer
+reads."""
+
+from pathlib import Path
+
+import numpy as np
+
+from leakbench.pixels import pixels
+
+
+def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
+    """Return what an attack on `target`, images or features, aims at: float32 [m, …].
+
+    images: uint8 [m, rows, columns, channels]. victim: the file of the network whose features they are.
+    """
+    seen = pixels(images)
+    if target == "images":
+        return seen
+    import torch
+
+    from leakbench.victims.file import load_victim
+    from leakbench.victims.layers import dense_input
+
+    model, _ = load_victim(victim)
+    found: np.ndarray = dense_input(model, torch.from_numpy(seen)).numpy()
+    return found

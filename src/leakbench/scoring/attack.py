@@ -1,0 +1,119 @@
+"""The rows of one attack on a capture."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import Facts, open_tensors
+from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT
+from leakbench.metrics.identification import POOL
+from leakbench.metrics.prices import of_rounds
+from leakbench.pixels import pixels
+from leakbench.scoring.candidates import Candidates, rows_of
+from leakbench.scoring.columns import add_labels, add_partners, add_prices
+from leakbench.scoring.groups import groups, unrelated
+from leakbench.scoring.hidden import Hidden
+from leakbench.scoring.resources import Resources, cheap, gather, judged, open_backbones
+from leakbench.seeds import stream
+
+
+def attack_rows(
+    guesses: Path,
+    entry: Mapping[str, Any],
+    seed: int,
+    hidden: Hidden,
+    backbones: Path | None,
+    judges: Mapping[str, Path],
+) -> tuple[pd.DataFrame, Facts]:
+    """Return the rows of one attack's guesses, and the facts that a table reports beside them.
+
+    entry: the metrics, judges and matching that the score's spec gives the attack. judges: the file of each
+    judge.
+    """
+    tensors, facts = open_tensors(guesses)
+    target, matching = facts["target"], entry["matching"]
+    names, resources = gather(
+        [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
+        hidden.once(lambda: open_backbones(backbones), "backbones"),
+        {name: judges[name] for name in entry["judges"] if name in judges},
+        lambda: pixels(np.array(hidden.pictures[:POOL])),
+    )
+    rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
+    frames: list[pd.DataFrame] = []
+    for client in range(len(hidden.facts["clients"])):
+        frames += _of_client(tensors, facts, client, names, matching, hidden, resources, rng)
+    if target == "images" and any(METRICS[name].convention == "published" for name in names):
+        frames += _of_unrelated(facts, names, matching, hidden, resources, seed)
+    told = {"left_out": resources.left_out, "classes": resources.classes}
+    return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | told
+
+
+def _of_client(
+    tensors: Mapping[str, np.ndarray],
+    facts: Facts,
+    client: int,
+    names: list[str],
+    matching: str,
+    hidden: Hidden,
+    resources: Resources,
+    rng: np.random.Generator,
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of what was reconstructed of one client, and of each null baseline."""
+    secret, target, k = hidden.secret, facts["target"], hidden.facts["clients"][client]
+    index, private = secret[f"images/{client}"], hidden.aims(client, "images")
+    aim = private if target == "images" else hidden.aims(client, target)
+    average = hidden.once(lambda: hidden.average(target), "average", target)
+    scored = list(groups(tensors, secret, client, average, k, matching, facts["iterations"], rng))
+    people = np.array(secret[f"labels/{client}"]) if resources.judges else None
+    if people is not None:
+        scored.append(Candidates(private, np.ones(private.shape[:2], bool), ORIGINAL))
+    # What a reconstruction was on the way shows how far it had got, for which LPIPS is not worth its time.
+    asked = {ORIGINAL: judged(names), SNAPSHOT: cheap(names)}
+    for candidates in scored:
+        baseline, rounds = candidates.baseline, len(candidates.images)
+        of_rows = rows_of(
+            candidates,
+            aim[:rounds],
+            private[:rounds],
+            asked.get(baseline, names),
+            matching,
+            target,
+            resources,
+            None if people is None else people[:rounds],
+        )
+        named = {
+            "checkpoint": np.repeat(secret["checkpoint"][:rounds], k),
+            "pass": np.repeat(secret["pass"][:rounds], k),
+            "round": np.repeat(np.arange(rounds), k),
+            "client": client,
+            "local_samples": k,
+            "sample": np.tile(np.arange(k), rounds),
+            "image": index[:rounds].reshape(-1),
+            "baseline": baseline,
+        }
+        frame = pd.DataFrame(named | of_rows)
+        if candidates.gap is not None:
+            frame["gradient_mse"] = of_rounds(candidates.gap, k)
+        add_labels(frame, tensors, secret, client, baseline)
+        if not baseline:
+            add_partners(frame, tensors, secret, client)
+            add_prices(frame, secret, client)
+        frame["iterations"] = candidates.iterations
+        yield frame
+
+
+def _of_unrelated(
+    facts: Facts, names: list[str], matching: str, hidden: Hidden, resources: Resources, seed: int
+) -> Iterator[pd.DataFrame]:
+    """Yield the rows of pairs of different images: no private image is in them, so one set of pairs serves
+    every client."""
+    pairs = hidden.once(
+        lambda: unrelated(hidden.pictures, names, matching, resources, seed), "unrelated", matching, *names
+    )
+    first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
+    for client, k in enumerate(hidden.facts["clients"]):
+        yield pairs.assign(iterations=facts["iterations"], **first, client=client, local_samples=k)

@@ -1,0 +1,64 @@
+"""What is scored of one attack: its reconstructions, null baselines, and what it had on the way."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from leakbench.metrics.baselines import (
+    DATASET_MEAN,
+    PAIRS,
+    SNAPSHOT,
+    UNRELATED,
+    random_noise,
+    unrelated_pairs,
+)
+from leakbench.pixels import pixels
+from leakbench.scoring.candidates import Candidates, rows_of
+from leakbench.scoring.resources import Resources, judged
+from leakbench.seeds import stream
+
+GAPS = ("gap", "snapshot_gaps")
+
+
+def groups(
+    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, average: np.ndarray,
+    k: int, matching: str, length: int, rng: np.random.Generator,
+) -> Iterator[Candidates]:  # fmt: skip
+    """Yield what the attack reconstructed for one client, what stands for nobody's reconstruction, and what
+    it had on the way."""
+    nulls = min(len(secret[f"images/{client}"]), tensors["null/images"].shape[0])
+    shape = (nulls, *tensors["images"].shape[2:])
+    everything = np.ones(shape[:2], bool)
+    # One reconstruction per image where none may serve two, so that the mean is guessed for all of them.
+    copies = k if matching == "hungarian" else 1
+    means = np.broadcast_to(average, (nulls, copies, *shape[2:]))
+    usable, null_usable = (tensors[f"{part}usable"][:, client] for part in ("", "null/"))
+    gaps = {name: np.array(value[..., client]) for name, value in tensors.items() if name.endswith(GAPS)}
+    yield Candidates(tensors["images"][:, client], usable, "", length, gaps.get("gap"))
+    yield Candidates(
+        tensors["null/images"][:, client], null_usable, "random-gradient", length, gaps.get("null/gap")
+    )
+    yield Candidates(random_noise(shape, rng), everything, "random-noise", length)
+    yield Candidates(means, np.ones((nulls, copies), bool), DATASET_MEAN, length)
+    for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
+        early = gaps["snapshot_gaps"][place] if "snapshot_gaps" in gaps else None
+        yield Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after, early)
+
+
+def unrelated(
+    pictures: np.ndarray,
+    names: list[str],
+    matching: str,
+    resources: Resources,
+    seed: int,
+) -> pd.DataFrame:
+    """Return the rows of pairs of different images, which stand for nobody's reconstruction: the same for
+    every attack."""
+    rng = np.random.Generator(np.random.PCG64(stream("unrelated", seed)))
+    pairs = unrelated_pairs(len(pictures), PAIRS, rng)
+    shown = np.stack([pixels(pictures[each]) for each in pairs.T])[:, :, None]
+    made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
+    kept = [name for name in names if name not in judged(names)]
+    frame = pd.DataFrame(rows_of(made_up, shown[1], shown[1], kept, matching, "images", resources, None))
+    return frame.assign(baseline=UNRELATED, image=pairs[:, 1], sample=0, round=range(PAIRS))

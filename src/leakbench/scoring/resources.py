@@ -1,0 +1,109 @@
+"""What a cell's metrics need beyond its images, and which of them do without."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from leakbench.absence import absent
+from leakbench.artefacts import open_tensors, read_facts
+from leakbench.catalogue.needs import BACKBONES, judge
+from leakbench.errors import UserError
+from leakbench.metrics import METRICS
+
+Answer = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """`fixed`: need → what serves any image. `judges`: need → what a classifier answers to images, logits [N,
+    classes].
+
+    `classes`: how many the judges tell apart, 0 without judges. `left_out`: why metrics are missing, if any
+    are.
+    """
+
+    fixed: dict[str, Any]
+    judges: dict[str, Answer]
+    classes: int
+    left_out: str
+
+    def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
+        """Return all needs for images [N, C, H, W] in [0, 1] of people `labels` [N], by name."""
+        if labels is None:
+            return self.fixed
+        return self.fixed | {"labels": labels} | {need: ask(images) for need, ask in self.judges.items()}
+
+
+def judged(names: list[str]) -> list[str]:
+    """Return the metrics among `names` that a judge decides."""
+    return [name for name in names if any(judge(need) for need in METRICS[name].needs)]
+
+
+def cheap(names: list[str]) -> list[str]:
+    """Return the metrics among `names` that need no backbone of LPIPS."""
+    return [name for name in names if BACKBONES not in METRICS[name].needs]
+
+
+@dataclass(frozen=True)
+class Backbones:
+    """The tensors of LPIPS' file, None without one, and why they are absent, "" if they are not."""
+
+    tensors: Mapping[str, np.ndarray] | None
+    absent: str
+
+
+def open_backbones(path: Path | None) -> Backbones:
+    """Open LPIPS' file, if there is one. LPIPS makes its networks once for each object that this returns."""
+    if path is None:
+        return Backbones(None, "")
+    reason = absent([path]) or ""
+    return Backbones(None if reason else open_tensors(path)[0], reason)
+
+
+def gather(
+    names: list[str], backbones: Backbones, judges: dict[str, Path], pool: Callable[[], np.ndarray]
+) -> tuple[list[str], Resources]:
+    """Return the metrics that can be measured, and what they need; `judges` maps a victim to its file.
+
+    What is absent leaves out the metrics that need it, with its reason. Raises UserError if a metric's judge
+    has no file.
+    """
+    fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
+    lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
+    answers: dict[str, Answer] = {}
+    classes = 0
+    for need in sorted({need for name in judged(names) for need in METRICS[name].needs if judge(need)}):
+        if judge(need) not in judges:
+            raise UserError(
+                f"score: --judges: no file of {judge(need)} (give one for each judge of the spec)"
+            )
+        path = judges[judge(need)]
+        reason = absent([path])
+        if reason:
+            lacking[need] = reason
+        else:
+            answers[need], classes = _asked(path), read_facts(path)["network"]["classes"]
+    kept = [name for name in names if not lacking.keys() & set(METRICS[name].needs)]
+    if any("pool" in METRICS[name].needs for name in kept):
+        fixed["pool"] = pool()
+    return kept, Resources(fixed, answers, classes, "; ".join(dict.fromkeys(lacking.values())))
+
+
+def _asked(path: Path) -> Answer:
+    """Return what asks the classifier in a victim's file."""
+    import torch
+
+    from leakbench.victims.file import load_victim
+
+    model, _ = load_victim(path)
+
+    @torch.inference_mode()
+    def ask(images: np.ndarray) -> np.ndarray:
+        # As a screen shows them, and as the classifier was trained.
+        shown = np.clip(np.nan_to_num(images), 0, 1, dtype=np.float32)
+        return np.concatenate([model(part).numpy() for part in torch.from_numpy(shown).split(500)])
+
+    return ask

@@ -1,0 +1,2 @@
+"""From single scores to an experiment's tidy table, the trials behind its lines, and the pictures it
+shows."""

@@ -1,0 +1,160 @@
+"""The table of an experiment that attacks: one line for each condition and metric."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import SNAPSHOT
+from leakbench.metrics.pearson import THRESHOLD
+from leakbench.metrics.success import PREFIX, THRESHOLDS, successes
+from leakbench.tables.lines import STATISTICS, Lines, Trials, bootstrap
+
+CONDITION = [
+    "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples",
+    "baseline",
+]  # fmt: skip
+# Of a table without lines.
+COLUMNS = [*CONDITION, "metric", "convention", *STATISTICS, "unit", "seeds", "scale"]
+
+
+def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return per-update values: how many samples were fully revealed (each once), how many neurons were
+    usable."""
+    _, first, update = np.unique(rows["update"], return_index=True, return_inverse=True)
+    hit = (rows["pearson"] >= THRESHOLD).to_numpy()
+    size, revealed = np.bincount(update), np.bincount(update, hit)
+    usable = rows["usable"].to_numpy(float)[first]
+    isolating = np.bincount(update, rows["neurons"])
+    gathered = np.full(len(first), np.nan)
+    seeds, images = (rows[name].to_numpy() for name in ("seed", "image"))
+    for seed in np.unique(seeds):
+        own = seeds == seed
+        rounds = np.unique(update[own])
+        # Over several rounds of one local set the server gathers; with fresh sets there is nothing to gather.
+        if len(rounds) > 1 and len(np.unique(images[own])) == size[rounds].max():
+            gathered[rounds[-1]] = len(np.unique(images[own & hit]))
+    return {
+        "revealed": revealed,
+        "revealed_fraction": revealed / size,
+        "revealed_cumulative": gathered,
+        "usable_neurons": usable,
+        "isolating_neurons": isolating,
+        "isolating_share": np.divide(isolating, usable, out=np.full(len(first), np.nan), where=usable > 0),
+    }
+
+
+def _named(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return score rows with what their trials are called: by image, by the update that holds it, and by its
+    cluster."""
+    words = {name: rows[name].astype(str) for name in ("seed", "round", "client", "image")}
+    cluster = words["seed"] + "/" + words["round"]
+    of_update = cluster + "/" + words["client"]
+    return rows.assign(
+        update=rows.groupby(["seed", "round"]).ngroup(),
+        cluster=cluster.astype(object),
+        of_update=of_update.astype(object),
+        trial=(of_update + "/" + words["image"]).astype(object),
+    )
+
+
+def _seeds(rows: pd.DataFrame) -> str:
+    return " ".join(str(seed) for seed in sorted(rows["seed"].unique()))
+
+
+def aggregate(
+    rows: pd.DataFrame, metrics: list[str], scale: str, success: Sequence[str] = ()
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tidy table of score rows, one line per condition and metric, and the trials behind its
+    lines.
+
+    rows: scores, and whether each row is a trial that `failed`. Intervals are over updates, since the samples
+    of one update share its fate. A client that went over its set in several passes has a line, and a column
+    `pass`, for each. Where attacks optimise, a column `iterations` tells the length, of images kept on the
+    way too. For each metric of `success` there are lines `success_<metric>`, one for each value of a column
+    `threshold`: the share of images that are at least so good. What is measured on the federation's model has
+    a line, of no client, for each round, with the round in a column `round`; those before the last are
+    "snapshot".
+    """
+    out = Lines()
+    several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
+    columns = CONDITION + [name for name, wanted in several.items() if wanted]
+    rows = _named(rows)
+    for values, group in rows.groupby(columns, sort=True, dropna=False):
+        condition = dict(zip(columns, values, strict=True))
+        _add_images(out, group, metrics, success, condition, scale)
+        if "pearson" in metrics:
+            _add_updates(out, group, condition, scale)
+    for metric in metrics:
+        if metric in rows and METRICS[metric].of == "models":
+            _add_models(out, rows, metric, columns, scale)
+    return pd.DataFrame(out.lines), out.trials()
+
+
+def _add_images(
+    out: Lines,
+    group: pd.DataFrame,
+    metrics: list[str],
+    success: Sequence[str],
+    condition: dict[str, Any],
+    scale: str,
+) -> None:
+    """Add the lines of what is measured image by image."""
+    cluster, trial, update, failed = (
+        group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
+    )
+    lost = (group["status"] != "ok").to_numpy()
+    beside = {"unit": "image", "seeds": _seeds(group), "scale": scale}
+    for metric in metrics:
+        declared = METRICS[metric]
+        if declared.of != "models" and metric in group and not group[metric].isna().all():
+            # Labels and times are told of an update whose image failed as well.
+            named = Trials(cluster, trial, failed if declared.of == "images" else lost, update)
+            line = condition | {"metric": metric, "convention": declared.convention}
+            out.add(line, group[metric].to_numpy(), named, beside)
+    named = Trials(cluster, trial, failed, update)
+    for metric in success:
+        if metric not in group or condition["baseline"] == SNAPSHOT:
+            continue
+        line = condition | {"metric": PREFIX + metric, "convention": "published"}
+        rng = bootstrap(PREFIX + metric)
+        shares = successes(group[metric].to_numpy(), lost, metric)
+        for threshold, good in zip(THRESHOLDS, shares, strict=True):
+            out.add(line, good, named, {"threshold": threshold} | beside, rng)
+    if "pearson" in metrics:
+        below = group["pearson"].where(group["pearson"] < THRESHOLD)
+        if below.notna().any():
+            line = condition | {"metric": "pearson_unrevealed", "convention": "standard"}
+            out.add(line, below.to_numpy(), named, beside)
+
+
+def _add_updates(out: Lines, group: pd.DataFrame, condition: dict[str, Any], scale: str) -> None:
+    """Add the lines of what is counted update by update."""
+    updates = group.drop_duplicates("update").sort_values("update")
+    cluster, trial = (updates[name].to_numpy() for name in ("cluster", "of_update"))
+    named = Trials(cluster, trial, np.zeros(len(updates), bool))
+    for metric, each in _updates(group).items():
+        if not np.isnan(each).all():
+            line = condition | {"metric": metric, "convention": "standard"}
+            out.add(line, each, named, {"unit": "update", "seeds": _seeds(group), "scale": scale})
+
+
+def _add_models(out: Lines, rows: pd.DataFrame, metric: str, columns: list[str], scale: str) -> None:
+    """Add the lines of a metric of the federation's model, over seeds."""
+    keys = [name for name in columns if name not in ("client", "local_samples", "baseline")]
+    # All images of a round tell the same model.
+    own = rows[(rows["baseline"] == "") & rows[metric].notna()]
+    models = own.drop_duplicates([*keys, "seed", "round"])
+    last = models.groupby(keys, dropna=False)["round"].transform("max")
+    models = models.assign(baseline=np.where(models["round"] < last, SNAPSHOT, ""))
+    models["round"] += 1
+    for values, group in models.groupby([*keys, "round", "baseline"], sort=True, dropna=False):
+        line = dict(zip([*keys, "round", "baseline"], values, strict=True))
+        line |= {"metric": metric, "convention": METRICS[metric].convention}
+        seeds = group["seed"].astype(str).to_numpy(object)
+        named = Trials(seeds, seeds, np.zeros(len(group), bool))
+        out.add(
+            line, group[metric].to_numpy(), named, {"unit": "model", "seeds": _seeds(group), "scale": scale}
+        )

@@ -1,0 +1,67 @@
+"""What training studies give to draw: boundaries in the plane, and words that were read."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.datasets.words import spelt
+from leakbench.tables.trained import STUDY
+
+
+def _named(rows: pd.DataFrame) -> dict[str, Any]:
+    """Return what a study's rows are called, and its seed."""
+    return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
+
+
+def boundaries(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Return tensors and what they are, of each study in the plane: <place>/surface float32 [steps, steps],
+    the probability of the second class from bottom left, and <place>/points/<client or test> float32 [n, 3],
+    (x, y, label).
+
+    `apart`: the share of the plane that is classified otherwise than by centralised training of the same
+    network and seed, in [0, 1]; None where there is none. `accuracy`: on all test points, in [0, 1]. All are
+    of the last round.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    told: list[dict[str, Any]] = []
+    for rows, facts in studies:
+        if "boundary" not in facts:
+            continue
+        own, place = facts["boundary"], len(told)
+        tensors[f"{place}/surface"] = np.array(own["surface"], np.float32)
+        groups = [*enumerate(own["points"]["clients"]), ("test", own["points"]["test"])]
+        tensors |= {f"{place}/points/{name}": np.array(points, np.float32) for name, points in groups}
+        names = _named(rows)
+        last = rows[(rows["round"] == facts["rounds"]) & (rows["key"] != "client")]
+        about = {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1}
+        told.append(names | about | {"accuracy": float(last["test_accuracy"].mean())})
+    same = ("dataset", "victim", "defence", "seed")
+    surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(told))]
+    for about, own in zip(told, surfaces, strict=True):
+        alike = [
+            other
+            for each, other in zip(told, surfaces, strict=True)
+            if each["clients"] == 1 and all(each[key] == about[key] for key in same)
+        ]
+        about["apart"] = float((own != alike[0]).mean()) if alike else None
+    return tensors, told
+
+
+def examples(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]],
+) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
+    """Return pictures words/<test set> uint8 [words, rows, columns], and for each study and test set the
+    `words` on them and what its model of the last round `read`.
+    """
+    tensors: dict[str, np.ndarray] = {}
+    told: list[dict[str, Any]] = []
+    for rows, facts in studies:
+        names = _named(rows)
+        for tested, own in facts.get("examples", {}).items():
+            tensors.setdefault(f"words/{tested}", np.array(own["pictures"], np.uint8))
+            spelled = {kind: [spelt(codes) for codes in own[kind]] for kind in ("words", "read")}
+            told.append(names | spelled | {"tested": tested, "round": facts["rounds"]})
+    return tensors, told

@@ -1,0 +1,82 @@
+"""Everything about an experiment that attacks, from the scores of its cells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import read_facts, read_table
+from leakbench.catalogue.cell import capture_of
+from leakbench.tables.attacked import COLUMNS, aggregate
+from leakbench.tables.failures import failed
+from leakbench.tables.found import Found, no_lines
+from leakbench.tables.pictures import Files, Panel, pictures
+
+
+def _scored(
+    stems: Sequence[str], scores: Sequence[Path]
+) -> Iterator[tuple[str, pd.DataFrame | None, dict[str, Any]]]:
+    """Yield each cell's rows and facts; no rows, and why, where it is absent. `scores` is one file per
+    capture, as cells first name it."""
+    captures = list(dict.fromkeys(capture_of(stem) for stem in stems))
+    files = {capture: (path, read_facts(path)) for capture, path in zip(captures, scores, strict=True)}
+    read: dict[Path, pd.DataFrame] = {}
+    for stem in stems:
+        path, facts = files[capture_of(stem)]
+        attack = stem.split("/")[-2]
+        own = facts if "absent" in facts else facts["attacks"][attack]
+        if "absent" in own:
+            yield stem, None, own
+            continue
+        if path not in read:
+            read[path] = read_table(path)[0]
+        yield stem, read[path][read[path]["attack"] == attack], own
+
+
+def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequence[Files]) -> Found:
+    """Return the table of the experiment that `spec` describes, its trials, pictures and facts.
+
+    scores: a file for each capture, in the order in which the spec's cells first name it. pictured: the files
+    of each cell, in the order of the spec; none where the experiment shows no pictures. Cells whose scores
+    are absent are left out and named, with their reasons, among the facts.
+    """
+    experiment = spec["experiment"]
+    client, shown = experiment["client"], experiment["exhibit"]
+    reasons = {"every cell": spec["left_out"]} if spec["left_out"] else {}
+    reasons |= spec["cells_left_out"]
+    frames, knows, classes = [], {}, {}
+    drawn: list[Panel] = []
+    files = dict(zip(spec["cells"], pictured, strict=True)) if shown else {}
+    for stem, rows, facts in _scored(spec["cells"], scores):
+        if rows is None:
+            reasons[stem] = facts["absent"]
+            continue
+        rows = rows.assign(failed=failed(rows, facts["target"]))
+        frames.append(rows if client is None else rows[rows["client"] == client])
+        knows[stem] = facts["knows"]
+        if facts["classes"]:
+            classes[stem.partition("/")[0]] = facts["classes"]
+        if shown:
+            drawn += pictures(stem, files[stem], rows, shown, client or 0)
+    found = no_lines(COLUMNS)
+    if frames:
+        rows = pd.concat(frames, ignore_index=True)
+        found = aggregate(rows, experiment["metrics"], spec["scale"], experiment["success"])
+    tensors: dict[str, np.ndarray] = {
+        f"{number}/{name}": array
+        for number, (_, content) in enumerate(drawn)
+        for name, array in content.items()
+    }
+    return Found(
+        *found,
+        tensors,
+        {
+            "panels": [panel for panel, _ in drawn],
+            "knows": knows,
+            # How many people the judges of a data set tell apart.
+            "classes": classes,
+            "absent_cells": reasons,
+        },
+    )

@@ -1,0 +1,40 @@
+"""Everything about an experiment that trains, from the files of its studies."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakbench.artefacts import read_facts, read_table
+from leakbench.provenance import read_spec
+from leakbench.tables.drawn import boundaries, examples
+from leakbench.tables.found import Found, no_lines
+from leakbench.tables.trained import COLUMNS, aggregate_studies
+
+
+def of_studies(spec: Mapping[str, Any], files: Sequence[Path], costs: Sequence[Path]) -> Found:
+    """Return the table of the experiment that `spec` describes, its trials, what there is to draw, and its
+    facts.
+
+    files, costs: the rows of each study and the record of what it cost, in the order of the spec. The facts
+    name the studies that are absent and why, the problems of rounds, and how each study encrypted.
+    """
+    reasons = {"every study": spec["left_out"]} if spec["left_out"] else dict(spec["cells_left_out"])
+    studies = []
+    for stem, path, cost in zip(spec["studies"], files, costs, strict=True):
+        facts = read_facts(path)
+        if "absent" in facts:
+            reasons[stem] = facts["absent"]
+            continue
+        reasons |= {f"{stem} on {name}": why for name, why in facts["untested"].items()}
+        rows, facts = read_table(path)
+        seconds = read_spec(cost)["seconds_per_round"]
+        studies.append((rows, facts | {"seconds_per_round": seconds, "selected_round": facts["selected"]}))
+    found = aggregate_studies(studies, spec["scale"]) if studies else no_lines(COLUMNS)
+    tensors, drawn = boundaries(studies)
+    words, read = examples(studies)
+    beside: dict[str, Any] = {"boundaries": drawn, "examples": read} | {
+        key: {str(rows["training"].iloc[0]): facts[key] for rows, facts in studies if facts.get(key)}
+        for key in ("problems", "encryption")
+    }
+    facts = {"panels": [], "knows": {}, "classes": {}, "absent_cells": reasons}
+    return Found(*found, tensors | words, {key: value for key, value in beside.items() if value} | facts)

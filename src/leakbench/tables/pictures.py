@@ -1,0 +1,114 @@
+"""The pictures an experiment shows, chosen by a stated rule and never by eye."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from leakbench.artefacts import open_tensors
+from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.pixels import pixels
+from leakbench.scoring.aim import aim_at
+
+Panel = tuple[dict[str, Any], dict[str, np.ndarray]]
+
+
+def _correlation(guess: np.ndarray, truth: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return for each guess [n, …] the sample it resembles most and its r; (-1, 0) where it is not usable."""
+    r = pearson_matrix(guess.reshape(len(guess), -1), truth.reshape(len(truth), -1))
+    sample, value = r.argmax(-1), r.max(-1)
+    return np.where(usable, sample, -1), np.where(usable, value, 0).astype(np.float32)
+
+
+class Files(NamedTuple):
+    """The files of one cell that its pictures are taken from."""
+
+    guesses: Path
+    truth: Path
+    victim: Path
+    data: Path
+
+
+def pictures(
+    stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, Any], client: int
+) -> Iterator[Panel]:
+    """Yield one panel for a client of the cell `stem`: its description and its tensors.
+
+    scored: the attack's score rows. shown: how the experiment chooses. Tensors: truth [k, C, H, W] in [0, 1],
+    guess [m, C, H, W] as reconstructed, usable [m], sample [m], score [m] (r). With target features, a guess
+    is one channel of one reconstruction.
+    """
+    dataset, victim, federation, defence, attack, _ = stem.split("/")
+    tensors, facts = open_tensors(files.guesses)
+    secret, hidden = open_tensors(files.truth)
+    arrays, _ = open_tensors(files.data)
+    count, rule = shown["reconstructions"], shown["rule"]
+    index = secret[f"images/{client}"]
+    rounds = min(shown["rounds"], len(index), len(tensors["images"]))
+    chosen = np.array(arrays[f"{hidden['split']}/images"])[index[:rounds]]
+    truth = pixels(chosen)
+    aim = np.stack([aim_at(facts["target"], images, files.victim) for images in chosen])
+    guess = np.array(tensors["images"][:rounds, client])
+    usable = np.array(tensors["usable"][:rounds, client])
+    panel = {
+        "dataset": dataset, "victim": victim, "federation": federation, "defence": defence, "attack": attack,
+        "checkpoint": int(secret["checkpoint"][0]), "local_samples": int(index.shape[1]), "rule": rule,
+        "target": facts["target"], "metric": "pearson", "knows": facts["knows"],
+    }  # fmt: skip
+    if rule in ("matched", "worst-median-best"):
+        own = (scored["baseline"] == "") & (scored["client"] == client) & (scored["round"] < rounds)
+        rows = scored[own]
+        if rule == "worst-median-best":
+            rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
+        at = rows["round"].to_numpy(), np.maximum(rows["match"].to_numpy(), 0)
+        yield (
+            panel,
+            {
+                "truth": truth[rows["round"].to_numpy(), rows["sample"].to_numpy()],
+                "guess": guess[at],
+                "usable": (rows["match"] >= 0).to_numpy(),
+                "sample": np.arange(len(rows)),
+                "score": rows["pearson"].to_numpy().astype(np.float32),
+            },
+        )
+        return
+    sample, value = _correlation(guess[0], aim[0], usable[0])
+    order = np.arange(len(value))
+    if rule == "usable":
+        order = order[usable[0]]
+    elif rule == "best":
+        order = np.argsort(-value, kind="stable")
+    elif rule == "faintest":
+        order = np.argsort(value, kind="stable")
+        order = order[value[order] >= THRESHOLD]
+    if facts["target"] == "features":
+        alive = order[usable[0][order]]
+        # An update that reached no neuron still has a panel: its first neuron, dead.
+        neuron = alive[:1] if len(alive) else np.array([0])
+        channels = guess[0][neuron][0][:count, None]
+        truths = aim[0][max(int(sample[neuron][0]), 0)][:count, None]
+        r = np.diag(pearson_matrix(channels.reshape(len(channels), -1), truths.reshape(len(truths), -1)))
+        yield (
+            panel | {"neuron": int(neuron[0])},
+            {
+                "truth": truth[0],
+                "guess": channels,
+                "usable": np.repeat(usable[0][neuron], len(channels)),
+                "sample": np.repeat(sample[neuron], len(channels)),
+                "score": r.astype(np.float32),
+            },
+        )
+        return
+    order = order[:count]
+    yield (
+        panel,
+        {
+            "truth": truth[0],
+            "guess": guess[0][order],
+            "usable": usable[0][order],
+            "sample": sample[order],
+            "score": value[order],
+        },
+    )

@@ -1,0 +1,133 @@
+"""The table of an experiment that trains: one line per study, key, client, test set and metric, over
+seeds."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from leakbench.metrics.baselines import SNAPSHOT
+from leakbench.tables.lines import STATISTICS, Lines, Trials
+
+STUDY = ["dataset", "victim", "training", "defence"]
+# What does not depend on what is tested on.
+TRAINED = ["validation_accuracy", "validation_loss", "training_loss"]
+CONVENTIONS = {"standard": "accuracy", "published": "published"}
+WHOLE = ["lock_share", "lock_share_parameters", "upload_bytes", "seconds_per_round", "selected_round"]
+SOMETIMES = ["epsilon", "delta", "told_apart"]
+BY_RULE = ["weight", "cross_loss", "cross_accuracy", "training_loss"]
+COLUMNS = [
+    *STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention", *STATISTICS, "rounds",
+    "images", "unit", "seeds", "scale",
+]  # fmt: skip
+Value = tuple[dict[str, Any], str, str, float]
+
+
+def over_short_batches(images: int, batch_size: int) -> float:
+    """Return what the authors' code makes of an accuracy of 1.
+
+    It divides each batch's right answers by the nominal size of a batch, also the last one's.
+    """
+    return images / (-(-images // batch_size) * batch_size)
+
+
+def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
+    """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots of
+    every round.
+
+    Of a round by a rule of aggregation each client's numbers are reported for every round. A client's own
+    numbers have its number, their mean none. `tested` is the data set whose test images are measured, empty
+    for what is measured on none. `gap_to_random` is an accuracy minus that with a stranger's key and the
+    locks that the server drew. The published convention counts a short batch as a whole one, and of words
+    only those that are published.
+    """
+    nominal = over_short_batches(facts["test_images"], facts["batch_size"])
+    rows = rows.rename(columns={"test_accuracy": "accuracy"})
+    by_rule, rows = rows[rows["key"] == "client"], rows[rows["key"] != "client"].copy()
+    for each in by_rule.to_dict("records"):
+        condition = {
+            "client": each["client"],
+            "key": "",
+            "tested": "",
+            "baseline": SNAPSHOT,
+            "round": each["round"],
+        }
+        for metric in BY_RULE:
+            if each[metric] == each[metric]:
+                yield condition, metric, "standard", each[metric]
+    if rows["filtered_accuracy"].notna().any():
+        rows["published"] = rows["filtered_accuracy"]
+    else:
+        rows["published"] = nominal * rows["accuracy"]
+    first = rows["tested"].iloc[0]
+    for (turn, tested), of_round in rows.groupby(["round", "tested"], sort=False):
+        metrics = {"accuracy": tested, "test_loss": tested} | (
+            dict.fromkeys(TRAINED, "") if tested == first else {}
+        )
+        whole = (
+            of_round.groupby("key")[["published", "accuracy", "test_loss", *TRAINED]]
+            .mean()
+            .reset_index()
+            .assign(client=np.nan)
+        )
+        for each in whole.to_dict("records"):
+            for metric, where in metrics.items():
+                condition = {
+                    "client": np.nan,
+                    "key": each["key"],
+                    "tested": where,
+                    "baseline": SNAPSHOT,
+                    "round": turn,
+                }
+                yield condition, metric, "standard", each[metric]
+        if turn != facts["selected"]:
+            continue
+        random = whole[whole["key"] == "random"]
+        clients = of_round[of_round["client"] >= 0]
+        for each in pd.concat([whole, clients]).to_dict("records"):
+            condition = {"client": each["client"], "key": each["key"], "baseline": "", "round": np.nan}
+            for name, column in CONVENTIONS.items():
+                own = condition | {"tested": tested}
+                yield own, "accuracy", name, each[column]
+                if each["key"] in ("own", "other"):
+                    yield own, "gap_to_random", name, each[column] - random[column].mean()
+            for metric, where in metrics.items():
+                if metric != "accuracy":
+                    yield condition | {"tested": where}, metric, "standard", each[metric]
+    condition = {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan}
+    for metric in (*WHOLE, *(name for name in SOMETIMES if name in facts)):
+        yield condition, metric, "standard", float(facts[metric])
+
+
+def aggregate_studies(
+    studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale: str
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the tidy table of studies (rows, facts), one line per condition and metric, and the trials
+    behind its lines.
+
+    A line has the mean over seeds, each of which is a run of its own. Snapshots are lines of baseline
+    "snapshot" with their `round`. `rounds` and `images` are what a study trained for and on.
+    """
+    found = []
+    for rows, facts in studies:
+        names = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
+        told = names | {"rounds": facts["rounds"], "images": facts["images"]}
+        found += [
+            told | condition | {"metric": metric, "convention": convention, "value": value}
+            for condition, metric, convention, value in values(rows, facts)
+        ]
+    # Lines of one study stand together; within it they keep their order.
+    frame = pd.DataFrame(found).sort_values(STUDY, kind="stable")
+    keys = [*STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention"]
+    out = Lines()
+    for condition, group in frame.groupby(keys, sort=False, dropna=False):
+        seeds = group["seed"].astype(str).to_numpy(object)
+        out.add(
+            dict(zip(keys, condition, strict=True)),
+            group["value"].to_numpy(),
+            Trials(seeds, seeds, np.zeros(len(group), bool)),
+            {"rounds": group["rounds"].min(), "images": group["images"].min(), "unit": "run"}
+            | {"seeds": " ".join(map(str, sorted(group["seed"]))), "scale": scale},
+        )
+    return pd.DataFrame(out.lines)[COLUMNS], out.trials()

@@ -1,0 +1,12 @@
+"""manual: write config/README.md and config/schemas/ from the models of the catalogue."""
+
+from pathlib import Path
+
+from leakbench.catalogue.digest import write_changed
+from leakbench.catalogue.manual import manual as texts
+
+
+def manual(root: Path) -> None:
+    """Write each generated file of the checkout `root` whose text changed."""
+    for name, text in texts(root).items():
+        write_changed(root / name, text)

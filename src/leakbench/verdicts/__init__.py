@@ -1,0 +1,1 @@
+"""Which word a statement gets, how near is near enough, and how two scorecards differ."""

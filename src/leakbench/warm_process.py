@@ -1,0 +1,109 @@
+"""The warm process: it has the libraries loaded, and forks a child for every job that asks
+(`leakbench.warm`)."""
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NoReturn
+
+from leakbench.cli import run as run_verb
+from leakbench.process import alive, prepare
+from leakbench.warm import LENGTH, clear, receive
+
+# torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
+LIBRARIES = (
+    "torch", "torch.func", "torch._dynamo", "torchvision", "pandas", "pyarrow.parquet", "pyarrow.dataset",
+    "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black",
+    "ipykernel.kernelapp", "matplotlib.pyplot", "seaborn", "jinja2",
+)  # fmt: skip
+
+
+def _serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Fork the job, stay as its parent, answer with its exit code; end it if the caller is gone."""
+    head, files, _, _ = socket.recv_fds(stream, LENGTH.size, 3)
+    order = json.loads(receive(stream, LENGTH.unpack(head)[0]))
+    worker = os.fork()
+    if worker == 0:
+        stream.close()
+        _work(order, files, run)
+    for file in files:
+        os.close(file)
+    stream.sendall(LENGTH.pack(worker))
+
+    def end_with_the_caller() -> None:
+        with suppress(OSError):
+            while stream.recv(1):
+                pass
+        with suppress(ProcessLookupError):
+            os.kill(worker, signal.SIGTERM)
+
+    threading.Thread(target=end_with_the_caller, daemon=True).start()
+    code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
+    with suppress(OSError):
+        stream.sendall(LENGTH.pack(code if code >= 0 else 128 - code))
+    os._exit(0)
+
+
+def _work(order: dict[str, Any], files: Sequence[int], run: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Take on the caller's folder, environment and streams, run the job, end with its exit code."""
+    for target, file in enumerate(files):
+        os.dup2(file, target)
+        os.close(file)
+    os.chdir(order["folder"])
+    os.environ.clear()
+    os.environ.update(order["environment"])
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    code = 1
+    try:
+        code = run(order["argv"])
+    except SystemExit as ended:
+        # As the interpreter does at its end.
+        if ended.code is None or isinstance(ended.code, int):
+            code = ended.code or 0
+        else:
+            print(ended.code, file=sys.stderr)
+    finally:
+        kind, problem, where = sys.exc_info()
+        if kind is not None and problem is not None:
+            sys.excepthook(kind, problem, where)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
+
+
+def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str]) -> None:
+    """Load `libraries`, then fork a process for every job that asks, until process `owner` is gone."""
+    for library in libraries:
+        __import__(library)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(address))
+        door.listen(64)
+        door.settimeout(1.0)
+        while alive(owner):
+            with suppress(TimeoutError):
+                stream, _ = door.accept()
+                if os.fork() == 0:
+                    door.close()
+                    stream.settimeout(None)
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    try:
+                        _serve_one(stream, run)
+                    finally:
+                        os._exit(1)
+                stream.close()
+    clear(address)
+    with suppress(OSError):
+        address.parent.rmdir()
+
+
+if __name__ == "__main__":
+    prepare(1)
+    serve(int(sys.argv[1]), Path(sys.argv[2]), run_verb, LIBRARIES)

@@ -1,0 +1,82 @@
+"""The manual of config/: generated files are current, every key is described, every YAML keeps its schema."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import BaseModel, Field, create_model
+
+from leakbench.catalogue.load import files_of, load_kind, read_yaml
+from leakbench.catalogue.manual import manual
+from leakbench.catalogue.schema import KINDS
+from leakbench.verbs.manual import manual as write
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_generated_files_are_current() -> None:
+    stale = [name for name, text in manual(ROOT).items() if (ROOT / name).read_text() != text]
+    assert not stale, "run python -m leakbench manual"
+
+
+def models(model: type[BaseModel]) -> Iterator[dict[str, Any]]:
+    """Yield the schema of a model and of each that it is made of."""
+    schema = model.model_json_schema()
+    yield from (schema, *schema.get("$defs", {}).values())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_key_says_what_it_means(kind: str) -> None:
+    for schema in models(KINDS[kind]):
+        for key, value in schema["properties"].items():
+            text = value.get("description", "")
+            assert text.endswith("."), (schema["title"], key)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_file_keeps_the_schema_that_editors_use(kind: str) -> None:
+    schema = json.loads((ROOT / f"config/schemas/{kind}.json").read_text())
+    check = jsonschema.Draft202012Validator(schema)
+    files = files_of(ROOT / "config", kind)
+    assert files
+    for path in files:
+        value = read_yaml(path)
+        assert not list(check.iter_errors(value)), path
+        assert list(check.iter_errors(value | {"sumary": "x"})), "a misspelt key must be an error"
+
+
+def test_the_manual_lists_each_part_with_its_parameters() -> None:
+    text = manual(ROOT)["config/README.md"]
+    for module in {entry.module for entry in load_kind(ROOT / "config", "attacks").values()}:  # type: ignore[attr-defined]
+        assert f"#### {module}\n" in text
+    # A key of a mapping, one of a list's entries, a range, a part's parameter with its default.
+    assert "| `training.epochs` | whole number from 0 | **required** |" in text
+    assert "| `faults[].kind` | `absent` or `malformed` or `other-key` | **required** |" in text
+    assert "| `validation` | number from 0 below 1 | `0.15` |" in text
+    assert "| `dropout` | number from 0 below 1 | `0.0` |" in text
+
+
+def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "config", tmp_path / "config", ignore=shutil.ignore_patterns("*.md", "schemas"))
+    (tmp_path / "papers").symlink_to(ROOT / "papers")
+    write(tmp_path)
+    for name in manual(ROOT):
+        assert (tmp_path / name).read_text() == (ROOT / name).read_text()
+    (tmp_path / "config/README.md").write_text("stale")
+    schema = tmp_path / "config/schemas/attacks.json"
+    before = schema.stat().st_mtime_ns
+    write(tmp_path)
+    assert (tmp_path / "config/README.md").read_text() == (ROOT / "config/README.md").read_text()
+    assert schema.stat().st_mtime_ns == before
+
+
+def test_a_parameter_described_in_its_annotation_has_a_column_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = create_model("clip", norm=(float, Field(gt=0, description="The largest length.")))
+    monkeypatch.setattr("leakbench.catalogue.manual.parameters_model", lambda room, module: described)
+    assert (
+        "| `norm` | number above 0 | **required** | The largest length. |" in manual(ROOT)["config/README.md"]
+    )

@@ -1,0 +1,103 @@
+"""Makes small results to draw, and finds what a figure drew."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from invented import row
+from matplotlib.axes import Axes
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+from leakbench.drawing.result import Panel, Result
+from leakbench.drawing.sheet import draw
+from leakbench.drawing.tile import REVEALED
+
+CELL = {
+    "dataset": "mnist-32",
+    "victim": "lenet-dlg",
+    "federation": "grnn",
+    "defence": "none",
+    "attack": "grnn",
+    "checkpoint": 0,
+    "local_samples": 1,
+    "metric": "psnr",
+    "iterations": 1000,
+    "mean": 20.0,
+    "ci_low": 18.0,
+    "ci_high": 22.0,
+}
+
+
+def cell(**more: Any) -> dict[str, Any]:
+    """Return a row about an attack on single images."""
+    return row(**CELL | more)
+
+
+def result(
+    rows: list[dict[str, Any]] | None = None, drawing: dict[str, Any] | None = None, **more: Any
+) -> Result:
+    """Return a result of some rows whose figure is one drawing."""
+    spec = {
+        "work": "grnn",
+        "item": "fig-1",
+        "title": "A title",
+        "shows": "One sentence.",
+        "scale": "quick",
+        "figure": [drawing or {"drawing": "dots", "metrics": ["psnr"]}],
+        "parts": more.pop("parts", {}),
+    }
+    facts = {"seeds": [0], "knows": {}} | more.pop("facts", {})
+    given: dict[str, Any] = {"panels": [], "tensors": {}} | more
+    return Result(pd.DataFrame(rows or [cell()]).fillna({"baseline": ""}), facts=facts, spec=spec, **given)
+
+
+def panel(k: int = 2, m: int = 2, **more: Any) -> Panel:
+    """Return pictures of one cell: the first reconstruction is perfect, all others are worse."""
+    truth = np.linspace(0, 1, k * 16, dtype=np.float32).reshape(k, 1, 4, 4)
+    about = {k: CELL[k] for k in ("dataset", "victim", "federation", "defence", "attack")}
+    about |= {"local_samples": k, "rule": "matched", "target": "images"} | more
+    score = np.where(np.arange(m) == 0, 1.0, 0.5).astype(np.float32)
+    return Panel(about, truth, truth[np.arange(m) % k], np.ones(m, bool), np.arange(m) % k, score)
+
+
+def drawn(given: Result) -> Figure:
+    """Return the figure of a result that has something to draw."""
+    figure = draw(given)
+    assert figure is not None
+    return figure
+
+
+def axes_of(figure: Figure) -> list[Axes]:
+    """Return the axes of all drawings."""
+    return [axes for part in figure.subfigs[1:-1] for axes in part.axes]
+
+
+def texts(figure: Figure) -> list[str]:
+    """Return all that is written."""
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def entries(figure: Figure) -> list[str]:
+    """Return the words of all legends."""
+    return [
+        text.get_text() for part in figure.subfigs for legend in part.legends for text in legend.get_texts()
+    ]
+
+
+def points(axes: Axes) -> list[tuple[float, float]]:
+    """Return the places of all dots of some axes, rounded."""
+    return sorted((round(x, 4), round(y, 4)) for each in dots_of(axes) for x, y in each.get_offsets())
+
+
+def dots_of(axes: Axes) -> list[PathCollection]:
+    """Return the collections of dots of some axes."""
+    return [each for each in axes.collections if isinstance(each, PathCollection)]
+
+
+def framed(figure: Figure) -> int:
+    """Return how many tiles have the frame of a leak."""
+    return sum(patch.get_edgecolor() == to_rgba(REVEALED) for patch in figure.findobj(Rectangle))

@@ -1,0 +1,74 @@
+"""Every experiment's figure is laid out well: from invented results, and from those of a finished quick
+run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from invented import ROOT, invent, planned
+from layout import faults
+
+from leakbench import reference
+from leakbench.drawing.result import Result, read_result
+from leakbench.drawing.sheet import Body, draw, lay_out
+
+QUICK = ROOT / "results" / "quick"
+EXPERIMENTS = sorted(planned().experiments)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_figure_of_invented_results_has_no_fault(name: str) -> None:
+    figure = draw(invent(name))
+    assert figure is not None
+    assert faults(figure) == []
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_figure_of_the_finished_run_has_no_fault(name: str) -> None:
+    table, exhibit = QUICK / "tables" / f"{name}.csv", QUICK / "exhibits" / f"{name}.safetensors"
+    spec = QUICK / "specs" / "figure" / f"{name}.json"
+    if not (table.is_file() and exhibit.is_file() and spec.is_file()):
+        pytest.skip("needs results/quick (make reproduce)")
+    recorded = [str(path) for path in reference.files(ROOT, name)]
+    figure = draw(read_result(str(table), str(exhibit), str(spec), recorded=recorded))
+    if figure is not None:
+        assert faults(figure) == []
+
+
+def _drawn(result: Result, body: Body) -> list[str]:
+    figure = lay_out(result, [body])
+    assert figure is not None
+    return faults(figure)
+
+
+@pytest.mark.parametrize(
+    ("x", "text", "fault"), [(-0.05, "off the edge", "leaves the canvas"), (0.5, "twice", "lies over")]
+)
+def test_the_fault_of_a_text_is_found(x: float, text: str, fault: str) -> None:
+    def paint(body: object) -> None:
+        for shift in (0, 0.01):
+            body.text(x + shift, 0.5, text)  # type: ignore[attr-defined]
+
+    assert any(fault in each for each in _drawn(invent("fidel-figure-5"), Body(2, "n = 1", paint)))
+
+
+def test_a_label_that_touches_its_neighbour_is_found_and_blank_paper_too() -> None:
+    def paint(body: object) -> None:
+        axes = body.subplots(1, 1)  # type: ignore[attr-defined]
+        axes.set_xticks(
+            np.arange(3), ["a label that is much too long for its own place on this axis of the figure"] * 3
+        )
+
+    found = _drawn(invent("fidel-figure-5"), Body(2, "n = 1", paint))
+    assert any("lies over" in each for each in found)
+    blank = _drawn(invent("fidel-figure-5"), Body(4, "n = 1", lambda body: None))
+    assert any("of the paper has ink" in each for each in blank)
+
+
+def test_no_number_of_a_print_stands_in_code_or_notebook() -> None:
+    """What a paper prints comes through its mapping: no drawing knows a paper's folder, table or method."""
+    sources = [*(ROOT / "src/leakbench/drawing").glob("*.py"), *(ROOT / "notebooks").glob("*.ipynb")]
+    for path in sources:
+        text = Path(path).read_text()
+        for word in ("papers/", "tables/table", "published=[", "printed_trainings", "METHODS", "SHAPES ="):
+            assert word not in text, f"{path}: {word}"

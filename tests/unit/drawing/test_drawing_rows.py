@@ -1,0 +1,129 @@
+"""Which rows a drawing shows, and what they are called."""
+
+import math
+
+import pandas as pd
+import pytest
+from making import cell, drawn, result, texts
+
+from leakbench.drawing.rows import DECIBELS, PRINTED, chosen, counted, levels, named, ordered
+
+LONG = {"attack": [{"name": "grnn", "summary": "", "parameters": {"iterations": 1000, "beta": 5}}]}
+
+
+def test_a_metric_a_baseline_and_a_condition_are_chosen() -> None:
+    rows = [
+        cell(),
+        cell(metric="ssim"),
+        cell(baseline="random-noise"),
+        cell(defence="prune"),
+        cell(convention="published"),
+    ]
+    found = chosen(result(rows), ["psnr"], where={"defence": ["none"]})
+    assert len(found) == 1
+    assert len(chosen(result(rows), ["psnr"], baselines=["", "random-noise"])) == 3
+
+
+def test_a_metric_of_one_convention_needs_none_to_be_named() -> None:
+    rows = [cell(metric="rmse_255", convention="published")]
+    assert len(chosen(result(rows), ["rmse_255"])) == 1
+
+
+def test_an_exact_copy_does_not_squeeze_all_others() -> None:
+    found = chosen(result([cell(mean=155.0, ci_low=150.0, ci_high=math.inf)]), ["psnr"])
+    assert found[["mean", "ci_low", "ci_high"]].to_numpy().tolist() == [[DECIBELS] * 3]
+    assert "PSNR is cut at 60 dB" in counted(found)
+
+
+@pytest.mark.parametrize(("n", "there"), [(2, False), (3, True)])
+def test_few_values_have_no_interval(n: int, there: bool) -> None:
+    found = chosen(result([cell(n=n)]), ["psnr"])
+    assert found[["ci_low", "ci_high"]].notna().all(axis=None) == there
+
+
+def test_a_run_much_too_short_is_not_drawn_and_the_small_print_says_so() -> None:
+    rows = [cell(iterations=9), cell(dataset="cifar10", iterations=10)]
+    given = result(rows, parts=LONG)
+    assert chosen(given, ["psnr"])["dataset"].tolist() == ["cifar10"]
+    assert any(
+        "Not drawn, too short to say anything: GRNN (9 of 1,000 steps)" in text
+        for text in texts(drawn(given))
+    )
+
+
+def test_columns_follow_from_others() -> None:
+    rows = [cell(defence=name) for name in ("none", "gaussian-1e-2", "laplacian")]
+    columns = {
+        "noise": {"by": "defence", "none": "0", "*-1e-2": "0.01", "else": "0.1"},
+        "kind": {
+            "by": "defence",
+            "none": ["Gaussian", "Laplacian"],
+            "gauss*": "Gaussian",
+            "else": "Laplacian",
+        },
+        "both": {"by": ["defence", "attack"], "none | grnn": "plain"},
+        "beta": {"by": "attack", "parameter": "beta"},
+    }
+    found = chosen(result(rows, parts=LONG), ["psnr"], columns=columns)
+    assert found[["noise", "kind"]].to_numpy().tolist() == [
+        ["0", "Gaussian"], ["0", "Laplacian"], ["0.01", "Gaussian"], ["0.1", "Laplacian"],
+    ]  # fmt: skip
+    assert found["both"].tolist() == ["plain", "plain", "gaussian-1e-2 | grnn", "laplacian | grnn"]
+    assert set(found["beta"]) == {5}
+    assert levels(result(), found, "noise", columns) == ["0", "0.01", "0.1"]
+
+
+def test_rows_stand_in_the_order_of_the_experiment_and_numbers_by_size() -> None:
+    rows = pd.DataFrame(
+        [cell(attack="dlg", local_samples=4), cell(attack="grnn", local_samples=16), cell(local_samples=4)]
+    )
+    given = result(parts={"attack": [{"name": "grnn"}, {"name": "dlg"}]})
+    assert ordered(given, rows, ["attack", "local_samples"])["local_samples"].tolist() == [4, 16, 4]
+    assert levels(given, rows, "local_samples") == [4, 16]
+
+
+def test_words_stand_under_names_unless_the_experiment_gives_its_own() -> None:
+    rows = pd.DataFrame([cell(defence="prune", client=math.nan)])
+    given = result(parts={"defence": [{"name": "prune", "parameters": {"share": 0.1}}]})
+    assert named(given, rows, ["dataset", "defence", "client"]).tolist() == ["MNIST at 32×32 · prune to 10%"]
+    text = {"prune": "a tenth", "": "all clients"}
+    assert named(given, rows, ["defence", "client"], text).tolist() == ["a tenth · all clients"]
+    assert named(given, rows, []).tolist() == [""]
+
+
+def test_a_printed_number_takes_the_place_of_its_row() -> None:
+    rows = [
+        cell(client=0, attack="dlg"),
+        cell(client=0),
+        cell(client=math.nan, mean=30.0),
+        cell(metric="ssim"),
+    ]
+    marks = pd.DataFrame(
+        [
+            {
+                "attack": "grnn",
+                "client": None,
+                "metric": "psnr",
+                "convention": "standard",
+                "value": 25.0,
+                "id": "a",
+            },
+            {
+                "attack": "invg",
+                "client": None,
+                "metric": "psnr",
+                "convention": "standard",
+                "value": 9.0,
+                "id": "b",
+            },
+        ]
+    )
+    found = chosen(result(rows, marks=marks), ["psnr"])
+    printed = found[found["baseline"] == PRINTED]
+    assert printed["mean"].tolist() == [25.0]
+    assert printed["client"].isna().all()
+    assert printed["ci_low"].isna().all()
+
+
+def test_an_empty_file_of_marks_means_none() -> None:
+    assert PRINTED not in set(chosen(result(marks=pd.DataFrame()), ["psnr"])["baseline"])

@@ -1,0 +1,105 @@
+"""Scales in which every row of ours has the value that a test gives it: papers/ is judged without a run."""
+
+import fnmatch
+import math
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from leakbench.papers import join
+from leakbench.papers.work import Work, read_papers
+from leakbench.scorecard.evidence import PLACE, Evidence, Lines
+from leakbench.scorecard.quantity import Measured, NotMeasured
+from leakbench.scorecard.scorecard import Card
+from leakbench.yamls import read_yaml
+
+PAPERS = Path(__file__).parents[3] / "papers"
+EXPERIMENTS = {path.stem: path for path in PAPERS.glob("*/experiments/*.yaml")}
+Values = Callable[[Mapping[str, Any]], float | None]
+
+
+@cache
+def work(name: str) -> Work:
+    """Return one folder of papers/."""
+    return next(each for each in read_papers(PAPERS) if each.name == name)
+
+
+class World(Evidence):
+    """A scale with 20 trials of everything; `values` gives a mean, None or NaN where there is none."""
+
+    def __init__(self, values: Values) -> None:
+        super().__init__("paper", {}, known=frozenset(EXPERIMENTS))
+        self.values, self.asked = values, []
+
+    def read(self, experiment: str, metric: str, published: Any, **where: object) -> Measured:
+        asked = {"experiment": experiment, "metric": metric, **where}
+        self.asked.append(asked)
+        value = self.values(asked)
+        if value is None or math.isnan(value):
+            raise NotMeasured("needs paper scale")
+        leaf = frozenset({(experiment, key(asked))})
+        room = 1e-4 * abs(value)
+        extra = {"std": 0.005, "failure_rate": 0.0}
+        return Measured(value, value - room, value + room, 20, 20, leaves=leaf, metric=metric, extra=extra)
+
+
+def verdicts(name: str, scale: Evidence) -> pd.DataFrame:
+    """Return the scorecard of one work on one scale, by id."""
+    return Card([work(name)], [scale], scale).frame().set_index("id")
+
+
+def key(asked: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return a condition as something that a dict can hold."""
+    return tuple(sorted((column, str(value)) for column, value in asked.items() if str(value) != ""))
+
+
+def as_printed(name: str) -> dict[tuple[tuple[str, str], ...], float]:
+    """Return what our tables would hold if every printed number were ours, by condition."""
+    found = {}
+    for rows in work(name).tables.values():
+        for row in rows:
+            reading = join.read(work(name), row)
+            if reading.way == "mean":
+                found[key(reading.where)] = row.number.value / reading.unit
+    return found
+
+
+def lines(experiment: str, rows: list[dict[str, Any]]) -> Lines:
+    """Return a result table of one run without single trials."""
+    usual = {
+        "baseline": "",
+        "convention": "standard",
+        "std": 0.0,
+        "n": 1,
+        "ci_low": float("nan"),
+        "ci_high": float("nan"),
+    }
+    return Lines(experiment, pd.DataFrame([usual | row for row in rows]))
+
+
+def nowhere(asked: Mapping[str, Any]) -> str:
+    """Return "" where an experiment has the cell or study that a condition names, else what it lacks."""
+    entry = read_yaml(EXPERIMENTS[str(asked["experiment"])])
+    metrics = entry.get("metrics")
+    if metrics and asked["metric"] not in metrics:
+        return f"metric {asked['metric']}"
+    place = {column: str(asked[column]) for column in PLACE if column in asked}
+    for cell in [*entry.get("cells", []), *entry.get("trainings", [])]:
+        cell = {"defence": ["none"], **cell}
+        if all(_has(cell.get(column, []), value) for column, value in place.items()):
+            return ""
+    return f"a cell {place}"
+
+
+def _has(names: list[str], value: str) -> bool:
+    return "all" in names or any(fnmatch.fnmatchcase(value, str(name)) for name in names)
+
+
+def judged(name: str, values: Any, change: Any = lambda asked: None) -> pd.DataFrame:
+    """The verdicts on the statements of `name` in a world of `values`, save where `change` says another."""
+    return verdicts(
+        name, World(lambda asked: changed if (changed := change(asked)) is not None else values(asked))
+    )

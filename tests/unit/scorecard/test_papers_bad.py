@@ -1,0 +1,154 @@
+"""A mistake in papers/ is one line that names file and key, whatever it is."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, unused_words
+
+from leakbench.errors import UserError
+from leakbench.papers.work import read_papers
+
+CLAIM = CLAIMS["claims"][0]
+
+
+def judged(tmp_path: Path, **files: Any) -> None:
+    card(paper(tmp_path, **files), evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+
+
+def refusal(tmp_path: Path, **files: Any) -> str:
+    """Return what is said of files that are refused, nothing where they are read."""
+    try:
+        judged(tmp_path, **files)
+    except UserError as problem:
+        return str(problem)
+    return ""
+
+
+def mapped(**keys: Any) -> dict[str, Any]:
+    return {"measured": {"table-1": MAP["table-1"] | keys}}
+
+
+def claimed(**keys: Any) -> dict[str, Any]:
+    return {"claims": {"claims": [CLAIM | keys]}}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"paper": PAPER | {"yeer": 2024}}, r"paper\.yaml: yeer: .*did you mean 'year'"),
+        ({"paper": "title: [", }, r"paper\.yaml: line \d+: "),
+        ({"paper": PAPER | {"lengths": {"fast": 0}}}, r"paper\.yaml: lengths\.fast: "),
+        (
+            {"measured": {"table-9": {}}},
+            r"measured\.yaml: table-9: no such file in tables/ \(there are: table-1\)",
+        ),
+        ({"measured": {}}, r"measured\.yaml: table-1: says nothing of tiny\.table-1\.1"),
+        (mapped(dataset={"by": "set"}), r"measured\.yaml: table-1\.dataset: by: no printed column 'set'"),
+        (
+            mapped(dataset={"by": "dataset", "Digits": "digits"}),
+            r"table-1\.dataset: no value for 'Photos', which tiny\.table-1\.3 prints",
+        ),
+        (mapped(dataset=["digits"]), r"table-1\.dataset: a list has no place here"),
+        (mapped(colour="red"), r"table tiny-table-1: no column 'colour'"),
+        (mapped(attack=None), r"table tiny-table-1: 2 rows match .*\(they differ in attack\)"),
+        (mapped(experiment="nothing"), r"no experiment is named 'nothing'"),
+        (mapped(experiment=None), r"measured\.yaml: table-1: experiment: is missing for tiny\.table-1\.1"),
+        (
+            mapped(convention="published"),
+            r"table-1\.convention: tiny\.table-1\.1 is printed in the other convention",
+        ),
+        (mapped(against={"attack": "Other"}), r"table-1\.against: no printed row is tiny\.table-1\.1 with"),
+        (mapped(against={"colour": "red"}), r"table-1\.against: no printed column 'colour'"),
+        (mapped(tells="stories"), r"table-1\.tells: 'stories' is no way to measure"),
+        (mapped(check="nothing"), r"check: no function nothing in .*checks\.py"),
+        (
+            mapped(quantity="at(", attack=None),
+            r"measured\.yaml: table-1: tiny\.table-1\.1: .*mend the expression",
+        ),
+        (mapped(needs="own() is fine"), r"needs: .*compares nothing"),
+        (claimed(quantity="1 +"), r"claims\.yaml: tiny\.table-1\.fast-better: .*mend the expression"),
+        (claimed(quantity="open('x')"), r"open is no function here"),
+        (claimed(quantity="at.__class__"), r"Attribute has no place in an expression"),
+        (claimed(quantity="at(attack=fast)"), r"no name 'fast'"),
+        (claimed(quantity="at(experiment='none', attack='fast')"), r"no experiment is named 'none'"),
+        (claimed(quantity="mean([])"), None),
+        (claimed(quantity="mean(3)"), r"fast-better: TypeError"),
+        (claimed(quantity="mean([at(attack='fast') for a in 'x' * 100000])"), r"fast-better: TypeError"),
+        (mapped(otherwise="victim"), r"table-1\.otherwise: must map columns"),
+        (mapped(beside={"by": "attack", "else": "x"}), r"table-1\.beside: must map columns"),
+        (claimed(quantity="measured('no.such')"), r"measured: no row or claim 'no\.such'"),
+        (claimed(quantity="printed('no.such')"), r"printed: no row 'no\.such'"),
+        (claimed(check="x"), r"claims\.yaml: claims\.0: .*exactly one of quantity, check and absent"),
+        (claimed(relation="about"), r"claims\.yaml: claims\.0\.relation: "),
+        (claimed(id="other.x"), r"id 'other\.x' must begin with 'tiny'"),
+        (claimed(id="tiny.table-1.1"), r"id 'tiny\.table-1\.1' is also in"),
+        (
+            {"print": PRINT.replace("id,source", "key,source")},
+            r"table-1\.csv: line 1: id: the column is missing",
+        ),
+        ({"print": PRINT.replace("tiny.table-1.2,", ",")}, r"table-1\.csv: line 3: id: is empty"),
+        (
+            {"print": PRINT + "tiny.table-1.5,tiny\n"},
+            r"table-1\.csv: line 6: tiny\.table-1\.5: 2 cells for 9 columns",
+        ),
+        ({"checks": "import nothing_at_all"}, r"checks\.py: ModuleNotFoundError"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line(files: dict[str, Any], message: str | None, tmp_path: Path) -> None:
+    if message is None:
+        return judged(tmp_path, **files)
+    with pytest.raises(UserError, match=message) as caught:
+        judged(tmp_path, **files)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_without_papers_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no paper\.yaml in any folder"):
+        read_papers(tmp_path)
+
+
+def test_words_that_nothing_prints_are_found(tmp_path: Path) -> None:
+    table = MAP["table-1"] | {"rows": {"tiny.table-1.9": {"note": "gone"}}}
+    table["dataset"] = table["dataset"] | {"Painting": "paintings"}
+    (work,) = read_papers(paper(tmp_path, measured={"table-1": table}))
+    assert unused_words(work) == ["table-1.dataset: Painting", "table-1.rows: tiny.table-1.9"]
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=True) | st.text(max_size=8)
+    | st.sampled_from(["at()", "mean([own()])", "dataset", "by", "psnr"]),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["by", "Digits", "else", "attack"]), inner, max_size=3),
+    max_leaves=5,
+)  # fmt: skip
+KEYS = st.sampled_from(
+    [
+        *MAP["table-1"],
+        "unit",
+        "needs",
+        "quantity",
+        "fact",
+        "absent",
+        "check",
+        "class",
+        "tells",
+        "success",
+        "beside",
+        "x",
+    ]
+)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(KEYS, ANYTHING, max_size=3))
+def test_whatever_a_map_holds_it_is_read_or_refused_in_one_line(tmp_path: Path, keys: dict[str, Any]) -> None:
+    assert "\n" not in refusal(tmp_path, **mapped(**keys))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.text("at()[]{}+-*/=<>'\",.: fastslowmeanforinif1230x", max_size=60))
+def test_whatever_an_expression_is_it_is_read_or_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    assert "\n" not in refusal(tmp_path, **claimed(quantity=text))

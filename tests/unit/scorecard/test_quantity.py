@@ -1,0 +1,144 @@
+"""Differences, ratios and extremes of measured quantities."""
+
+import math
+
+import numpy as np
+import pytest
+
+from leakbench.scorecard.quantity import (
+    Measured,
+    NotMeasured,
+    Trials,
+    count_above,
+    deviation,
+    distinct,
+    exactly,
+    from_trials,
+    greatest,
+    greatest_at,
+    least,
+    magnitude,
+    mean,
+    rank_correlation,
+    share,
+    share_above,
+    within,
+)
+
+
+def made(values: list[float], leaf: str = "", **more: object) -> Measured:
+    kept = Trials({str(i): v for i, v in enumerate(values)}, {str(i): str(i) for i in range(len(values))})
+    like = Measured(0.0, n=len(values), leaves=frozenset({(leaf, 0)} if leaf else ()), **more)  # type: ignore[arg-type]
+    return from_trials(kept, like)
+
+
+def interval(value: float, low: float, high: float, leaf: str = "") -> Measured:
+    return Measured(value, low, high, 10, 10, leaves=frozenset({(leaf, 0)} if leaf else ()))
+
+
+NOISE = np.random.default_rng(0).normal(0, 5, 12)
+
+
+def test_a_difference_on_the_same_trials_is_paired() -> None:
+    a, b = made([*(30 + NOISE)]), made([*(29 + NOISE + 0.1 * np.sin(range(12)))])
+    apart = a - b
+    assert apart.value == pytest.approx(a.value - b.value)
+    assert apart.high - apart.low < 0.2
+    assert a.high - a.low > 4
+
+
+def test_a_difference_on_other_trials_adds_squares() -> None:
+    apart = interval(5, 4, 6) - interval(2, -2, 3)
+    assert (apart.value, apart.low, apart.high) == pytest.approx(
+        (3, 3 - math.hypot(1, 1), 3 + math.hypot(1, 4))
+    )
+
+
+def test_a_threshold_keeps_trials_and_counts() -> None:
+    a = made([*(30 + NOISE)]) - 10
+    assert a.trials is not None
+    assert (a.n, a.independent, a.value) == (12, 12, pytest.approx(20 + NOISE.mean()))
+    assert (10 - a).value == pytest.approx(-10 - NOISE.mean())
+    assert (-a).low == pytest.approx(-a.high)
+    assert (100 * a).value == pytest.approx(100 * a.value)
+
+
+def test_a_ratio_spans_its_corners_and_knows_zero() -> None:
+    found = interval(6, 4, 8) / interval(2, 1, 4)
+    assert (found.value, found.low, found.high) == (3, 1, 8)
+    assert (interval(6, 4, 8) / interval(2, 0, 4)).high == math.inf
+    assert math.isnan((interval(6, 4, 8) / exactly(0)).value)
+    assert (interval(6, 4, 8) / 2).value == 3
+
+
+def test_budgets_of_two_sides_are_compared() -> None:
+    long, short = made([*NOISE]), made([*NOISE], length=0.6)
+    assert (long - short).unequal
+    assert not (short - exactly(3)).unequal
+    assert not mean([long, short]).unequal
+    assert least([long - short, long]).unequal
+    assert mean([long, short]).length == 0.6
+
+
+def test_extremes_carry_the_interval_that_all_parts_must_meet() -> None:
+    some = [interval(5, 1, 6, "a"), interval(4, 3, 9, "b")]
+    found = least(some)
+    assert (found.value, found.low, found.high) == (4, 1, 6)
+    found = greatest(some)
+    assert (found.value, found.low, found.high) == (5, 3, 9)
+    unknown = least([*some, Measured(7.0, n=2, independent=2)])
+    assert (unknown.value, unknown.independent) == (4, 2)
+    assert math.isnan(unknown.low)
+
+
+def test_what_rests_on_the_same_rows_is_counted_once() -> None:
+    twice = [interval(1, 0, 2, "a"), interval(1, 0, 2, "a"), interval(4, 3, 5, "b")]
+    assert len(distinct(twice)) == 2
+    assert mean(twice).value == 2.5
+    assert (mean(twice).high - 2.5) == pytest.approx(math.hypot(1, 1) / 2)
+    with pytest.raises(NotMeasured):
+        mean([])
+
+
+def test_shares_counts_and_places() -> None:
+    some = [interval(5, 4, 6, "a"), interval(3, 1, 5, "b"), interval(1, 0, 2, "c")]
+    found = share_above(some, 2.5)
+    assert (found.value, found.low, found.high) == pytest.approx((2 / 3, 1 / 3, 2 / 3))
+    assert count_above(some, 2.5).value == 2
+    place = greatest_at({1.0: some[0], 2.0: some[1], 3.0: some[2]})
+    assert (place.value, place.low, place.high) == (1, 1, 2)
+    assert rank_correlation([1, 2, 3], some).value == pytest.approx(-1)
+    assert math.isnan(rank_correlation([1, 2, 3], some).low)
+    assert (share(9, 10).value, share(9, 10).n) == (0.9, 10)
+    with pytest.raises(NotMeasured):
+        share(0, 0)
+
+
+def test_room_and_magnitude() -> None:
+    near = within(interval(28, 27.5, 28.2), 27.9, 0.3)
+    assert near.value == pytest.approx(0.2)
+    assert near.low == pytest.approx(-0.1)
+    assert near.high == pytest.approx(0.3)
+    assert (magnitude(interval(-1, -3, 2)).low, magnitude(interval(-1, -3, 2)).high) == (0, 3)
+
+
+def test_a_deviation_has_the_interval_of_normal_theory() -> None:
+    found = deviation(0.1, 10, exactly(1))
+    assert found.low < 0.1 < found.high
+    with pytest.raises(NotMeasured):
+        deviation(0.1, 1, exactly(1))
+
+
+def test_null_baselines_must_all_be_beaten() -> None:
+    good, bad, none = (made([*NOISE], beats_null=each) for each in (True, False, None))
+    assert (good - none).beats_null is True
+    assert mean([good, bad]).beats_null is False
+    assert (none - none).beats_null is None
+
+
+@pytest.mark.parametrize("wrong", ["text", None, True, [1]])
+def test_only_numbers_are_quantities(wrong: object) -> None:
+    with pytest.raises(TypeError):
+        _ = exactly(1) + wrong  # type: ignore[operator]
+    with pytest.raises(TypeError):
+        _ = exactly(1) * exactly(2)

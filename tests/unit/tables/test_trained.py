@@ -1,0 +1,192 @@
+"""The table of training studies: the selected round, means over clients and seeds, and the thesis'
+convention."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from leakbench.tables.drawn import boundaries, examples
+from leakbench.tables.lines import TRIAL
+from leakbench.tables.trained import aggregate_studies, over_short_batches
+
+FACTS = {
+    "selected": 2, "rounds": 2, "images": 160, "test_images": 100, "batch_size": 64, "lock_share": 0.6,
+    "lock_share_parameters": 0.7, "upload_bytes": 10, "seconds_per_round": 1.5, "selected_round": 2,
+}  # fmt: skip
+
+
+def study(
+    shift: float = 0.0, seed: int = 0, tested: str = "d", filtered: float = float("nan")
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    rows = []
+    for turn in (1, 2):
+        for client, key, right in (
+            (0, "own", 0.5),
+            (0, "other", 0.3),
+            (1, "own", 0.7),
+            (1, "other", 0.5),
+            (-1, "random", 0.1),
+        ):
+            own = {"round": turn, "client": client, "key": key, "test_accuracy": right + 0.1 * turn + shift}
+            rows.append(
+                own
+                | {
+                    "validation_accuracy": right,
+                    "tested": tested,
+                    "filtered_accuracy": filtered * right,
+                    "test_loss": 1.0,
+                    "validation_loss": 1.0,
+                    "training_loss": 2.0,
+                }
+            )
+    names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": seed}
+    return pd.DataFrame(rows).assign(**names), FACTS
+
+
+def line(table: pd.DataFrame, metric: str, **where: Any) -> pd.Series:
+    where = {"baseline": "", "convention": "standard", "key": "own", "client": None} | where
+    for column, wanted in where.items():
+        table = table[table[column].isna() if wanted is None else table[column] == wanted]
+    found = table[table["metric"] == metric]
+    assert len(found) == 1, found
+    return found.iloc[0]
+
+
+def test_the_selected_round_counts_and_clients_are_averaged() -> None:
+    table, _ = aggregate_studies([study()], "quick")
+    assert line(table, "accuracy")["mean"] == pytest.approx(0.8)
+    assert line(table, "accuracy", client=0)["mean"] == pytest.approx(0.7)
+    assert line(table, "accuracy", key="other")["mean"] == pytest.approx(0.6)
+    assert line(table, "accuracy", key="random")["mean"] == pytest.approx(0.3)
+    assert line(table, "gap_to_random")["mean"] == pytest.approx(0.5)
+    assert line(table, "lock_share", key="")["mean"] == 0.6
+    first = line(table, "accuracy", baseline="snapshot", round=1)
+    assert (first["mean"], first["rounds"], first["images"]) == (pytest.approx(0.7), 2, 160)
+
+
+def test_several_seeds_have_an_interval_and_a_deviation() -> None:
+    table, _ = aggregate_studies([study(seed=0), study(0.1, seed=1), study(0.05, seed=2)], "quick")
+    found = line(table, "accuracy")
+    assert (found["n"], found["seeds"], found["unit"]) == (3, "0 1 2", "run")
+    assert found["mean"] == pytest.approx(0.85)
+    assert found["std"] == pytest.approx(0.0408, abs=1e-4)
+    assert found["ci_low"] < found["mean"] < found["ci_high"]
+
+
+def test_the_thesis_counts_a_short_batch_as_a_whole_one() -> None:
+    assert over_short_batches(10_000, 64) == pytest.approx(0.9952, abs=1e-4)
+    assert over_short_batches(128, 64) == 1
+    table, _ = aggregate_studies([study()], "quick")
+    ratio = line(table, "accuracy", convention="published")["mean"] / line(table, "accuracy")["mean"]
+    assert ratio == pytest.approx(100 / 128)
+
+
+def by_rule() -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return a study whose rows also tell what two clients weighed in each round."""
+    rows, facts = study()
+    told = [
+        {
+            "round": turn,
+            "client": client,
+            "key": "client",
+            "weight": share,
+            "cross_loss": 0.5,
+            "training_loss": 0.25,
+        }
+        for turn in (1, 2)
+        for client, share in ((0, 0.1 * turn), (1, 1 - 0.1 * turn))
+    ]
+    names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": 0}
+    own = pd.DataFrame(told).assign(**names)
+    return pd.concat([rows, own]).assign(cross_accuracy=float("nan")), facts | {"epsilon": 1.5, "delta": 1e-5}
+
+
+def test_what_clients_weighed_is_told_of_every_round_and_changes_nothing_else() -> None:
+    table, _ = aggregate_studies([by_rule()], "quick")
+    told = line(table, "weight", key="", client=1, baseline="snapshot", round=2)
+    assert told["mean"] == pytest.approx(0.8)
+    assert line(table, "training_loss", key="", client=0, baseline="snapshot", round=1)["mean"] == 0.25
+    assert not (table["metric"] == "cross_accuracy").any()
+    assert line(table, "epsilon", key="")["mean"] == 1.5
+    plain, _ = aggregate_studies([study()], "quick")
+    rest = table[~table["metric"].isin(["weight", "cross_loss", "epsilon", "delta"])]
+    rest = rest[~((rest["key"] == "") & (rest["metric"] == "training_loss"))]
+    pd.testing.assert_frame_equal(rest.reset_index(drop=True), plain.reset_index(drop=True))
+
+
+def test_boundaries_are_tensors_with_what_they_are() -> None:
+    rows, facts = study()
+    drawn = {
+        "surface": [[0.1, 0.9], [0.2, 0.8]], "extent": [0, 1, 0, 1],
+        "points": {"clients": [[[0.5, 0.5, 1]], [[0.1, 0.2, 0]]], "test": [[0.3, 0.3, 1]]},
+    }  # fmt: skip
+    tensors, about = boundaries([(rows, facts), (rows, facts | {"boundary": drawn})])
+    assert sorted(tensors) == ["0/points/0", "0/points/1", "0/points/test", "0/surface"]
+    assert tensors["0/surface"].ravel().tolist() == pytest.approx([0.1, 0.9, 0.2, 0.8])
+    assert (about[0]["training"], about[0]["clients"], about[0]["extent"]) == ("t", 2, [0, 1, 0, 1])
+    assert (about[0]["round"], about[0]["apart"]) == (2, None)
+    assert about[0]["accuracy"] == pytest.approx(rows[rows["round"] == 2]["test_accuracy"].mean())
+
+
+def test_boundaries_are_compared_with_centralised_training() -> None:
+    rows, facts = study()
+    points = {"clients": [[[0.5, 0.5, 1]]], "test": [[0.3, 0.3, 1]]}
+    surfaces = [[0.1, 0.9], [0.2, 0.8]], [[0.1, 0.9], [0.7, 0.8]]
+    alone, two = (
+        facts
+        | {"boundary": {"surface": surface, "extent": [0, 1, 0, 1], "points": points | {"clients": own}}}
+        for surface, own in zip(surfaces, (points["clients"], points["clients"] * 2), strict=True)
+    )
+    _, about = boundaries([(rows, two), (rows, alone)])
+    assert [each["apart"] for each in about] == [0.25, 0]
+
+
+def test_words_read_are_spelt_and_their_pictures_kept_once() -> None:
+    rows, facts = study()
+    shown = {"words": [[17, 10, -1]], "read": [[17, -1, -1]], "pictures": [[[0, 255], [9, 9]]]}
+    tensors, about = examples([(rows, facts | {"examples": {"svt": shown}})] * 2)
+    assert {name: value.tolist() for name, value in tensors.items()} == {"words/svt": shown["pictures"]}
+    assert [(each["tested"], each["words"], each["read"], each["round"]) for each in about] == [
+        ("svt", ["HA"], ["H"], 2)
+    ] * 2
+
+
+def test_each_test_set_has_its_lines_and_training_is_told_once() -> None:
+    own, facts = study()
+    rows = pd.concat([own, study(0.05, tested="other")[0]], ignore_index=True)
+    table, _ = aggregate_studies([(rows, facts)], "quick")
+    assert line(table, "accuracy", tested="d")["mean"] == pytest.approx(0.8)
+    assert line(table, "accuracy", tested="other")["mean"] == pytest.approx(0.85)
+    assert line(table, "gap_to_random", tested="other")["mean"] == pytest.approx(0.5)
+    assert line(table, "accuracy", tested="other", baseline="snapshot", round=1)["mean"] == pytest.approx(
+        0.75
+    )
+    assert line(table, "training_loss", client=1)["tested"] == ""
+    assert line(table, "validation_accuracy", baseline="snapshot", round=2)["mean"] == pytest.approx(0.6)
+    assert line(table, "lock_share", key="")["tested"] == ""
+
+
+def test_of_words_the_published_convention_is_those_that_the_thesis_tests_on() -> None:
+    own, facts = study(filtered=1.2)
+    # Of this set the rule counts no word.
+    rows = pd.concat([own, study(tested="narrow")[0]], ignore_index=True)
+    table, _ = aggregate_studies([(rows, facts)], "quick")
+    found = line(table, "accuracy", convention="published", tested="d")
+    assert found["mean"] == pytest.approx(1.2 * 0.6)
+    assert line(table, "accuracy", tested="d")["mean"] == pytest.approx(0.8)
+    none = line(table, "accuracy", convention="published", tested="narrow")
+    assert none["mean"] != none["mean"]
+
+
+def test_the_trials_of_a_line_are_its_seeds() -> None:
+    table, trials = aggregate_studies([study(seed=0), study(0.1, seed=1)], "quick")
+    condition = [name for name in trials if name not in TRIAL]
+    found = line(table, "accuracy")
+    own = trials.merge(
+        pd.DataFrame([found[condition]]).astype({"client": float, "round": float}), on=condition
+    )
+    assert own["trial"].tolist() == own["cluster"].tolist() == ["0", "1"]
+    assert own["value"].tolist() == pytest.approx([0.8, 0.9])
+    assert len(trials) == table["n"].sum()
+    assert set(trials["baseline"]) == {"", "snapshot"}

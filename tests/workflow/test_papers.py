@@ -1,0 +1,64 @@
+"""Adding a published table is three data files, adding a paper is one folder, and neither needs Python."""
+
+import pandas as pd
+from project import EXPERIMENT, Project
+
+PRINTED = """id,source,table,attack,metric,value
+new.table-1.1,new,table-1,Fidel,pearson,{value}
+new.table-1.2,new,table-1,Other,pearson,not run
+"""
+READ = {
+    "experiment": "tiny", "metric": "pearson", "local_samples": 3,
+    "attack": {"by": "attack", "Fidel": "fidel", "Other": "other"},
+}  # fmt: skip
+
+
+def card(project: Project) -> pd.DataFrame:
+    ran = project.snakemake("results/quick/scorecard.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    assert "attack" not in ran.verbs
+    return pd.read_csv(project.path("results/quick/scorecard.csv"), keep_default_na=False).set_index("id")
+
+
+def test_a_paper_is_one_folder(copied: Project) -> None:
+    before = card(copied)
+    claim = {
+        "id": "new.table-1.same", "item": "table-1", "claim": "Both attacks are one.",
+        "read": {"experiment": "tiny", "metric": "pearson", "local_samples": 3},
+        "quantity": "at(attack='fidel') - at(attack='other')", "relation": "=", "threshold": 0,
+        "tolerance": 0.1,
+    }  # fmt: skip
+    copied.work("new", PRINTED.format(value=0.9), READ, [claim])
+    after = card(copied)
+    assert set(after.index) - set(before.index) == {"new.table-1.1", "new.table-1.2", "new.table-1.same"}
+    assert after.loc["new.table-1.1", "work"] == "new"
+    assert float(after.loc["new.table-1.1", "measured"]) > 0
+    assert after.loc["new.table-1.2", "reason"] == "not run by the source either"
+    assert after.loc["new.table-1.same", "verdict"] in ("reproduced", "inconclusive")
+
+
+def test_a_table_is_three_data_files(copied: Project) -> None:
+    """What is printed, which rows of ours belong to it, and the experiment that measures it."""
+    copied.work("new", PRINTED.format(value=0.9), READ)
+    folder = copied.path("papers/new")
+    (folder / "tables" / "table-2.csv").write_text(
+        "id,source,table,k,metric,value\nnew.table-2.1,new,table-2,3,revealed,2\n"
+    )
+    with (folder / "measured.yaml").open("a") as file:
+        file.write(
+            "table-2:\n  experiment: tiny-again\n  metric: revealed\n  attack: fidel\n"
+            "  local_samples: {by: k, '3': 3}\n"
+        )
+    copied.write("experiments/tiny-again", EXPERIMENT | {"item": "table-2"})
+    found = card(copied)
+    assert 0 <= float(found.loc["new.table-2.1", "measured"]) <= 3
+    ran = copied.snakemake("-n")
+    assert "figure tiny-again" in ran.messages
+
+
+def test_a_mistake_in_a_paper_is_one_line_and_stops_the_scorecard_alone(copied: Project) -> None:
+    copied.work("new", PRINTED.format(value=0.9), READ | {"attack": {"by": "attack", "Other": "other"}})
+    ran = copied.snakemake("results/quick/scorecard.csv")
+    assert ran.rc != 0
+    assert "measured.yaml: table-1.attack: no value for 'Fidel', which new.table-1.1 prints" in ran.text
+    assert "Traceback" not in ran.text
