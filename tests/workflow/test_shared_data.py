@@ -66,7 +66,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
         })  # fmt: skip
         trainings = [{"dataset": WORDS, "victim": ["crnn"], "training": ["short"]}]
         entry = {key: EXPERIMENT[key] for key in ("item", "title", "shows")}
-        made.write("experiments/words", entry | {"trainings": trainings, "notebook": "trainings"})
+        figure = {"drawing": "dots", "y": ["training"], "metrics": ["accuracy"]}
+        made.write("experiments/words", entry | {"trainings": trainings, "figure": figure})
     names = [path.stem for path in made.path("papers/leakbench/experiments").glob("*.yaml")]
     ran = made.snakemake(*(f"results/quick/tables/{name}.csv" for name in names))
     assert ran.rc == 0, ran.text[-3000:]
