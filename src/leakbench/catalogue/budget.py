@@ -46,6 +46,8 @@ MILLIONS_A_SECOND, SECONDS_AN_IMAGE = 20_000, 0.003
 LBFGS = 20
 # A generator in the loop, as GRNN and GGL have it, costs more than a small network.
 GENERATOR = 2000
+# Where the step size of an attack that lowers it falls first, as a share of the length over which it does.
+DECAYS_AT = 3 / 8
 MARGIN, START = 2, 10
 # A killed attack goes on where it was, so no more is asked for at once than most clusters grant.
 LONGEST = 2 * 24 * 60
@@ -139,6 +141,13 @@ def of_attack(spec: Spec, capture: Spec) -> Needs:
     # Chunks keep within bounds what trials take together; one trial of a large image or network may be more.
     pictures = 20 * max(federation["clients"]) * shape[0] * shape[1] / 1024
     return Needs(_seconds(images * evaluations, ITERATION, operations), 2000, 1000 + pictures + 24 * weights)
+
+
+def decays(parameters: Spec) -> bool:
+    """Return whether the step size of an attack with these parameters falls before its last iteration."""
+    length = parameters.get("iterations", 0)
+    over = parameters.get("decay_over") or length
+    return bool(parameters.get("decay")) and int(DECAYS_AT * over) < length
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from leakbench.artefacts import to_json
 from leakbench.catalogue import shares
+from leakbench.catalogue.budget import decays
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
 from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import CAPPED, resolved
@@ -203,10 +204,12 @@ def plan(
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})
         spec["cell"] = {name: value for name, value in vars(cell).items() if name != "attack"}
         spec["judges"] = sorted({*spec["judges"], *judges})
+        attack = out.specs[f"attack/{cell.stem}"]["attack"]
         spec["attacks"][cell.attack] = {
             "metrics": sorted(wanted[cell]),
             "judges": judges,
-            "matching": out.specs[f"attack/{cell.stem}"]["attack"]["matching"],
+            "matching": attack["matching"],
+            "decays": decays(attack["parameters"]),
         }
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources", "labels"})

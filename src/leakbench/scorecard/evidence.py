@@ -16,8 +16,12 @@ import pandas as pd
 
 from leakbench.errors import UserError
 from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.interval import FEWEST
 from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials
+from leakbench.verdicts.settled import settled
+from leakbench.verdicts.tolerances import tolerance_of
+from leakbench.verdicts.verdict import SHORTEST
 
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
@@ -139,6 +143,7 @@ class Evidence:
     origins: experiment -> device, commit and age of what is recorded.
     absent: experiment -> stem of a cell -> why it is absent.
     shares: experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
+    falls: experiment -> stem -> by what share the loss of each trial fell in the last half of its run.
     known: every experiment there is; None where a name that is not known is not a mistake.
     fact: gives a fact by its path. exhibit: gives the tensors and facts of an experiment's exhibit.
     """
@@ -147,6 +152,7 @@ class Evidence:
     lines: Mapping[str, Lines]
     absent: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    falls: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     fact: Callable[[str], Any] = lambda path: _unknown(path)
     exhibit: Callable[[str], Any] = lambda name: _unknown(f"exhibit of {name}")
     known: frozenset[str] | None = frozenset()
@@ -209,7 +215,7 @@ class Evidence:
         independent = len(set(trials.clusters.values())) if trials else int(n)
         if independent < FEWEST or math.isnan(low):
             low = high = NAN
-        length, note = self._length(experiment, row, published)
+        length, note = self._length(lines, line, published, wanted)
         return Measured(
             mean, low, high, int(n), independent, length, False,
             self._beats_null(lines, wanted, metric, mean), trials,
@@ -228,28 +234,55 @@ class Evidence:
         ]
         return found[0] if found else None
 
-    def _length(self, experiment: str, row: "pd.Series[Any]", published: Published) -> tuple[float, str]:
-        """Return the share of the published length that ran behind a line; in words if less than one."""
+    def _length(
+        self, lines: Lines, line: int, published: Published, where: Mapping[str, object]
+    ) -> tuple[float, str]:
+        """Return the share of the published length that ran behind a line; in words if less than one.
+
+        where: the columns by which the line was found. Iterations too few to decide count as whole where the
+        run is shown to have settled.
+        """
+        row = lines.frame.iloc[line]
         shares, words = [1.0], []
+        names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
         steps, full = row.get("iterations"), published_for(published.lengths, str(row.get("attack", "")))
         if full and steps is not None and not pd.isna(steps) and row.get("baseline", "") == "":
-            shares.append(float(steps) / full)
+            early = steps < SHORTEST * full and self._settled(lines, line, where, names)
+            shares.append(1.0 if early else float(steps) / full)
             if steps < full:
-                words.append(f"after {steps:,.0f} of {full:,.0f} iterations")
+                when = ", when it had settled" if early else ""
+                words.append(f"after {steps:,.0f} of {full:,.0f} iterations{when}")
         turns, asked = row.get("rounds"), published_for(published.rounds, str(row.get("training", "")))
         if asked and turns is not None and not pd.isna(turns):
             shares.append(float(turns) / asked)
             if turns < asked:
                 words.append(f"after {turns:,.0f} of {asked:,.0f} rounds")
-        names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
         trained: dict[str, float] = {}
-        for stem, parts in self.shares.get(experiment, {}).items():
+        for stem, parts in self.shares.get(lines.name, {}).items():
             if names <= set(stem.split("/")):
                 trained |= {key: min(trained.get(key, 1.0), float(value)) for key, value in parts.items()}
         for part, value in trained.items():
             shares += [] if part in published.unstated else [value]
             words.append(f"{value:.2%} of the {part}'s full training")
         return min(1.0, *shares), "; ".join(words)
+
+    def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
+        """Return whether the run behind a line is shown to have settled: by losses, and by images on the way.
+
+        names: what stands in the stems of its cells.
+        """
+        row, of_cells = lines.frame.iloc[line], self.falls.get(lines.name, {}).items()
+        losses = [fall for stem, found in of_cells if names <= set(stem.split("/")) for fall in found]
+        asked = {key: value for key, value in where.items() if key != "iterations"} | {"baseline": SNAPSHOT}
+        kept = lines.select(asked)
+        steps = lines.frame["iterations"].to_numpy()[kept]
+        early = steps[steps <= row["iterations"] / 2].max(initial=0)
+        first = [lines.trials(int(place)) for place in kept[steps == early]]
+        last = lines.trials(line)
+        moves: list[float] = []
+        if len(first) == 1 and first[0] and last and first[0].values.keys() == last.values.keys():
+            moves = [last.values[key] - value for key, value in first[0].values.items()]
+        return settled(losses, moves, tolerance_of(str(row["metric"]), float(row["mean"]))[0])
 
     def _beats_null(self, lines: Lines, where: Mapping[str, object], metric: str, mean: float) -> bool | None:
         """Return whether a mean is better than every null baseline of its condition; None without one."""

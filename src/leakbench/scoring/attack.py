@@ -19,6 +19,7 @@ from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
 from leakbench.scoring.resources import Resources, cheap, gather, judged, open_backbones
 from leakbench.seeds import stream
+from leakbench.verdicts.settled import falls
 
 
 def attack_rows(
@@ -31,8 +32,8 @@ def attack_rows(
 ) -> tuple[pd.DataFrame, Facts]:
     """Return the rows of one attack's guesses, and the facts that a table reports beside them.
 
-    entry: the metrics, judges and matching that the score's spec gives the attack. judges: the file of each
-    judge.
+    entry: what the score's spec says of the attack: metrics, judges, matching, and whether its step size
+    `decays` within the run. judges: the file of each judge.
     """
     tensors, facts = open_tensors(guesses)
     target, matching = facts["target"], entry["matching"]
@@ -49,6 +50,9 @@ def attack_rows(
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
         frames += _of_unrelated(facts, names, matching, hidden, resources, seed)
     told = {"left_out": resources.left_out, "classes": resources.classes}
+    if "losses" in tensors and not entry["decays"]:
+        # Small steps end a loss's fall as well, so a step size that decays shows nothing.
+        told["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
     return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | told
 
 

@@ -46,7 +46,7 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
     client, shown = experiment["client"], experiment["exhibit"]
     reasons = {"every cell": spec["left_out"]} if spec["left_out"] else {}
     reasons |= spec["cells_left_out"]
-    frames, knows, classes = [], {}, {}
+    frames, knows, classes, falls = [], {}, {}, {}
     drawn: list[Panel] = []
     files = dict(zip(spec["cells"], pictured, strict=True)) if shown else {}
     for stem, rows, facts in _scored(spec["cells"], scores):
@@ -56,6 +56,8 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
         rows = rows.assign(failed=failed(rows, facts["target"]))
         frames.append(rows if client is None else rows[rows["client"] == client])
         knows[stem] = facts["knows"]
+        if "falls" in facts:
+            falls[stem] = facts["falls"]
         if facts["classes"]:
             classes[stem.partition("/")[0]] = facts["classes"]
         if shown:
@@ -77,6 +79,8 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
             "knows": knows,
             # How many people the judges of a data set tell apart.
             "classes": classes,
+            # By what share the loss of each trial fell in the last half of its run.
+            "falls": falls,
             "absent_cells": reasons,
         },
     )

@@ -44,7 +44,8 @@ def record(root: Path, experiment: str, scale: str, device: str | None = None) -
     made = {
         "device": device or machine(), "commit": commit(root), "date": date.today().isoformat(),
         "versions": versions(),
-        "specs": specs, "code": code, "shares": facts.get("shares", {}), "absent": facts["absent_cells"],
+        "specs": specs, "code": code, "absent": facts["absent_cells"],
+        **{name: facts.get(name, {}) for name in ("shares", "falls")},
         "seeds": facts["seeds"],
         "command": f"snakemake --cores 2 results/{scale}/tables/{experiment}.csv --config scale={scale}",
     }  # fmt: skip

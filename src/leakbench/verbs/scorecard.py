@@ -49,6 +49,7 @@ def scorecard(
         },
         absent={name: facts["absent_cells"] for name, facts in told.items()},
         shares={name: facts.get("shares", {}) for name, facts in told.items()},
+        falls={name: facts.get("falls", {}) for name, facts in told.items()},
         fact=reader(described, described["files"]),
         exhibit=exhibit,
         known=frozenset(frames),
@@ -77,6 +78,7 @@ def _recorded(files: list[Path], root: Path, known: frozenset[str]) -> Iterator[
             scale=scale,
             lines={name: Lines(name, frame, kept) for name, (frame, kept, _) in found.items()},
             shares={name: record.get("shares", {}) for name, (_, _, record) in found.items()},
+            falls={name: record.get("falls", {}) for name, (_, _, record) in found.items()},
             known=known,
             origins={
                 name: (record["device"], record["commit"], outdated(root, scale, name, record))

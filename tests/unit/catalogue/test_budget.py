@@ -142,3 +142,13 @@ def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True)
         write(path, told, age)
     assert flow.needs("attack", stem) == budget.Needs(120, 650, 150)
+
+
+def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
+    whole = {"iterations": 160, "decay": True}
+    assert budget.decays(whole)
+    # The first steps of a longer run, and an attack that lowers nothing.
+    assert not budget.decays(whole | {"decay_over": 4000})
+    assert budget.decays(whole | {"decay_over": 300})
+    assert not budget.decays(whole | {"decay": False})
+    assert not budget.decays({})

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, trials
 
 from leakbench.errors import UserError
+from leakbench.scorecard.evidence import Lines
 from leakbench.scorecard.scorecard import COLUMNS
 
 
@@ -57,6 +59,41 @@ def test_too_few_trials_or_too_short_a_run_decide_nothing(change: dict, reason: 
     assert reason in found.loc["tiny.table-1.1", "reason"]
     # Nor does an ordering with unequal budgets.
     assert found.loc["tiny.table-1.fast-better", "verdict"] == "inconclusive"
+
+
+STEM = "digits/v/f/none/fast/0"
+
+
+def test_a_short_run_that_is_shown_to_have_settled_decides_and_says_so(tmp_path: Path) -> None:
+    short = {"values": TRUE["digits", "fast", "psnr"], "iterations": 3}
+    made = lines("tiny-table-1", TRUE | {("digits", "fast", "psnr"): short})
+
+    def fast(falls: list[float], stem: str = STEM) -> pd.Series:
+        own = evidence({"tiny-table-1": made}, falls={"tiny-table-1": {stem: falls}})
+        return card(paper(tmp_path), own).loc["tiny.table-1.1"]
+
+    found = fast([0.0, 0.005])
+    assert found["verdict"] == "reproduced"
+    assert "after 3 of 100 iterations, when it had settled" in found["reason"]
+    for found in (fast([0.0, 0.02]), fast([]), fast([0.0], "digits/v/f/none/slow/0")):
+        assert found["verdict"] == "inconclusive"
+        assert "settled" not in found["reason"]
+
+
+@pytest.mark.parametrize(("moved", "word"), [(0.1, "reproduced"), (1.0, "inconclusive")])
+def test_images_on_the_way_must_have_settled_too(moved: float, word: str, tmp_path: Path) -> None:
+    values = TRUE["digits", "fast", "psnr"]
+    made = lines("tiny-table-1", TRUE | {("digits", "fast", "psnr"): {"values": values, "iterations": 40}})
+    made.frame.loc[len(made.frame)] = made.frame.iloc[0].to_dict() | {
+        "baseline": "snapshot",
+        "iterations": 20,
+    }
+    way = made._trials[made._trials["line"] == 0].assign(
+        line=len(made.frame) - 1, value=lambda t: t["value"] + moved
+    )
+    made = Lines(made.name, made.frame, pd.concat([made._trials, way], ignore_index=True))
+    own = evidence({"tiny-table-1": made}, falls={"tiny-table-1": {STEM: [0.0]}})
+    assert card(paper(tmp_path), own).loc["tiny.table-1.1", "verdict"] == word
 
 
 def test_a_success_must_beat_the_null_baselines(tmp_path: Path) -> None:

@@ -59,13 +59,16 @@ class Cell:
         judges: tuple[str, ...] = (),
         files: list[Path] | None = None,
         attacks: tuple[str, ...] = ("attack",),
+        decays: bool = False,
         **changes: Any,
     ) -> tuple[pd.DataFrame, Facts]:
         """Score the cell and return its rows, and the facts of its attack. All `attacks` make the same
         guesses."""
         names = ("dataset", "victim", "federation", "defence")
         cell = dict(zip(names, ORIGIN.split("/"), strict=False)) | {"seed": 0}
-        attack = {"metrics": list(metrics), "matching": matching, "judges": list(judges)}
+        attack = {
+            "metrics": list(metrics), "matching": matching, "judges": list(judges), "decays": decays
+        }  # fmt: skip
         spec = self.root / "spec.json"
         write_text(
             spec, to_json({"cell": cell, "attacks": dict.fromkeys(attacks, attack), "judges": list(judges)})

@@ -130,6 +130,16 @@ def test_null_baselines_are_scored_beside_the_attack(cell: Cell, matching: str) 
     assert mean["mse"].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
 
 
+@pytest.mark.parametrize("decays", [False, True])
+def test_how_far_each_loss_fell_is_told_unless_the_step_size_decays(cell: Cell, decays: bool) -> None:
+    file = cell.results / f"guesses/{STEM}.safetensors"
+    losses = np.full((3, 2, 40), 0.5, np.float32)
+    losses[1, 0, 30:] = 0.4
+    write_tensors(file, read_tensors(file)[0] | {"losses": losses}, read_tensors(file)[1])
+    _, facts = cell.score("mse", decays=decays)
+    assert facts.get("falls") == (None if decays else [0, 0, 0.2, 0, 0, 0])
+
+
 def test_random_noise_differs_from_round_to_round_and_not_from_run_to_run(cell: Cell) -> None:
     first, again = (cell.score("pearson", "mse")[0] for _ in range(2))
     noise = first[first["baseline"] == "random-noise"]["mse"]

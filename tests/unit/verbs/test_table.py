@@ -8,6 +8,7 @@ import pytest
 from cell import KNOWS, SHARES, STEM, Cell, make_table, tabled
 
 from leakbench.absence import pass_on
+from leakbench.artefacts import read_table, write_table
 from leakbench.metrics.interval import summary
 from leakbench.tables.attacked import CONDITION
 from leakbench.tables.lines import TRIAL
@@ -182,6 +183,15 @@ def test_the_same_scores_give_the_same_trials_byte_by_byte(cell: Cell) -> None:
     first = (cell.results / "x.parquet").read_bytes()
     make_table(cell, [STEM], [cell.scores])
     assert (cell.results / "x.parquet").read_bytes() == first
+
+
+def test_how_far_losses_fell_stands_beside_the_table_of_the_cell_alone(cell: Cell) -> None:
+    cell.score("pearson", "mse")
+    assert make_table(cell, [STEM], [cell.scores]).facts["falls"] == {}
+    rows, facts = read_table(cell.scores)
+    facts["attacks"]["attack"]["falls"] = [0.0, 0.25]
+    write_table(cell.scores, rows, facts)
+    assert make_table(cell, [STEM], [cell.scores]).facts["falls"] == {STEM: [0.0, 0.25]}
 
 
 def test_one_client_may_be_looked_at(cell: Cell) -> None:
