@@ -21,7 +21,9 @@ CELL = "tiny/tiny/tiny/none"
 
 DATASET: dict[str, Any] = {
     "summary": "made blobs in the files of MNIST",
-    "module": "mnist",
+    "module": "idx",
+    "parameters": {"names": [str(digit) for digit in range(10)]},
+    "sources": [{"folders": ["MNIST/raw"]}],
     "shape": [28, 28, 1],
     "classes": 10,
     "counts": {"train": 600, "test": 400},

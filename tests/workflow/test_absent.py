@@ -1,4 +1,4 @@
-"""A data set that is not to be had makes its cells absent, with the reason, and fails nothing else."""
+"""A data set that no source has makes its cells absent, with the reason, and fails nothing else."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ from project import EXPERIMENT, FEDERATION, Project
 
 from leakbench.artefacts import read_facts, read_tensors
 
-REASON = "cifar10 is not to be had: tried LEAKBENCH_DATA, whose folders lack it"
+REASON = "cifar10: no source has it; tried LEAKBENCH_DATA, whose folders lack it"
 CELL = "cifar10/tiny/few/none"
 FIGURE = "fidel-figure-9"
 
@@ -42,6 +42,7 @@ def project(copied: Project) -> Project:
             "shape": [28, 28, 3],
             "classes": 2,
             "counts": {"train": 80, "test": 80},
+            "sources": [{"folders": ["imagenet"]}],
         },
     )
     copied.write("federations/few", FEDERATION | {"private": {"split": "test", "start": 0, "stop": 80}})

@@ -24,7 +24,7 @@ KNOWN = {
     for name, entry in load_kind(ROOT / "config", "datasets").items()
     if isinstance(entry, Dataset)
     and (ROOT / "config" / "datasets" / f"{name}.yaml").is_file()
-    and available(name, SEARCH, entry.module)
+    and available(entry.model_dump()["sources"], SEARCH)
 }
 WORDS = sorted(name for name, entry in KNOWN.items() if entry.labels == "words")
 PICTURES = sorted(name for name, entry in KNOWN.items() if entry.shape and entry.labels == "classes")

@@ -212,7 +212,7 @@ def plan(
             "decays": decays(attack["parameters"]),
         }
     for name, dataset in load_kind(config, "datasets").items():
-        entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "sources", "labels"})
+        entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     out.specs["scorecard/catalogue"] = {
         **described(config), "run": {"scale": scale_name}, "files": fact_files(out, root / "papers"),

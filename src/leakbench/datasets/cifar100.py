@@ -13,19 +13,11 @@ import numpy as np
 
 from leakbench.datasets import cifar_files
 from leakbench.datasets.canonical import Damaged, Found, file_digest
-from leakbench.datasets.official import download, unpack
 from leakbench.datasets.unpickle import read_pickle
 
-WHERE = "cifar-100-python or cifar-100-binary as unpacked from the official archive"
 _MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
-_LAYOUTS = {"cifar-100-python": "t*", "cifar-100-binary": "t*.bin", "cifar100": "*.npz"}
 _SAMPLES = {"train": "cifar100_aux10k.npz", "test": "cifar100_eval10k.npz"}
 _CLASSES = 100
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return next((folder / name for name, marks in _LAYOUTS.items() if any((folder / name).glob(marks))), None)
 
 
 def cifar100(folder: Path) -> Found:
@@ -84,10 +76,3 @@ def _sample(folder: Path) -> Found:
     if not tensors:
         raise Damaged(folder / _SAMPLES["test"], "no such file", "test/images")
     return Found(tensors, files, classes, "; ".join(notes))
-
-
-def official(folder: Path) -> None:
-    """Download and unpack the official archive into `folder`."""
-    from torchvision.datasets import CIFAR100
-
-    unpack(download([CIFAR100.url], folder, CIFAR100.filename, CIFAR100.tgz_md5), folder)

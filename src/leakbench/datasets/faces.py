@@ -1,4 +1,8 @@
-"""Sets of faces that lie in one folder per person, and have no split of their own."""
+"""Sets of faces that lie in one folder per person, and have no split of their own.
+
+torchvision no longer downloads Labeled Faces in the Wild (Huang et al. 2007, deep-funneled). VGG-Face (Parkhi
+et al. 2015) is a list of addresses, many of them dead. VGGFace2 (Cao et al. 2018) is no longer offered.
+"""
 
 from pathlib import Path
 
@@ -20,27 +24,36 @@ def people_in(folder: Path) -> dict[str, list[Path]]:
     return {name: sorted(files) for name, files in pictures.items()}
 
 
-def read_people(
-    folder: Path, chosen: dict[str, list[Path]], size: int, per_person: int, test: int, note: str
+def faces(
+    folder: Path,
+    *,
+    size: int = 64,
+    minimum: int = 20,
+    people: int | None = None,
+    per_person: int = 20,
+    test: int = 4,
 ) -> Found:
-    """Read the first `per_person` pictures of each person, the last `test` of which are the split `test`.
+    """Read faces scaled whole: images uint8 [N, size, size, 3], labels int64 [N] in order of the names.
 
-    Images are scaled whole to uint8 [N, size, size, 3]; labels int64 [N] are in order of the names. Raises
-    Damaged if there is no person, or no picture for either split.
+    Kept are the people with at least `minimum` pictures; with `people`, that number of them, who have most
+    (of people with as many the first by name; section 3.3.4 of Ren's thesis). Kept of each are the first
+    `per_person` pictures by name, of which the last `test` are the split `test`, the others `train`. Raises
+    Damaged if there are fewer people, or no picture for either split.
     """
-    if not chosen or not 0 < test < per_person:
-        raise Damaged(
-            folder, f"no person with {per_person} pictures, {test} of {per_person} for the test split"
-        )
-    names = sorted(chosen)
+    found = people_in(folder)
+    most = sorted(found, key=lambda name: (-len(found[name]), name))[:people]
+    names = sorted(name for name in most if len(found[name]) >= minimum)
+    if len(names) < (people or 1):
+        raise Damaged(folder, f"{len(names)} people with at least {minimum} pictures, not {people or 'one'}")
+    if not 0 < test < per_person:
+        raise Damaged(folder, f"{test} of {per_person} pictures for the test split")
     tensors: dict[str, np.ndarray] = {}
-    for split, part in {
-        "train": slice(None, per_person - test),
-        "test": slice(per_person - test, per_person),
-    }.items():
-        files = [file for name in names for file in chosen[name][part]]
-        tensors[f"{split}/images"] = read_pictures(files, size)
-        tensors[f"{split}/labels"] = np.array(
-            [label for label, name in enumerate(names) for _ in chosen[name][part]], np.int64
-        )
-    return Found(tensors, dict.fromkeys(tensors, folder), names, note)
+    held = per_person - test
+    for split, kept in {"train": slice(None, held), "test": slice(held, per_person)}.items():
+        chosen = [(file, label) for label, name in enumerate(names) for file in found[name][kept]]
+        tensors[f"{split}/images"] = read_pictures([file for file, _ in chosen], size)
+        tensors[f"{split}/labels"] = np.array([label for _, label in chosen], np.int64)
+    note = f"{len(names)} people with at least {minimum} pictures"
+    if people:
+        note = f"the {people} people with most pictures of {len(found)}"
+    return Found(tensors, dict.fromkeys(tensors, folder), names, f"{note}, the first {per_person} of each")

@@ -7,21 +7,6 @@ import numpy as np
 
 from leakbench.datasets.canonical import Found
 
-ORDER = ("made",)
-PACKAGE = "drawn by leakbench"
-WHERE = "nothing, for it is drawn,"
-_MARK = ".drawn-by-leakbench"
-
-
-def place(folder: Path) -> Path | None:
-    """Return `folder` where `made` asked for points to be drawn; a user's own folder has none."""
-    return folder if (folder / _MARK).is_file() else None
-
-
-def made(folder: Path) -> None:
-    """Ask for points to be drawn: they depend on the catalogue's parameters alone."""
-    (folder / _MARK).touch()
-
 
 def gaussians(
     folder: Path,

@@ -10,19 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, listed, plain, read_words
-
-WHERE = "train/word.xml, test/word.xml and their pictures in icdar2003"
-_LAYOUTS = [
-    *((name, "test/word.xml") for name in ("icdar2003", "ICDAR2003")),
-    ("icdar2003_test_860", "labels.tsv"),
-    ("text/icdar2003_test_860", "labels.tsv"),
-]
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, _LAYOUTS)
+from leakbench.datasets.words import Word, listed, plain, read_words
 
 
 def icdar2003(folder: Path, *, plain_words: bool = True) -> Found:

@@ -10,9 +10,8 @@ import re
 from pathlib import Path
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, plain, read_words
+from leakbench.datasets.words import Word, plain, read_words
 
-WHERE = "ch4_training_word_images_gt, ch4_test_word_images_gt and Challenge4_Test_Task3_GT.txt in icdar2015"
 _TEST = "ch4_test_word_images_gt"
 _TRAIN = "ch4_training_word_images_gt"
 _LISTS = {
@@ -21,11 +20,6 @@ _LISTS = {
     f"{_TEST}/gt.txt"),
 }  # fmt: skip
 _LINE = re.compile(r'\s*(?P<file>[^,]+?)\s*,\s*"(?P<word>.*)"\s*')
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, [(name, _TEST) for name in ("icdar2015", "ICDAR2015", ".")])
 
 
 def icdar2015(folder: Path, *, plain_words: bool = True) -> Found:

@@ -1,17 +1,19 @@
-"""The IDX format of MNIST and Fashion-MNIST: big-endian header, then raw bytes (LeCun, the MNIST page)."""
+"""Sets in the files of MNIST: four files of the IDX format, a big-endian header, then raw bytes.
+
+MNIST are digits (LeCun, Cortes, Burges 1998), Fashion-MNIST are articles of clothing (Xiao, Rasul, Vollgraf
+2017). Both have 60,000 + 10,000 grey images of 28 x 28, and ten classes. Source of the format: LeCun's page
+on MNIST.
+"""
 
 import gzip
 import math
 import struct
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.official import download
 
 FILES = {
     "train/images": "train-images-idx3-ubyte",
@@ -23,8 +25,7 @@ _UNSIGNED_BYTE = 0x08
 
 
 def read_idx(file: Path) -> np.ndarray:
-    """Read one IDX file of unsigned bytes, plain or gzip (told by its name): uint8 of the shape in its
-    header.
+    """Read one IDX file of unsigned bytes, plain or gzip by its ending: uint8 of the shape in its header.
 
     Raises Damaged if it is cut short, too long, not gzip, or of another element type.
     """
@@ -43,18 +44,11 @@ def read_idx(file: Path) -> np.ndarray:
     return np.frombuffer(data, np.uint8, offset=4 + 4 * data[3]).reshape(shape)
 
 
-def place(folder: Path, layouts: Sequence[str]) -> Path | None:
-    """Return the first of `layouts` (relative folders) that holds any of the four files, plain or gzip."""
-    for layout in layouts:
-        if any(
-            (folder / layout / f"{name}{end}").is_file() for name in FILES.values() for end in ("", ".gz")
-        ):
-            return folder / layout
-    return None
+def idx(folder: Path, *, names: list[str]) -> Found:
+    """Read the four files of `folder`: images uint8 [N, 28, 28, 1], labels int64 [N] of the classes `names`.
 
-
-def read_four(folder: Path, classes: list[str]) -> Found:
-    """Read the four files of `folder`: images uint8 [N, 28, 28, 1], labels int64 [N]. Raises Damaged."""
+    Raises Damaged.
+    """
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
     for tensor, name in FILES.items():
@@ -70,10 +64,4 @@ def read_four(folder: Path, classes: list[str]) -> Found:
             raise Damaged(file, f"an array of {array.ndim} dimensions", tensor)
         tensors[tensor] = array[..., None] if wanted == 3 else array.astype(np.int64)
         files[tensor] = file
-    return Found(tensors, files, classes)
-
-
-def download_four(dataset: Any, folder: Path) -> None:
-    """Download the files of a torchvision MNIST-like class into `folder`. Raises Unavailable or Damaged."""
-    for name, md5 in dataset.resources:
-        download([f"{mirror}{name}" for mirror in dataset.mirrors], folder, name, md5)
+    return Found(tensors, files, names)

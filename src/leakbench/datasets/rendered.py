@@ -20,8 +20,6 @@ from leakbench.datasets.words import CHARACTERS, COLUMNS, ROWS, arrays
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
-# A user's own folder has none of these.
-MARK = ".drawn-by-leakbench"
 POINTS = 40
 NUMBERS = 0.15
 
@@ -33,16 +31,6 @@ def beside(package: str, path: str) -> Path:
     if folder is None or not folder.is_dir():
         raise Unavailable(f"the installed {package} brings no {path}")
     return folder
-
-
-def made(folder: Path) -> None:
-    """Ask for words to be drawn: they depend on the catalogue's parameters alone."""
-    (folder / MARK).touch()
-
-
-def asked(folder: Path) -> Path | None:
-    """Return `folder` where `made` asked for words to be drawn."""
-    return folder if (folder / MARK).is_file() else None
 
 
 @cache

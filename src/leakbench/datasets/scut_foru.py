@@ -12,16 +12,9 @@ from typing import Annotated
 from pydantic import Field
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, read_words
+from leakbench.datasets.words import Word, read_words
 
-WHERE = "word_img and word_annotation in SCUT_FORU_DB_Release/English2k"
-_NAMES = ("SCUT_FORU_DB_Release/English2k", "English2k", "scut-foru")
 _SUFFIXES = (".jpg", ".JPG")
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, [(name, "word_annotation") for name in _NAMES])
 
 
 def scut_foru(folder: Path, *, train: Annotated[int, Field(gt=0)] = 1000) -> Found:

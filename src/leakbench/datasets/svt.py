@@ -8,19 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, listed, read_words
-
-WHERE = "train.xml, test.xml and img in svt1"
-_LAYOUTS = [
-    *((name, "test.xml") for name in ("svt1", "svt")),
-    ("svt_test_647", "labels.tsv"),
-    ("text/svt_test_647", "labels.tsv"),
-]
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, _LAYOUTS)
+from leakbench.datasets.words import Word, listed, read_words
 
 
 def svt(folder: Path) -> Found:

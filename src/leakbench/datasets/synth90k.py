@@ -13,24 +13,9 @@ from typing import Annotated
 from pydantic import Field
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, listed, read_words, spread
+from leakbench.datasets.words import Word, listed, read_words, spread
 
-WHERE = "annotation_train.txt, annotation_test.txt and the pictures in mnt/ramdisk/max/90kDICT32px"
 _LISTS = {"train": "annotation_train.txt", "test": "annotation_test.txt"}
-_LAYOUTS = [
-    *(
-        (name, _LISTS["train"])
-        for name in ("mnt/ramdisk/max/90kDICT32px", "mjsynth/mnt/ramdisk/max/90kDICT32px", "90kDICT32px",
-        "synth90k")
-    ),
-    ("mjsynth_1695", "labels.tsv"),
-    ("text/mjsynth_1695", "labels.tsv"),
-]  # fmt: skip
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, _LAYOUTS)
 
 
 def synth90k(

@@ -12,21 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from leakbench.datasets.canonical import Damaged, Found
-from leakbench.datasets.words import Word, first_place, listed, read_words, spread
-
-WHERE = (
-    "gt.mat and its folders of pictures in SynthText, or labels.tsv (file, word) and cut words in "
-    "synthtext_words"
-)
-_LAYOUTS = [
-    *((name, "gt.mat") for name in ("SynthText", "SynthText/SynthText", "synthtext")),
-    ("synthtext_words", "labels.tsv"),
-]
-
-
-def place(folder: Path) -> Path | None:
-    """Return where in `folder` the data set lies, if it does."""
-    return first_place(folder, _LAYOUTS)
+from leakbench.datasets.words import Word, listed, read_words, spread
 
 
 def synthtext(

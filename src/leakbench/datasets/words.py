@@ -159,8 +159,3 @@ def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: 
 def plain(words: Iterable[Word]) -> list[Word]:
     """Return the words that are letters and digits alone."""
     return [word for word in words if len(codes(word.text)) == len(word.text)]
-
-
-def first_place(folder: Path, layouts: Iterable[tuple[str, str]]) -> Path | None:
-    """Return the first <place> of `layouts` (place, a file that must be there) in `folder`."""
-    return next((folder / place for place, file in layouts if (folder / place / file).exists()), None)

@@ -19,9 +19,6 @@ from leakbench.datasets.official import Unavailable
 if TYPE_CHECKING:
     from PIL import Image
 
-ORDER = ("made",)
-PACKAGE = "drawn by leakbench with the fonts of matplotlib over the photographs of scikit-image"
-WHERE = "nothing, for it is drawn,"
 FONTS = (
     "DejaVuSans-Bold",
     "DejaVuSerif-Bold",
@@ -41,7 +38,6 @@ PHOTOGRAPHS = (
 DEGREES = 6.0
 # Between ink and the mean of the ground, summed over three channels of 255 levels.
 CONTRAST = 220
-place, made = rendered.asked, rendered.made
 
 
 @cache

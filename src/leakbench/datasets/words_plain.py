@@ -16,13 +16,9 @@ from leakbench.datasets.canonical import Found
 if TYPE_CHECKING:
     from PIL import Image
 
-ORDER = ("made",)
-PACKAGE = "drawn by leakbench with the fonts of matplotlib"
-WHERE = "nothing, for it is drawn,"
 FONTS = ("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif")
 # Between ink and ground, of 255 levels.
 CONTRAST = 90
-place, made = rendered.asked, rendered.made
 
 
 def paint(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":

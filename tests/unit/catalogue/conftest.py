@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 ENTRIES: dict[str, dict[str, Any]] = {
-    "datasets/d": {"summary": "x", "module": "mnist", "shape": [28, 28, 1], "classes": 10,
+    "datasets/d": {"summary": "x", "module": "orl", "shape": [28, 28, 1], "classes": 10,
+    "sources": [{"folders": ["MNIST/raw"]}],
     "counts": {"train": 60, "test": 40}}, "victims/v": {
         "summary": "x",
         "module": "fcnn",

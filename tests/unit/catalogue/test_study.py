@@ -56,7 +56,7 @@ def test_a_scale_caps_and_leaves_out_studies(root: Callable[..., Path]) -> None:
 
 
 WORDS = {
-    "summary": "x", "module": "mnist", "shape": [32, 100, 3], "classes": 36, "labels": "words",
+    "summary": "x", "module": "orl", "shape": [32, 100, 3], "classes": 36, "labels": "words",
     "counts": {"train": 60, "test": 40},
 }  # fmt: skip
 READING = {

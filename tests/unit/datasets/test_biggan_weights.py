@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from catalogued import available, place
 from torch import nn
 
-from leakbench.datasets import available
-from leakbench.datasets.biggan_deep_256 import biggan_deep_256, place
+from leakbench.datasets.biggan_deep_256 import biggan_deep_256
 from leakbench.datasets.canonical import Damaged
 
 
@@ -31,13 +31,13 @@ def layers() -> nn.ModuleDict:
 def test_a_folded_layer_answers_as_the_normalised_one(name: str, tmp_path: Path) -> None:
     made = nn.ModuleDict({"generator": layers()})
     state = made.state_dict() | {"generator.bn.running_means": torch.arange(6.0).view(3, 2)}
-    assert place(tmp_path) is None
+    assert place("biggan-deep-256", tmp_path) is None
     (tmp_path / name).parent.mkdir(exist_ok=True)
     torch.save(state, tmp_path / name)
     assert available("biggan-deep-256", [tmp_path])
-    file = place(tmp_path)
-    assert file is not None
-    found = {n: torch.from_numpy(v) for n, v in biggan_deep_256(file).tensors.items()}
+    home = place("biggan-deep-256", tmp_path)
+    assert home is not None
+    found = {n: torch.from_numpy(v) for n, v in biggan_deep_256(home).tensors.items()}
     assert set(found) == {"conv_0.weight", "conv_0.bias", "gen_z.weight", "gen_z.bias", "bn.running_mean"}
     assert found["bn.running_mean"].tolist() == [4, 5]
     normed = layers()
@@ -60,4 +60,4 @@ def test_a_file_that_holds_no_such_weights_is_damaged(kind: str, tmp_path: Path)
     if kind == "cut":
         file.write_bytes(file.read_bytes()[:500])
     with pytest.raises(Damaged, match="cut short or altered"):
-        biggan_deep_256(file)
+        biggan_deep_256(tmp_path)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from catalogued import place
 from PIL import Image
 
 from leakbench.datasets import cifar10, cifar100, cifar_files
@@ -82,9 +83,8 @@ def test_all_layouts_give_the_same_arrays(
 ) -> None:
     monkeypatch.setattr(cifar10, "_ROWS", 2)
     every, labels = write_cifar10(tmp_path / name, layout)
-    place = cifar10.place(tmp_path)
-    assert place == tmp_path / name
-    tensors = cifar10.cifar10(place).tensors
+    assert place("cifar10", tmp_path) == tmp_path / name
+    tensors = cifar10.cifar10(tmp_path / name).tensors
     assert np.array_equal(tensors["train/images"], every[:10])
     assert np.array_equal(tensors["test/images"], every[10:])
     assert tensors["train/labels"].tolist() == labels[:10].tolist()
@@ -115,9 +115,8 @@ def test_cifar100_binary_takes_the_fine_label(tmp_path: Path) -> None:
     rows = np.concatenate([np.array([[3, 77], [19, 5]], np.uint8), planes(batch)], 1)
     for split in ("train", "test"):
         (folder / f"{split}.bin").write_bytes(rows.tobytes())
-    place = cifar100.place(tmp_path)
-    assert place == folder
-    found = cifar100.cifar100(place)
+    assert place("cifar100", tmp_path) == folder
+    found = cifar100.cifar100(folder)
     assert found.tensors["test/labels"].tolist() == [77, 5]
     assert np.array_equal(found.tensors["train/images"], batch)
 

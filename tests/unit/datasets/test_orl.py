@@ -3,6 +3,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from catalogued import place
 
 from leakbench.datasets import orl
 from leakbench.datasets.canonical import Damaged
@@ -62,9 +63,9 @@ def test_splits_each_person_eight_to_two(tmp_path: Path) -> None:
         for image in range(1, 11):
             picture = np.full((112, 92), 20 + person * 5 + image, np.uint8)
             (tmp_path / "orl" / f"s{person}" / f"{image}.pgm").write_bytes(HEADER + picture.tobytes())
-    place = orl.place(tmp_path)
-    assert place is not None
-    tensors = orl.orl(place).tensors
+    home = place("orl", tmp_path)
+    assert home is not None
+    tensors = orl.orl(home).tensors
     assert tensors["train/images"].shape == (320, 112, 92, 1)
     assert tensors["test/images"].shape == (80, 112, 92, 1)
     first = tensors["test/images"][:, 0, 0, 0]
@@ -73,4 +74,4 @@ def test_splits_each_person_eight_to_two(tmp_path: Path) -> None:
     assert np.bincount(tensors["train/labels"]).tolist() == [8] * 40
     (tmp_path / "orl" / "s7" / "10.pgm").unlink()
     with pytest.raises(Damaged, match=r"s7/10\.pgm"):
-        orl.orl(place)
+        orl.orl(home)

@@ -2,10 +2,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from catalogued import place
 from PIL import Image
 
-from leakbench.datasets import imagenet, lfw, vgg_face
+from leakbench.datasets import imagenet
 from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.faces import faces
 from leakbench.datasets.pictures import read_picture, scaled
 
 
@@ -49,9 +51,9 @@ def test_imagenet_folders_give_the_first_pictures_of_each_class(tmp_path: Path, 
     for value, synset in enumerate(["n00000003", "n00000001"]):
         for name in ("b", "a", "c"):
             save(tmp_path / layout / synset / f"{name}.JPEG", flat(40 + 100 * value + (name == "a") * 20))
-    place = imagenet.place(tmp_path)
-    assert place is not None
-    found = imagenet.imagenet(place, resize=24, size=20, per_class=2)
+    home = place("imagenet", tmp_path)
+    assert home is not None
+    found = imagenet.imagenet(home, resize=24, size=20, per_class=2)
     assert found.tensors["test/images"].shape == (4, 20, 20, 3)
     assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [160, 140, 60, 40]
     assert found.tensors["test/labels"].tolist() == [0, 0, 1, 1]
@@ -62,9 +64,9 @@ def test_imagenet_folders_give_the_first_pictures_of_each_class(tmp_path: Path, 
 def test_imagenet_train_and_val_become_train_and_test(tmp_path: Path) -> None:
     save(tmp_path / "imagenet" / "train" / "n00000001" / "x.JPEG", flat(10))
     save(tmp_path / "imagenet" / "val" / "n00000001" / "y.JPEG", flat(20))
-    place = imagenet.place(tmp_path)
-    assert place is not None
-    tensors = imagenet.imagenet(place, resize=8, size=8).tensors
+    home = place("imagenet", tmp_path)
+    assert home is not None
+    tensors = imagenet.imagenet(home, resize=8, size=8).tensors
     assert tensors["train/images"][0, 0, 0].tolist() == [10, 10, 10]
     assert tensors["test/images"][0, 0, 0].tolist() == [20, 20, 20]
 
@@ -91,30 +93,30 @@ def test_lfw_keeps_people_with_enough_pictures_and_splits_each(tmp_path: Path) -
         for number in range(1, count + 1):
             name = f"{person}_{number:04d}.jpg"
             save(tmp_path / "lfw-deepfunneled" / person / name, flat(10 * number + 100 * (person == "B_Two")))
-    place = lfw.place(tmp_path)
-    assert place is not None
-    found = lfw.lfw(place, size=16, minimum=4, per_person=4, test=1)
+    home = place("lfw", tmp_path)
+    assert home is not None
+    found = faces(home, size=16, minimum=4, per_person=4, test=1)
     assert found.classes == ["A_One", "B_Two"]
     assert found.tensors["train/labels"].tolist() == [0, 0, 0, 1, 1, 1]
     assert found.tensors["train/images"][:, 0, 0, 0].tolist() == [10, 20, 30, 110, 120, 130]
     assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [40, 140]
     assert found.tensors["test/labels"].tolist() == [0, 1]
-    with pytest.raises(Damaged, match="no person with 9 pictures"):
-        lfw.lfw(place, size=16, minimum=9)
+    with pytest.raises(Damaged, match="0 people with at least 9 pictures, not one"):
+        faces(home, size=16, minimum=9)
 
 
 def test_vgg_face_keeps_the_people_with_most_pictures(tmp_path: Path) -> None:
-    assert vgg_face.place(tmp_path) is None
+    assert place("vgg-face", tmp_path) is None
     # The official archive holds lists of addresses alone.
     (tmp_path / "vgg_face_dataset" / "files").mkdir(parents=True)
     (tmp_path / "vgg_face_dataset" / "files" / "A_One.txt").write_text("")
-    assert vgg_face.place(tmp_path) is None
+    assert place("vgg-face", tmp_path) is None
     for value, (person, count) in enumerate({"D": 3, "B": 5, "A": 4, "C": 4}.items()):
         for number in range(count):
             save(tmp_path / "vgg_face_dataset" / person / f"{number}.jpg", flat(10 * number + 60 * value))
-    place = vgg_face.place(tmp_path)
-    assert place is not None
-    found = vgg_face.vgg_face(place, size=16, people=2, per_person=3, test=1)
+    home = place("vgg-face", tmp_path)
+    assert home is not None
+    found = faces(home, size=16, minimum=3, people=2, per_person=3, test=1)
     # A and C have as many; the first by name is kept, and labels follow the names.
     assert found.classes == ["A", "B"]
     assert found.tensors["train/labels"].tolist() == [0, 0, 1, 1]
@@ -122,9 +124,9 @@ def test_vgg_face_keeps_the_people_with_most_pictures(tmp_path: Path) -> None:
     assert found.tensors["test/images"][:, 0, 0, 0].tolist() == [140, 80]
     assert "2 people with most pictures of 5" in found.note
     with pytest.raises(Damaged, match="3 people with at least 4 pictures, not 4"):
-        vgg_face.vgg_face(place, size=16, people=4, per_person=4, test=1)
-    with pytest.raises(Damaged, match="3 of 3 for the test split"):
-        vgg_face.vgg_face(place, size=16, people=2, per_person=3, test=3)
+        faces(home, size=16, minimum=4, people=4, per_person=4, test=1)
+    with pytest.raises(Damaged, match="3 of 3 pictures for the test split"):
+        faces(home, size=16, minimum=3, people=2, per_person=3, test=3)
 
 
 def test_grey_images_are_scaled_whole_and_get_equal_channels() -> None:

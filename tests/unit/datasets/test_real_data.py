@@ -7,20 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from catalogued import ROOT, available, spec
 
 from leakbench.artefacts import open_tensors
-from leakbench.catalogue.load import load_kind
-from leakbench.datasets import available, fetch
+from leakbench.datasets import fetch
 
-ROOT = Path(__file__).resolve().parents[3]
 SEARCH = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 
 
 def local(name: str, tmp_path: Path) -> tuple[dict[str, np.ndarray], dict[str, object]]:
     if not available(name, SEARCH):
         pytest.skip(f"no directory of LEAKBENCH_DATA holds {name}")
-    spec = load_kind(ROOT / "config", "datasets")[name].model_dump()
-    fetch({**spec, "name": name}, tmp_path / "out.safetensors", SEARCH, tmp_path / "scratch")
+    fetch(spec(name), tmp_path / "out.safetensors", SEARCH, tmp_path / "scratch")
     return open_tensors(tmp_path / "out.safetensors")
 
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from catalogued import spec
 
-from leakbench.catalogue.load import load_kind
 from leakbench.datasets import fetch, rendered, words_over_photos, words_plain
 from leakbench.datasets.official import Unavailable
 from leakbench.datasets.word_list import WORDS
 from leakbench.datasets.words import codes, spelt
 
-ROOT = Path(__file__).resolve().parents[3]
 SETS = [words_plain, words_over_photos]
 
 
@@ -83,9 +82,8 @@ def test_the_two_sets_are_told_apart_at_a_glance() -> None:
 def test_they_are_fetched_without_any_folder_and_called_stand_ins(name: str, tmp_path: Path) -> None:
     from leakbench.artefacts import open_tensors
 
-    spec = load_kind(ROOT / "config", "datasets")[name].model_dump()
-    spec |= {"name": name, "parameters": {"train": 4, "test": 3, "seed": 0}}
-    fetch(spec, tmp_path / "out.safetensors", [tmp_path], tmp_path / "scratch")
+    drawing = spec(name, parameters={"train": 4, "test": 3, "seed": 0})
+    fetch(drawing, tmp_path / "out.safetensors", [tmp_path], tmp_path / "scratch")
     tensors, facts = open_tensors(tmp_path / "out.safetensors")
     assert len(tensors["train/images"]) == 4
     assert str(facts["source"]).startswith("drawn by leakbench")

@@ -1,0 +1,24 @@
+"""Data sets as config/datasets has them."""
+
+from pathlib import Path
+from typing import Any
+
+from leakbench import datasets
+from leakbench.catalogue.load import load_kind
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def spec(name: str, **changes: Any) -> dict[str, Any]:
+    """Return the spec by which data set `name` is fetched."""
+    return {"name": name} | load_kind(ROOT / "config", "datasets")[name].model_dump() | changes
+
+
+def place(name: str, folder: Path) -> Path | None:
+    """Return where in `folder` data set `name` lies."""
+    return datasets.place(folder, spec(name)["sources"])
+
+
+def available(name: str, search: list[Path]) -> bool:
+    """Say whether one of the folders of `search` holds data set `name`."""
+    return datasets.available(spec(name)["sources"], search)
