@@ -4,13 +4,11 @@ Never downloaded: put there by hand. Spectral norm is divided out, and of the st
 are there for 51 truncations, the last are kept, for none: names are then those of `generators.biggan_deep`.
 """
 
-import pickle
-import zipfile
 from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Found, parsing
 
 _NAMES = ("biggan-deep-256-pytorch_model.bin", "pytorch_model.bin")
 _STATISTICS = {"running_means": "running_mean", "running_vars": "running_var"}
@@ -42,10 +40,7 @@ def biggan_deep_256(folder: Path) -> Found:
     import torch
 
     file = next(folder / name for name in _NAMES if (folder / name).is_file())
-    try:
+    with parsing(file, "a checkpoint"):
         state = torch.load(file, map_location="cpu", weights_only=True)
         tensors = folded({name: value.numpy() for name, value in state.items()})
-    except (OSError, RuntimeError, AttributeError, EOFError, KeyError, ValueError,
-            pickle.UnpicklingError, zipfile.BadZipFile) as problem:  # fmt: skip
-        raise Damaged(file, "a checkpoint that is cut short or altered") from problem
     return Found(tensors, dict.fromkeys(tensors, file), [])

@@ -1,7 +1,11 @@
 """The one form in which a data set is kept, whatever brought it, and the digests that pin it."""
 
 import hashlib
-from collections.abc import Mapping
+import pickle
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,8 +37,42 @@ class Damaged(Exception):
     """A file of a data set is missing, cut short or altered. Carries what a one-line message needs."""
 
     def __init__(self, file: Path, what: str, tensor: str = "", expected: str = "") -> None:
-        super().__init__(f"{file}: {what}")
-        self.file, self.what, self.tensor, self.expected = Path(file), what, tensor, expected
+        self.file, self.what = Path(file), what.replace("\n", " ")
+        super().__init__(f"{file}: {self.what}")
+        self.tensor, self.expected = tensor, expected
+
+
+# What a library may raise while it reads a file that was cut short, altered or made on purpose.
+_MALFORMED = (
+    OSError, SyntaxError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
+    RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, pickle.UnpicklingError,
+)  # fmt: skip
+
+
+@contextmanager
+def parsing(file: Path, kind: str) -> Iterator[None]:
+    """Raise Damaged for `file`, which should be `kind` (such as "a picture"), if the block cannot read it."""
+    try:
+        yield
+    except _MALFORMED as problem:
+        raise Damaged(file, f"{kind} that is cut short or altered: {problem}") from problem
+
+
+@contextmanager
+def reading(tensor: str) -> Iterator[None]:
+    """Let a Damaged of the block that names no tensor name this one."""
+    try:
+        yield
+    except Damaged as damage:
+        damage.tensor = damage.tensor or tensor
+        raise
+
+
+def present(file: Path) -> Path:
+    """Return `file`. Raises Damaged if there is no such file."""
+    if not file.is_file():
+        raise Damaged(file, "no such file")
+    return file
 
 
 def digest(array: np.ndarray) -> str:

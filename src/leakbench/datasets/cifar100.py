@@ -5,14 +5,12 @@ sample files `cifar100_aux10k.npz` and `cifar100_eval10k.npz`. The samples are n
 note says so.
 """
 
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
 
 from leakbench.datasets import cifar_files
-from leakbench.datasets.canonical import Damaged, Found, file_digest
+from leakbench.datasets.canonical import Damaged, Found, file_digest, parsing, present, reading
 from leakbench.datasets.unpickle import read_pickle
 
 _MD5 = {"train": "16019d7e3df5f24257cddd939b257f8d", "test": "f0ef6b0ae62326f3e7ffdfab6717acfc"}
@@ -28,17 +26,16 @@ def cifar100(folder: Path) -> Found:
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
     for split, md5 in _MD5.items():
-        file = folder / (f"{split}.bin" if binary else split)
-        if not file.is_file():
-            raise Damaged(file, "no such file", f"{split}/images")
-        found = file_digest(file, "md5")
-        if not binary and found != md5:
-            raise Damaged(file, f"md5 {found}", f"{split}/images", f"md5 {md5}")
-        images, labels = (
-            cifar_files.read_binary(file, 2) if binary else cifar_files.read_python(file, "fine_labels")
-        )
-        tensors[f"{split}/images"], tensors[f"{split}/labels"] = images, labels
-        files[f"{split}/images"] = files[f"{split}/labels"] = file
+        with reading(f"{split}/images"):
+            file = present(folder / (f"{split}.bin" if binary else split))
+            if binary:
+                images, labels = cifar_files.read_binary(file, label_bytes=2)
+            elif (found := file_digest(file, "md5")) != md5:
+                raise Damaged(file, f"md5 {found}", expected=f"md5 {md5}")
+            else:
+                images, labels = cifar_files.read_python(file, "fine_labels")
+        tensors |= {f"{split}/images": images, f"{split}/labels": labels}
+        files |= {f"{split}/images": file, f"{split}/labels": file}
     note = "official binary version" if binary else "official Python version"
     return Found(tensors, files, _names(folder, binary), note)
 
@@ -61,17 +58,16 @@ def _sample(folder: Path) -> Found:
         file = folder / name
         if not file.is_file():
             continue
-        try:
-            with np.load(file, allow_pickle=False) as arrays:
-                images, labels = arrays["images"], arrays["fine_labels"].astype(np.int64)
-                known = int((arrays["official_index"] >= 0).sum())
-                classes = [str(name) for name in arrays["fine_label_names"]]
-        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error) as problem:
-            raise Damaged(
-                file, f"an npz that is cut short or altered: {problem}", f"{split}/images"
-            ) from problem
-        tensors[f"{split}/images"], tensors[f"{split}/labels"] = images, labels
-        files[f"{split}/images"] = files[f"{split}/labels"] = file
+        with (
+            reading(f"{split}/images"),
+            parsing(file, "an npz"),
+            np.load(file, allow_pickle=False) as arrays,
+        ):
+            images, labels = arrays["images"], arrays["fine_labels"].astype(np.int64)
+            known = int((arrays["official_index"] >= 0).sum())
+            classes = [str(name) for name in arrays["fine_label_names"]]
+        tensors |= {f"{split}/images": images, f"{split}/labels": labels}
+        files |= {f"{split}/images": file, f"{split}/labels": file}
         notes.append(f"{name}: {known} official {split} images, {len(images) - known} of unknown split")
     if not tensors:
         raise Damaged(folder / _SAMPLES["test"], "no such file", "test/images")

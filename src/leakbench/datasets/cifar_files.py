@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.pictures import opened
 from leakbench.datasets.unpickle import read_pickle
 
 _PIXELS = 32 * 32
@@ -52,17 +53,7 @@ def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
 
 def read_rows(file: Path) -> np.ndarray:
     """Read a PNG whose every row of 1,024 RGB pixels is one image in raster order. Raises Damaged."""
-    from PIL import Image
-
-    try:
-        with Image.open(file) as picture:
-            if picture.mode != "RGB" or picture.width != _PIXELS:
-                raise Damaged(
-                    file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}"
-                )
-            pixels = np.asarray(picture)
-    except (OSError, SyntaxError, ValueError) as problem:
-        raise Damaged(
-            file, f"a picture that is cut short or altered: {problem}".replace("\n", " ")
-        ) from problem
-    return pixels.reshape(-1, 32, 32, 3)
+    picture = opened(file)
+    if picture.mode != "RGB" or picture.width != _PIXELS:
+        raise Damaged(file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}")
+    return np.asarray(picture).reshape(-1, 32, 32, 3)

@@ -9,7 +9,7 @@ without words of fewer than three characters, already.
 from pathlib import Path
 from xml.etree import ElementTree
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Found, parsing
 from leakbench.datasets.words import Word, listed, plain, read_words
 
 
@@ -27,8 +27,6 @@ def icdar2003(folder: Path, *, plain_words: bool = True) -> Found:
 
 
 def _listed(file: Path) -> list[Word]:
-    try:
+    with parsing(file, "a list"):
         images = list(ElementTree.parse(file).getroot().iter("image"))
         return [Word(file.parent / image.attrib["file"], image.attrib["tag"]) for image in images]
-    except (ElementTree.ParseError, KeyError) as problem:
-        raise Damaged(file, f"a list that cannot be read: {problem}") from problem

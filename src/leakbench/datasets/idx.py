@@ -8,12 +8,11 @@ on MNIST.
 import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, parsing, present, reading
 
 FILES = {
     "train/images": "train-images-idx3-ubyte",
@@ -29,12 +28,10 @@ def read_idx(file: Path) -> np.ndarray:
 
     Raises Damaged if it is cut short, too long, not gzip, or of another element type.
     """
-    try:
-        data = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    except (EOFError, zlib.error) as problem:
-        raise Damaged(file, "a gzip file that is cut short or altered") from problem
-    except gzip.BadGzipFile as problem:
-        raise Damaged(file, "a file that is not gzip or altered") from problem
+    data = file.read_bytes()
+    if file.suffix == ".gz":
+        with parsing(file, "a gzip file"):
+            data = gzip.decompress(data)
     if len(data) < 4 or data[:2] != b"\0\0" or data[2] != _UNSIGNED_BYTE or len(data) < 4 + 4 * data[3]:
         raise Damaged(file, "no IDX header of unsigned bytes")
     shape = struct.unpack(f">{data[3]}I", data[4 : 4 + 4 * data[3]])
@@ -52,16 +49,13 @@ def idx(folder: Path, *, names: list[str]) -> Found:
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
     for tensor, name in FILES.items():
-        file = folder / name if (folder / name).is_file() else folder / f"{name}.gz"
-        if not file.is_file():
-            raise Damaged(folder / name, "no such file", tensor)
-        try:
-            array = read_idx(file)
-        except Damaged as damage:
-            raise Damaged(file, damage.what, tensor) from damage
+        zipped = folder / f"{name}.gz"
         wanted = 3 if tensor.endswith("images") else 1
-        if array.ndim != wanted:
-            raise Damaged(file, f"an array of {array.ndim} dimensions", tensor)
+        with reading(tensor):
+            file = zipped if zipped.is_file() and not (folder / name).is_file() else present(folder / name)
+            array = read_idx(file)
+            if array.ndim != wanted:
+                raise Damaged(file, f"an array of {array.ndim} dimensions")
         tensors[tensor] = array[..., None] if wanted == 3 else array.astype(np.int64)
         files[tensor] = file
     return Found(tensors, files, names)

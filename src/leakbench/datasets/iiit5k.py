@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Found, parsing
 from leakbench.datasets.words import Word, listed, read_words
 
 
@@ -27,11 +27,9 @@ def iiit5k(folder: Path) -> Found:
 def _described(file: Path, name: str) -> list[Word]:
     from scipy.io import loadmat
 
-    try:
+    with parsing(file, f"a struct array '{name}' of ImgName and GroundTruth"):
         entries = np.ravel(loadmat(file, variable_names=[name])[name])
         return [
             Word(file.parent / str(np.ravel(each["ImgName"])[0]), str(np.ravel(each["GroundTruth"])[0]))
             for each in entries
         ]
-    except (ValueError, KeyError, IndexError, TypeError, NotImplementedError) as problem:
-        raise Damaged(file, f"no struct array '{name}' with ImgName and GroundTruth: {problem}") from problem

@@ -4,12 +4,13 @@ Tensors are `alex/features.N.weight` and `.bias`, `vgg/features.N.weight` and `.
 [out, in, rows, columns], N as in torchvision. The linear layers of LPIPS come with the package `lpips`.
 """
 
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, parsing, reading
 from leakbench.datasets.unpickle import read_pickle
 
 # The package holds these layers alone; the official files are twelve times its size for the same bytes.
@@ -35,28 +36,23 @@ def lpips_backbones(folder: Path) -> Found:
     """Read the networks that `folder` holds; the note says if it is only one of the two. Raises Damaged."""
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
+    read = {".npz": _from_npz, ".ckpt": _from_pickle, ".pth": _from_torch}
     for net, file in _files(folder).items():
-        try:
-            arrays = {".npz": _from_npz, ".ckpt": _from_pickle, ".pth": _from_torch}[file.suffix](file, net)
-        except Damaged as damage:
-            raise Damaged(file, damage.what, f"{net}/features.0.weight") from damage
-        for layer in _CONVOLUTIONS[net]:
-            for part in ("weight", "bias"):
-                name = f"{net}/features.{layer}.{part}"
-                array = arrays.get(f"features.{layer}.{part}")
-                if not isinstance(array, np.ndarray) or array.dtype != np.float32:
-                    raise Damaged(file, f"no float32 array features.{layer}.{part}", name)
-                tensors[name], files[name] = np.ascontiguousarray(array), file
+        with reading(f"{net}/features.0.weight"):
+            arrays = read[file.suffix](file, net)
+        for layer, part in product(_CONVOLUTIONS[net], ("weight", "bias")):
+            name = f"features.{layer}.{part}"
+            array = arrays.get(name)
+            if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+                raise Damaged(file, f"no float32 array {name}", f"{net}/{name}")
+            tensors[f"{net}/{name}"], files[f"{net}/{name}"] = np.ascontiguousarray(array), file
     nets = list(_files(folder))
     return Found(tensors, files, [], "" if len(nets) == len(_CONVOLUTIONS) else f"only {nets[0]}")
 
 
 def _from_npz(file: Path, net: str) -> dict[str, np.ndarray]:
-    try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays}
-    except (OSError, ValueError, EOFError) as problem:
-        raise Damaged(file, f"an npz that is cut short or altered: {problem}") from problem
+    with parsing(file, "an npz"), np.load(file, allow_pickle=False) as arrays:
+        return dict(arrays)
 
 
 def _from_pickle(file: Path, net: str) -> dict[str, np.ndarray]:
@@ -75,20 +71,8 @@ def _from_pickle(file: Path, net: str) -> dict[str, np.ndarray]:
 
 
 def _from_torch(file: Path, net: str) -> dict[str, np.ndarray]:
-    import pickle
-    import zipfile
-
     import torch
 
-    try:
+    with parsing(file, "a checkpoint"):
         state = torch.load(file, map_location="cpu", weights_only=True)
         return {name: value.numpy() for name, value in state.items()}
-    except (
-        OSError,
-        RuntimeError,
-        AttributeError,
-        EOFError,
-        pickle.UnpicklingError,
-        zipfile.BadZipFile,
-    ) as problem:
-        raise Damaged(file, "a checkpoint that is cut short or altered") from problem

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, present, reading
 
 PEOPLE, IMAGES, TRAIN, ROWS, COLUMNS = 40, 10, 8, 112, 92
 _HEADER = re.compile(rb"P5\s+(\d+)\s+(\d+)\s+255\n")
@@ -22,13 +22,8 @@ def orl(folder: Path) -> Found:
     for person in range(PEOPLE):
         for image in range(IMAGES):
             file = folder / f"s{person + 1}" / f"{image + 1}.pgm"
-            tensor = "train/images" if image < TRAIN else "test/images"
-            if not file.is_file():
-                raise Damaged(file, "no such file", tensor)
-            try:
-                faces[person, image, ..., 0] = read_face(file)
-            except Damaged as damage:
-                raise Damaged(file, damage.what, tensor) from damage
+            with reading("train/images" if image < TRAIN else "test/images"):
+                faces[person, image, ..., 0] = read_face(present(file))
     labels = np.repeat(np.arange(PEOPLE, dtype=np.int64)[:, None], IMAGES, 1)
     tensors: dict[str, np.ndarray] = {
         "train/images": faces[:, :TRAIN].reshape(-1, ROWS, COLUMNS, 1),

@@ -51,8 +51,7 @@ def draw_text(rng: np.random.Generator) -> str:
 
 
 def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Image.Image":
-    """Return a word as light on dark, in grey, within random margins and turned by at most so many
-    degrees."""
+    """Return a word as light on dark, in grey, within random margins and turned by at most `degrees`."""
     from PIL import Image, ImageDraw
 
     drawn = _font(font)
@@ -99,8 +98,10 @@ def rendered(
     paint: Callable[["Image.Image", np.random.Generator], "Image.Image"],
     degrees: float = 0.0,
 ) -> Found:
-    """Draw so many words for each split, each split from its own stream of `seed`. Raises Unavailable without
-    the fonts."""
+    """Draw as many words as `counts` says for each split, each split from its own stream of `seed`.
+
+    Raises Unavailable without the fonts.
+    """
     tensors = {
         f"{split}/{kind}": array
         for number, (split, count) in enumerate(counts.items())

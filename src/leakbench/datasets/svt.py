@@ -7,7 +7,7 @@ each picture as `taggedRectangle`s (x, y, width, height, and a `tag`), which are
 from pathlib import Path
 from xml.etree import ElementTree
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Found, parsing
 from leakbench.datasets.words import Word, listed, read_words
 
 
@@ -21,13 +21,11 @@ def svt(folder: Path) -> Found:
 
 def _tagged(file: Path) -> list[Word]:
     words = []
-    try:
+    with parsing(file, "a list"):
         for image in ElementTree.parse(file).getroot().iter("image"):
             picture = file.parent / image.findtext("imageName", "").strip()
             for each in image.iter("taggedRectangle"):
                 left, top, wide, high = (float(each.attrib[key]) for key in ("x", "y", "width", "height"))
                 box = (left, top, left + wide, top + high)
                 words.append(Word(picture, each.findtext("tag", "").strip(), box))
-    except (ElementTree.ParseError, KeyError, ValueError) as problem:
-        raise Damaged(file, f"a list that cannot be read: {problem}") from problem
     return words

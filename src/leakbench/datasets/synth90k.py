@@ -24,8 +24,9 @@ def synth90k(
     train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[int, Field(gt=0)] | None = 10_000,
 ) -> Found:
-    """Read at most so many pictures of each split, evenly spaced over its list (none: all): tensors as
-    `words.arrays` has them.
+    """Read at most `train` and `test` pictures of the two splits, evenly spaced over their lists.
+
+    None means all. The tensors are those of `words.arrays`.
 
     Pictures of the official set that cannot be read, of which it has some, are left out and counted in the
     note. The sample has pictures of the validation and of the test part: the former are `train`.

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, parsing
 from leakbench.datasets.words import Word, listed, read_words, spread
 
 
@@ -21,10 +21,11 @@ def synthtext(
     train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[float, Field(gt=0, lt=1)] = 0.02,
 ) -> Found:
-    """Read at most so many words for training, evenly spaced (none: all): tensors as `words.arrays` has them.
+    """Read at most `train` words for training, evenly spaced; None means all.
 
+        The tensors are those of `words.arrays`.
     The set has no split: of the words taken, the last share `test` is the split `test`. Words that cannot be
-    cut out are left out and counted in the note.
+        cut out are left out and counted in the note.
     """
     most = train if train is None else round(train / (1 - test))
     if (folder / "labels.tsv").is_file():
@@ -39,17 +40,17 @@ def synthtext(
 
 
 def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
-    """Return at most so many words, evenly spaced, and how many there are: all of them as objects would fill
-    the memory."""
+    """Return at most `most` words, evenly spaced, and how many there are.
+
+    All of them as objects would fill the memory.
+    """
     from scipy.io import loadmat
 
     names = ("imnames", "wordBB", "txt")
-    try:
+    with parsing(file, f"a table of {', '.join(names)}"):
         found: dict[str, Any] = loadmat(file, variable_names=list(names))
         columns = [np.ravel(found[name]) for name in names]
         pictures = list(zip(*columns, strict=True))
-    except (ValueError, KeyError, TypeError, NotImplementedError) as problem:
-        raise Damaged(file, f"no table of {', '.join(names)}: {problem}") from problem
     count = sum(corners.size // 8 for _, corners, _ in pictures)
     wanted = set(spread(range(count), most))
     chosen, number = [], 0

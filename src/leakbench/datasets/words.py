@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.pictures import opened, read_list
 
 ROWS, COLUMNS = 32, 100
 LONGEST = 25
@@ -43,7 +44,7 @@ def spelt(label: Iterable[int]) -> str:
 
 
 def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
-    """Return at most so many of `items`, evenly spaced and in their order; none: all."""
+    """Return at most `most` of `items`, evenly spaced and in their order; all for None."""
     if most is None or len(items) <= most:
         return items
     return [items[number * len(items) // most] for number in range(most)]
@@ -98,8 +99,8 @@ def read_words(
             raise Damaged(folder, f"no word with letters or digits for the split {split}")
         damaged = len(legible) - len(texts)
         left = [(len(words) - len(legible), "without letters or digits"), (damaged, "that cannot be read")]
-        told = [f"{number} {what}" for number, what in left if number]
-        notes.append(f"{split}: {len(texts)} words" + (f", without {' and '.join(told)}" if told else ""))
+        without = " and ".join(f"{number} {what}" for number, what in left if number)
+        notes.append(f"{split}: {len(texts)} words" + (f", without {without}" if without else ""))
         tensors |= {
             f"{split}/{kind}": array for kind, array in arrays(images[: len(texts)], widths, texts).items()
         }
@@ -116,27 +117,17 @@ class _Opened:
         """Return the word's pixels uint8 [32, 100, 3] and its width at a height of 32. Raises Damaged."""
         from PIL import Image
 
-        try:
-            if word.file != self.file:
-                with Image.open(word.file) as picture:
-                    self.image = picture.convert("RGB")
-                self.file = word.file
-        except (OSError, SyntaxError, ValueError) as problem:
-            what = f"a picture that is missing, cut short or altered: {problem}"
-            raise Damaged(word.file, what.replace("\n", " ")) from problem
+        if word.file != self.file:
+            self.image, self.file = opened(word.file).convert("RGB"), word.file
         columns, rows = self.image.size
         left, top, right, bottom = word.box or (0, 0, columns, rows)
-        within = (
-            max(0, round(left)),
-            max(0, round(top)),
-            min(columns, round(right)),
-            min(rows, round(bottom)),
-        )
-        wide, high = within[2] - within[0], within[3] - within[1]
+        left, top = max(0, round(left)), max(0, round(top))
+        right, bottom = min(columns, round(right)), min(rows, round(bottom))
+        wide, high = right - left, bottom - top
         if wide < 1 or high < 1:
             raise Damaged(word.file, f"a box of {wide}×{high} pixels for the word '{word.text}'")
         # resize's own `box` reads what is beside it.
-        small = self.image.crop(within).resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
+        small = self.image.crop((left, top, right, bottom)).resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
         return np.asarray(small), wide * ROWS / high
 
 
@@ -146,13 +137,8 @@ def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: 
 
     Raises Damaged for a list without these columns.
     """
-    file = folder / "labels.tsv"
-    with file.open(newline="", encoding="utf-8") as stream:
-        # A word may be a quotation mark.
-        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
-    lacking = sorted({"file", "word"} - set(rows[0] if rows else {}))
-    if lacking or any(None in row.values() for row in rows):
-        raise Damaged(file, f"a list without {', '.join(lacking) or 'a value in every column'}")
+    # A word may be a quotation mark.
+    rows = read_list(folder / "labels.tsv", {"file", "word"}, csv.QUOTE_NONE)
     return [Word(folder / row["file"], row["word"]) for row in rows if chosen(row)]
 
 

@@ -83,6 +83,8 @@ def words_over_photos(
     test: Annotated[int, Field(gt=0)] = 600,
     seed: int = 1,
 ) -> Found:
-    """Draw so many words for each split: tensors as `words.arrays` has them. Raises Unavailable without fonts
-    or photographs."""
+    """Draw `train` and `test` words for the two splits: tensors as `words.arrays` has them.
+
+    Raises Unavailable without fonts or photographs.
+    """
     return rendered.rendered(folder, {"train": train, "test": test}, seed, FONTS, paint, DEGREES)

@@ -38,6 +38,8 @@ def words_plain(
     test: Annotated[int, Field(gt=0)] = 600,
     seed: int = 0,
 ) -> Found:
-    """Draw so many words for each split: tensors as `words.arrays` has them. Raises Unavailable without
-    matplotlib's fonts."""
+    """Draw `train` and `test` words for the two splits: tensors as `words.arrays` has them.
+
+    Raises Unavailable without matplotlib's fonts.
+    """
     return rendered.rendered(folder, {"train": train, "test": test}, seed, FONTS, paint)

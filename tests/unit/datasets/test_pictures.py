@@ -46,6 +46,13 @@ def test_a_truncated_picture_is_refused(tmp_path: Path) -> None:
         read_picture(tmp_path / "p.jpg", 8)
 
 
+def test_a_picture_of_another_format_is_refused_whatever_its_name(tmp_path: Path) -> None:
+    Image.fromarray(flat(9)).save(tmp_path / "p.eps")
+    (tmp_path / "p.eps").rename(tmp_path / "p.png")
+    with pytest.raises(Damaged, match="cannot identify image file"):
+        read_picture(tmp_path / "p.png", 8)
+
+
 @pytest.mark.parametrize("layout", ["imagenet/val", "imagenet", "."])
 def test_imagenet_folders_give_the_first_pictures_of_each_class(tmp_path: Path, layout: str) -> None:
     for value, synset in enumerate(["n00000003", "n00000001"]):
