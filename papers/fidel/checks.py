@@ -15,13 +15,6 @@ CIFAR10 = "network.generators/cifar10/cnn-relu/fidel-cifar10"
 # Table as printed -> our network that stands for it.
 NETWORKS = {"table-1": FCNN, "table-2": CNN, "table-3": MNIST, "table-4": CIFAR10}
 CELLS = ("layer", "size", "stride", "padding", "activation")
-# Printed place -> the experiment that shows it.
-EXPERIMENTS = {
-    "fig-11": "fidel-figure-11",
-    "fig-13": "fidel-figure-13",
-    "fig-14": "fidel-figure-14",
-    "text-IV-B": "fidel-figure-9",
-}
 Row = Mapping[str, str]
 
 
@@ -80,29 +73,6 @@ def padded_side(evidence: Evidence, row: Row) -> Measured:
         lost = 0 if layer["padding"] == "same" else kernel - stride
         side = side * stride + lost if layer["layer"] == "conv2d transpose" else side - lost
     return exactly(side)
-
-
-def measurements(evidence: Evidence, row: Row) -> str:
-    """The fewest measurements behind a point of a figure."""
-    return f"{min(evidence.rows(EXPERIMENTS[row['table']], metric='revealed')['n']):g}"
-
-
-def drawn_samples(evidence: Evidence, row: Row) -> str:
-    """How many samples a client had in the experiment of a figure."""
-    sizes = evidence.rows(EXPERIMENTS[row["table"]], dataset="mnist")["local_samples"]
-    return ",".join(f"{size:g}" for size in sorted(set(sizes)))
-
-
-def auxiliary_images(evidence: Evidence, row: Row) -> str:
-    """How many images may train a generator, its validation part included."""
-    chosen = evidence.fact(f"{CIFAR10}.auxiliary")
-    return str(chosen["stop"] - chosen["start"])
-
-
-def private_images(evidence: Evidence, row: Row) -> str:
-    """How many test images are left for the clients."""
-    chosen = evidence.fact("run.capture.mnist/cnn-relu/fidel-demo/none.federation.private")
-    return str(chosen["stop"] - chosen["start"])
 
 
 def threshold(evidence: Evidence, row: Row) -> str:

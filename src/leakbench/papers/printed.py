@@ -96,6 +96,19 @@ def parse_printed(text: str, metric: str = "") -> Printed:
     return Printed(value, bound, unit if lead in ("approximately", "about") else unit / 2)
 
 
+def as_text(value: object) -> str:
+    """Return a table's value or a wanted one in one form: "" for nothing, whole numbers without a point."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, bool):
+        return str(value)
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return str(value)
+    return f"{number:g}"
+
+
 def read_tables(folder: Path) -> dict[str, list[Row]]:
     """Return the printed rows of every CSV file in a folder, by the file's stem, in order of files and lines.
 

@@ -8,10 +8,11 @@ from typing import Any
 import pandas as pd
 
 from leakbench.errors import UserError
-from leakbench.papers.printed import Row
+from leakbench.papers.join import words_of
+from leakbench.papers.printed import Row, parse_printed
 from leakbench.papers.work import Work
 from leakbench.scorecard import quantity
-from leakbench.scorecard.evidence import DEFAULTS, Published
+from leakbench.scorecard.evidence import DEFAULTS
 from leakbench.scorecard.evidence import Evidence as Scale
 from leakbench.scorecard.expression import TOLERANT, Evaluation, parse
 from leakbench.scorecard.quantity import Measured, NotMeasured, as_measured, exactly
@@ -19,61 +20,97 @@ from leakbench.scorecard.quantity import Measured, NotMeasured, as_measured, exa
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{each.__name__: each for each in (
         quantity.mean, quantity.least, quantity.greatest, quantity.greatest_at, quantity.share_above,
-        quantity.count_above, quantity.rank_correlation, quantity.within,
+        quantity.count_above, quantity.rank_correlation, quantity.within, quantity.won, quantity.deviation,
+        quantity.first_near_end, len,
     )},
     "abs": lambda q: quantity.magnitude(as_measured(q)),
     "over": lambda a, b: quantity.ratio(as_measured(a), as_measured(b)),
+    "round": lambda q: exactly(round(as_measured(q).value)),
 }  # fmt: skip
-OWN = {"at", "own", "row", "measured", "printed", "fact", TOLERANT}
+OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
 @dataclass
 class Evidence:
     """The evidence of one scale as one statement reads it.
 
-    scale: the tables and facts. work: the paper. of: gives the measured value of another id of any paper.
-    prints: id -> printed row. condition: what at() reads when nothing else is said. row: the printed row, for
-    row(). stand_ins: data sets that may stand in for others.
+    scale: the tables and facts. work: the paper. measured: gives the measured value of another id of any
+    paper. prints: id -> printed row. where: file and key, for messages. condition: what at() reads when
+    nothing else is said. row: the printed row, None for a claim. stand_ins: data sets that may stand in for
+    others. let: the names that expressions may use.
     """
 
     scale: Scale
     work: Work
-    of: Callable[[str], Measured | str]
+    measured: Callable[[str], Measured]
     prints: Mapping[str, Row]
     where: str
     condition: Mapping[str, Any] = field(default_factory=dict)
     row: Row | None = None
     stand_ins: Mapping[str, str] = field(default_factory=dict)
+    let: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, **where: Any) -> Measured:
         """Return our mean in the one row that the statement's shared columns and `where` name."""
+        return self._read(self.stand_ins, where)
+
+    def only(self, **where: Any) -> Measured:
+        """Return what at() does, where no other data set may stand in."""
+        return self._read({}, where)
+
+    def _read(self, stand_ins: Mapping[str, str], where: Mapping[str, Any]) -> Measured:
         asked = {**self.condition, **where}
         for key in ("experiment", "metric"):
             if not isinstance(asked.get(key), str):
                 raise UserError(f"{self.where}: {key}: is missing (give it in `read` or in at())")
         experiment, metric = asked.pop("experiment"), asked.pop("metric")
-        asked, note = self._standing_in(experiment, metric, {k: v for k, v in asked.items() if v is not None})
-        paper = self.work.paper
-        found = self.scale.read(
-            experiment, metric, Published(paper.lengths, paper.rounds, paper.unstated), **asked
-        )
+        asked = {key: value for key, value in asked.items() if value is not None}
+        note, own = "", str(asked.get("dataset", ""))
+        if own in stand_ins and self._stands_in(experiment, metric, asked, own, stand_ins[own]):
+            asked, note = {**asked, "dataset": stand_ins[own]}, f"{stand_ins[own]} stands in for {own}"
+        found = self.scale.read(experiment, metric, self.work.paper, **asked)
         return replace(found, notes=(*found.notes, note)) if note else found
 
-    def _standing_in(self, experiment: str, metric: str, where: dict[str, Any]) -> tuple[dict[str, Any], str]:
-        own = str(where.get("dataset", ""))
-        other = self.stand_ins.get(own)
-        if other is None or experiment not in self.scale.lines:
-            return where, ""
-        lines = self.scale.lines[experiment]
+    def _stands_in(
+        self, experiment: str, metric: str, where: Mapping[str, Any], own: str, other: str
+    ) -> bool:
+        """Return whether another data set has rows of this kind where a statement's own has none."""
+        lines = self.scale.lines.get(experiment)
         kind = {"metric": metric} | {key: where[key] for key in DEFAULTS if key in where}
-        if len(lines.select({**kind, "dataset": own})) or not len(lines.select({**kind, "dataset": other})):
-            return where, ""
-        return {**where, "dataset": other}, f"{other} stands in for {own}"
+        there = [lines and len(lines.select({**kind, "dataset": name})) for name in (own, other)]
+        return not there[0] and bool(there[1])
 
-    def rows(self, experiment: str, **where: Any) -> pd.DataFrame:
-        """Return the rows of our table that a condition names (defaults as in at())."""
+    def rows(self, **where: Any) -> pd.DataFrame:
+        """Return the rows of our table that the statement's columns and `where` name (defaults as in at()).
+
+        Raises NotMeasured with the known reason where there is none.
+        """
+        asked = {key: value for key, value in {**self.condition, **where}.items() if value is not None}
+        experiment = str(asked.pop("experiment"))
         lines = self.scale.table(experiment)
-        return lines.frame.iloc[lines.select(where)]
+        found = lines.frame.iloc[lines.select(asked)]
+        if found.empty:
+            named = ", ".join(f"{key}={value}" for key, value in asked.items())
+            raise NotMeasured(
+                self.scale.why(experiment, asked) or f"table {experiment} has no row for {named}"
+            )
+        return found
+
+    def values(self, *columns: str, **where: Any) -> list[Any]:
+        """Return the distinct values of a column of our rows, sorted; of several columns, lists of them."""
+        rows = self.rows(**where)
+        for name in columns:
+            if name not in rows:
+                raise UserError(f"{self.where}: values: no column {name!r} (mend its name)")
+        found = rows[[*columns]].drop_duplicates().sort_values([*columns]).to_numpy().tolist()
+        return [each[0] for each in found] if len(columns) == 1 else found
+
+    def word(self, column: str) -> str:
+        """Return what the row prints in a column."""
+        words = words_of(self.row) if self.row else {}
+        if column not in words:
+            raise UserError(f"{self.where}: word: no printed column {column!r} (mend its name)")
+        return words[column]
 
     def fact(self, path: str) -> Any:
         """Return a fact by its path (see papers/README.md). Raises NotMeasured where it is not known."""
@@ -87,18 +124,16 @@ class Evidence:
         """Return why cells of a condition are absent; empty where nothing is known."""
         return self.scale.why(experiment, where)
 
-    def measured(self, key: str) -> Measured:
-        """Return the measured value of another row or claim. Raises NotMeasured where it has none."""
-        found = self.of(key)
-        if isinstance(found, str):
-            raise NotMeasured(f"{key} is measured as a text")
-        return found
+    def printed(self, key: str, place: int | None = None) -> Measured:
+        """Return a printed number with what its rounding leaves open.
 
-    def printed(self, key: str) -> Measured:
-        """Return a printed number with what its rounding leaves open."""
+        place: of a printed list, `10/20`, the number at this place, from 0.
+        """
         if key not in self.prints:
             raise UserError(f"{self.where}: printed: no row {key!r} (mend the id)")
         number = self.prints[key].number
+        if place is not None:
+            number = parse_printed(self.prints[key].published.split("/")[place])
         if math.isnan(number.value):
             raise NotMeasured(f"{key} prints no number")
         half = number.rounding
@@ -112,21 +147,19 @@ class Evidence:
             raise UserError(f"{self.where}: row({words}) names {len(found)} printed rows (name more words)")
         return self.measured(found[0])
 
-    def _number(self, path: str) -> Measured:
+    def _fact(self, path: str) -> Any:
         value = self.fact(path)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UserError(f"{self.where}: fact {path} is {value!r} and no number (read it by `fact:`)")
-        return exactly(value)
+        return exactly(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
-    def evaluate(self, text: str, let: Mapping[str, Any]) -> Any:
-        """Return the value of an expression with the names of `let`. Raises UserError naming file and key."""
-        tree = parse(text, self.where, {*FUNCTIONS, *OWN}, set(let))
+    def evaluate(self, text: str) -> Any:
+        """Return the value of an expression. Raises UserError naming file and key."""
+        tree = parse(text, self.where, {*FUNCTIONS, *OWN}, set(self.let))
         functions = FUNCTIONS | {
-            "at": self.at, "own": self.at, "row": self._row, "measured": self.measured,
-            "printed": self.printed, "fact": self._number,
+            "at": self.at, "own": self.at, "only": self.only, "row": self._row, "values": self.values,
+            "word": self.word, "measured": self.measured, "printed": self.printed, "fact": self._fact,
         }  # fmt: skip
         try:
-            return Evaluation(functions, let).value(tree)
+            return Evaluation(functions, self.let).value(tree)
         except (NotMeasured, UserError):
             raise
         except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as problem:
@@ -141,7 +174,7 @@ class Evidence:
         except TypeError as problem:
             raise UserError(f"{self.where}: {problem} (give a number)") from problem
 
-    def holds(self, text: str, let: Mapping[str, Any]) -> str:
+    def holds(self, text: str) -> str:
         """Return "" where a guard `expression relation number : reason` holds, else reason and value."""
         condition, _, reason = text.partition(" : ")
         for sign in (">=", "<=", ">", "<"):
@@ -152,7 +185,7 @@ class Evidence:
             raise UserError(
                 f"{self.where}: needs: {text!r} compares nothing (write `expression >= number : reason`)"
             )
-        value = self.quantity(self.evaluate(left, let)).value
+        value = self.quantity(self.evaluate(left)).value
         try:
             bound = float(right)
         except ValueError:

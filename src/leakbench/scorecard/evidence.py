@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,8 @@ from leakbench.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.interval import FEWEST
+from leakbench.papers.printed import as_text
+from leakbench.papers.work import Paper
 from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials
 from leakbench.verdicts.settled import settled
 from leakbench.verdicts.tolerances import tolerance_of
@@ -37,19 +39,6 @@ STATISTICS = {
 }  # fmt: skip
 
 
-def as_text(value: object) -> str:
-    """Return a table's value or a wanted one in one form: "" for nothing, whole numbers without a point."""
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    if isinstance(value, bool):
-        return str(value)
-    try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return str(value)
-    return f"{number:g}"
-
-
 class Lines:
     """A result table whose lines are found by the values of columns, and the single trials behind them.
 
@@ -60,12 +49,15 @@ class Lines:
     def __init__(self, name: str, frame: pd.DataFrame, trials: pd.DataFrame | None = None) -> None:
         self.name, self.frame = name, frame
         self._trials = trials if trials is not None and len(trials) else None
-        self._columns: dict[str, np.ndarray] = {}
+        self._columns: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
 
-    def _column(self, name: str) -> np.ndarray:
+    def _has(self, name: str, wanted: object) -> np.ndarray:
+        """Return which lines have a value in a column: its texts are numbered once, for numbers are fast."""
         if name not in self._columns:
-            self._columns[name] = np.array([as_text(value) for value in self.frame[name].tolist()], object)
-        return self._columns[name]
+            codes, texts = pd.factorize(self.frame[name].map(as_text))
+            self._columns[name] = codes, {text: code for code, text in enumerate(texts)}
+        codes, numbers = self._columns[name]
+        return codes == numbers.get(as_text(wanted), len(numbers))
 
     def select(self, where: Mapping[str, object]) -> np.ndarray:
         """Return the places of the lines whose columns equal the wanted values, defaults included.
@@ -79,7 +71,7 @@ class Lines:
                     known = ", ".join(map(str, self.frame.columns))
                     raise UserError(f"table {self.name}: no column {key!r} (columns: {known})")
                 continue
-            found &= self._column(key) == as_text(wanted)
+            found &= self._has(key, wanted)
         return np.flatnonzero(found)
 
     def one(self, where: Mapping[str, object]) -> int:
@@ -102,37 +94,15 @@ class Lines:
         return int(rows[0])
 
     @cached_property
-    def _places(self) -> dict[int, np.ndarray]:
-        assert self._trials is not None
-        of_line = self._trials["line"].to_numpy()
-        order = np.argsort(of_line, kind="stable")
-        found, starts = np.unique(of_line[order], return_index=True)
-        return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
+    def _places(self) -> Mapping[Any, Any]:
+        return self._trials.groupby("line").indices if self._trials is not None else {}
 
     def trials(self, line: int) -> Trials | None:
         """Return the single trials behind a line, failed ones included; None where they are not kept."""
         if self._trials is None or line not in self._places:
             return None
-        rows = self._trials.iloc[self._places[line]]
-        keys = rows["trial"].tolist()
-        if len(set(keys)) < len(keys):
-            return None
-        return Trials(
-            dict(zip(keys, rows["value"].tolist(), strict=True)),
-            dict(zip(keys, rows["cluster"].tolist(), strict=True)),
-        )
-
-
-class Published(NamedTuple):
-    """How long a work ran: iterations by glob over our attacks, rounds by glob over our trainings.
-
-    unstated: trainings (victim, generator, rounds, images) whose length the work does not state, so that ours
-    binds nothing.
-    """
-
-    lengths: Mapping[str, float] = {}
-    rounds: Mapping[str, float] = {}
-    unstated: Sequence[str] = ()
+        rows: Any = self._trials.iloc[self._places[line]].set_index("trial")
+        return Trials(rows["value"].to_dict(), rows["cluster"].to_dict()) if rows.index.is_unique else None
 
 
 @dataclass
@@ -191,10 +161,10 @@ class Evidence:
                 found.append(reason)
         return "; ".join(dict.fromkeys(found))
 
-    def read(self, experiment: str, metric: str, published: Published, **where: object) -> Measured:
+    def read(self, experiment: str, metric: str, paper: Paper, **where: object) -> Measured:
         """Return the mean of a metric in the one condition that `where` names.
 
-        published: how long the work ran what the row measures.
+        paper: the work, which says how long it ran what the row measures.
         Raises NotMeasured with the reason where there is none.
         """
         wanted = {"metric": metric, **where}
@@ -215,7 +185,7 @@ class Evidence:
         independent = len(set(trials.clusters.values())) if trials else int(n)
         if independent < FEWEST or math.isnan(low):
             low = high = NAN
-        length, note = self._length(lines, line, published, wanted)
+        length, note = self._length(lines, line, paper, wanted)
         return Measured(
             mean, low, high, int(n), independent, length, False,
             self._beats_null(lines, wanted, metric, mean), trials,
@@ -235,7 +205,7 @@ class Evidence:
         return found[0] if found else None
 
     def _length(
-        self, lines: Lines, line: int, published: Published, where: Mapping[str, object]
+        self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
     ) -> tuple[float, str]:
         """Return the share of the published length that ran behind a line; in words if less than one.
 
@@ -245,14 +215,14 @@ class Evidence:
         row = lines.frame.iloc[line]
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
-        steps, full = row.get("iterations"), published_for(published.lengths, str(row.get("attack", "")))
+        steps, full = row.get("iterations"), published_for(paper.lengths, str(row.get("attack", "")))
         if full and steps is not None and not pd.isna(steps) and row.get("baseline", "") == "":
             early = steps < SHORTEST * full and self._settled(lines, line, where, names)
             shares.append(1.0 if early else float(steps) / full)
             if steps < full:
                 when = ", when it had settled" if early else ""
                 words.append(f"after {steps:,.0f} of {full:,.0f} iterations{when}")
-        turns, asked = row.get("rounds"), published_for(published.rounds, str(row.get("training", "")))
+        turns, asked = row.get("rounds"), published_for(paper.rounds, str(row.get("training", "")))
         if asked and turns is not None and not pd.isna(turns):
             shares.append(float(turns) / asked)
             if turns < asked:
@@ -262,7 +232,7 @@ class Evidence:
             if names <= set(stem.split("/")):
                 trained |= {key: min(trained.get(key, 1.0), float(value)) for key, value in parts.items()}
         for part, value in trained.items():
-            shares += [] if part in published.unstated else [value]
+            shares += [] if part in paper.unstated else [value]
             words.append(f"{value:.2%} of the {part}'s full training")
         return min(1.0, *shares), "; ".join(words)
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leakbench.errors import UserError
-from leakbench.scorecard.quantity import NotMeasured
+from leakbench.papers.printed import as_text
+from leakbench.scorecard.quantity import Measured, NotMeasured
 
 _OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -92,7 +93,9 @@ class Evaluation:
 
     def _Compare(self, node: ast.Compare) -> bool:
         sides = [self.value(each) for each in (node.left, *node.comparators)]
-        return all(_OPERATORS[type(op)](a, b) for op, a, b in zip(node.ops, sides, sides[1:], strict=False))
+        # Quantities are compared by their values; what needs an interval is a claim of its own.
+        plain = [side.value if isinstance(side, Measured) else side for side in sides]
+        return all(_OPERATORS[type(op)](a, b) for op, a, b in zip(node.ops, plain, plain[1:], strict=False))
 
     def _IfExp(self, node: ast.IfExp) -> Any:
         return self.value(node.body if self.value(node.test) else node.orelse)
@@ -104,7 +107,12 @@ class Evaluation:
         return "".join(str(self.value(each)) for each in node.values)
 
     def _FormattedValue(self, node: ast.FormattedValue) -> Any:
-        return self.value(node.value)
+        found = self.value(node.value)
+        if isinstance(found, list):
+            return ",".join(map(as_text, found))
+        if isinstance(found, Measured):
+            found = found.value if node.format_spec else as_text(found.value)
+        return format(found, self.value(node.format_spec) if node.format_spec else "")
 
     def _List(self, node: ast.List | ast.Tuple) -> list[Any]:
         return [self.value(each) for each in node.elts]

@@ -288,14 +288,33 @@ def share(hits: int, n: int) -> Measured:
     return Measured(hits / n, min(found.low, hits / n), max(found.high, hits / n), n, n)
 
 
-def deviation(std: float, n: int, like: Measured) -> Measured:
-    """Return a standard deviation (of a population, divided by n) of n independent trials with its interval.
+def won(a: Measured) -> Measured:
+    """Return the share of the trials behind a difference in which it is above 0.
 
-    n s² / σ² has a chi-squared distribution with n - 1 degrees of freedom. Raises NotMeasured for fewer than
-    two trials.
+    Raises NotMeasured where single trials are not kept.
+    """
+    if a.trials is None:
+        raise NotMeasured("single samples are not kept")
+    found = from_trials(a.trials.mapped(lambda value: float(value > 0)), a)
+    return replace(found, metric="share", raw=False, beats_null=None)
+
+
+def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
+    """Return the first place whose value is within `room` of the last one's, without an interval."""
+    *_, end = curve.values()
+    found = next(x for x, point in curve.items() if abs(point.value - end.value) <= room)
+    return Measured(float(found), **_joined(list(curve.values())) | {"metric": ""})
+
+
+def deviation(like: Measured, unit: float = 1.0) -> Measured:
+    """Return the standard deviation (of a population, divided by n) behind a mean with its interval.
+
+    unit: what our unit is multiplied by. n s² / σ² has a chi-squared distribution with n - 1 degrees of
+    freedom. Raises NotMeasured for fewer than two trials.
     """
     from scipy.stats import chi2
 
+    std, n = like.extra["std"] * unit, int(like.independent)
     if n < 2 or math.isnan(std):
         raise NotMeasured("one update has no deviation")
     low, high = (std * math.sqrt(n / chi2.ppf(tail, n - 1)) for tail in (0.975, 0.025))

@@ -10,10 +10,11 @@ import pandas as pd
 
 from leakbench.errors import UserError
 from leakbench.papers import join
-from leakbench.papers.printed import Row
-from leakbench.papers.work import Claim, Work
+from leakbench.papers.entries import Entry, entries
+from leakbench.papers.printed import as_text
+from leakbench.papers.work import Work
 from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.evidence import PLACE, as_text
+from leakbench.scorecard.evidence import PLACE
 from leakbench.scorecard.evidence import Evidence as Scale
 from leakbench.scorecard.quantity import Measured, NotMeasured, deviation, scaled
 from leakbench.verdicts.tolerances import tolerance_of
@@ -32,18 +33,32 @@ COLUMNS = [
     "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
 ]  # fmt: skip
-RELATIONS: dict[str, Any] = {"": "=", ">": ">", "<": "<="}
 # An update is recognised where its mean SSIM and its share of identified images reach these.
 RECOGNISABLE, IDENTIFIED = 0.5, 0.5
 UNDECIDED = ("inconclusive", "not-run")
 
 
 @dataclass(frozen=True)
+class Outcome:
+    """Whether an attack succeeds.
+
+    recognised: whether each update is recognised; only whether the mean is where trials are not kept.
+    """
+
+    ssim: Measured
+    identified: Measured
+    recognised: Sequence[bool]
+
+    def __str__(self) -> str:
+        return "success" if _recognised(self.ssim.value, self.identified.value) else "failure"
+
+
+@dataclass(frozen=True)
 class Found:
-    """What one scale says of a statement: the quantity or text, and its verdict."""
+    """What one scale says of a statement: the quantity, outcome or text, and its verdict."""
 
     scale: Scale
-    value: Measured | str | None
+    value: Measured | Outcome | str | None
     verdict: Verdict
 
 
@@ -62,13 +77,9 @@ class Card:
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rows = {
-            row.id: (work, row) for work in self.works for rows in work.tables.values() for row in rows
-        }
-        self._claims = {claim.id: (work, claim) for work in self.works for claim in work.claims.claims}
-        self._prints = {key: row for key, (_, row) in self._rows.items()}
-        self._readings: dict[str, join.Reading] = {}
-        self._known: dict[tuple[str, int], Measured | str | NotMeasured] = {}
+        self._entries = {entry.id: entry for work in self.works for entry in entries(work)}
+        self._prints = {key: entry.row for key, entry in self._entries.items() if entry.row}
+        self._known: dict[tuple[str, int], Measured | Outcome | str | NotMeasured] = {}
         self._open: set[tuple[str, int]] = set()
 
     def frame(self, about: str = "") -> pd.DataFrame:
@@ -76,27 +87,12 @@ class Card:
 
         about: an experiment; only what reads it then has a row.
         """
-        rows = []
-        for work in self.works:
-            for printed in (row for rows in work.tables.values() for row in rows):
-                if not about or self.reading(printed.id).where.get("experiment") == about:
-                    rows.append(self._line(work, printed, self.reading(printed.id).label))
-            for claim in work.claims.claims:
-                if about and about not in (claim.read.get("experiment"), *str(claim.quantity).split("'")):
-                    continue
-                doubt = claim.item.startswith(("doubt-", "expectation"))
-                rows.append(self._line(work, claim, claim.class_ or ("doubt" if doubt else "result")))
-        frame = pd.DataFrame(rows, columns=COLUMNS)
+        asked = [entry for entry in self._entries.values() if not about or entry.reads(about)]
+        frame = pd.DataFrame(map(self._line, asked), columns=COLUMNS)
         numbers = dict.fromkeys(("ci_low", "ci_high", "here"), "float64")
         return frame.astype(numbers | dict.fromkeys(("n", "here_n"), "Int64"))
 
-    def reading(self, key: str) -> join.Reading:
-        """Return how a printed row is measured."""
-        if key not in self._readings:
-            self._readings[key] = join.read(*self._rows[key])
-        return self._readings[key]
-
-    def value(self, key: str, scale: Scale) -> Measured | str:
+    def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
         """Return what one scale measured of a statement. Raises NotMeasured where it did not."""
         place = (key, id(scale))
         if place not in self._known:
@@ -104,7 +100,7 @@ class Card:
                 raise UserError(f"{key}: is measured by way of itself (mend the expressions)")
             self._open.add(place)
             try:
-                self._known[place] = self._measure(key, scale)
+                self._known[place] = self._measure(self._entries[key], scale)
             except NotMeasured as missing:
                 self._known[place] = missing
             finally:
@@ -114,180 +110,143 @@ class Card:
             raise found
         return found
 
-    def _evidence(self, work: Work, scale: Scale, where: str, **more: Any) -> Evidence:
-        return Evidence(scale, work, lambda key: self._named(key, scale, where), self._prints, where, **more)
+    def _view(self, entry: Entry, scale: Scale) -> Evidence:
+        """Return the evidence of a scale as one statement reads it."""
 
-    def _named(self, key: str, scale: Scale, where: str) -> Measured | str:
-        if key not in self._rows and key not in self._claims:
-            raise UserError(f"{where}: measured: no row or claim {key!r} (mend the id)")
-        return self.value(key, scale)
+        def named(key: str) -> Measured:
+            if key not in self._entries:
+                raise UserError(f"{entry.where}: measured: no row or claim {key!r} (mend the id)")
+            found = self.value(key, scale)
+            if not isinstance(found, Measured):
+                raise NotMeasured(f"{key} is measured as a text")
+            return found
 
-    def _view(self, key: str, scale: Scale) -> tuple[Evidence, Mapping[str, Any]]:
-        """Return the evidence as one statement reads it, and the names that its expressions may use."""
-        if key in self._claims:
-            work, claim = self._claims[key]
-            where = f"{work.folder / 'claims.yaml'}: {key}"
-            return self._evidence(
-                work, scale, where, condition=claim.read, stand_ins=work.paper.stand_ins
-            ), work.claims.let
-        work, row = self._rows[key]
-        where = f"{work.folder / 'measured.yaml'}: {row.table}: {key}"
-        return self._evidence(work, scale, where, condition=self.reading(key).where, row=row), work.let
+        # A number is never judged on a stand-in.
+        stand_ins = {} if entry.row else entry.work.paper.stand_ins
+        return Evidence(
+            scale, entry.work, named, self._prints, entry.where, entry.reading.where, entry.row, stand_ins,
+            entry.let,
+        )  # fmt: skip
 
-    def _measure(self, key: str, scale: Scale) -> Measured | str:
-        view, let = self._view(key, scale)
-        if key in self._claims:
-            work, claim = self._claims[key]
-            if claim.absent:
-                raise NotMeasured(claim.absent)
-            if claim.check:
-                return view.quantity(work.check(claim.check, view.where)(view, {}))
-            return view.quantity(view.evaluate(claim.quantity or "", let))
-        work, row = self._rows[key]
-        reading = self.reading(key)
+    def _measure(self, entry: Entry, scale: Scale) -> Measured | Outcome | str:
+        view, reading, unit = self._view(entry, scale), entry.reading, 1.0
         match reading.way:
             case "absent":
                 raise NotMeasured(reading.text)
             case "fact":
                 value = view.fact(reading.text)
                 return "/".join(map(as_text, value)) if isinstance(value, list) else as_text(value)
-            case "check":
-                found = work.check(reading.text, view.where)(view, join.words_of(row))
-                return found if isinstance(found, str) else view.quantity(found)
-            case "quantity":
-                found = view.evaluate(reading.text, let)
-                return found if isinstance(found, str) else scaled(view.quantity(found), reading.unit)
             case "outcome":
-                ssim, identified = _outcome(view)
-                right = ssim.value >= RECOGNISABLE and identified.value >= IDENTIFIED
-                return "success" if right else "failure"
-        mean = _mean(view, reading)
-        if reading.way == "mean":
-            return mean
-        independent = int(mean.independent)
-        return deviation(mean.extra["std"] * reading.unit, independent, mean)
+                return _outcome(view)
+            case "check":
+                words = join.words_of(entry.row) if entry.row else {}
+                found = entry.work.check(reading.text, entry.where)(view, words)
+            case "quantity":
+                found, unit = view.evaluate(reading.text), reading.unit
+            case "deviation":
+                found = deviation(_mean(view, reading), reading.unit)
+            case _:
+                found = _mean(view, reading)
+        if entry.row and isinstance(found, str):
+            return found
+        return scaled(view.quantity(found), unit)
 
-    def _line(self, work: Work, statement: Row | Claim, label: str) -> dict[str, Any]:
-        alone = label in ("setting", "arithmetic")
-        tried = [self._judge(work, statement, scale) for scale in ([self.run] if alone else self.scales)]
+    def _line(self, entry: Entry) -> dict[str, Any]:
+        alone = entry.reading.label in ("setting", "arithmetic")
+        tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
         own = next(found for found in tried if found.scale is self.run)
         found = next((f for f in tried if f.verdict.word not in UNDECIDED), None)
         found = found or next((f for f in tried if f.value is not None), own)
         if isinstance(found.value, Measured) and not found.value.leaves:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
-        line = self._words(work, statement) | {"class": label, "verdict": found.verdict.word}
+        line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
+        line |= {**entry.words, "verdict": found.verdict.word}
         if value is None:
-            return line | {"reason": self._absence(work, statement, reason)}
+            return line | {"reason": self._absence(entry, reason)}
         device, commit, age = found.scale.origin(value.leaves if isinstance(value, Measured) else ())
         line |= {"scale": found.scale.scale, "device": device, "commit": commit}
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
-            return line | {"measured": value}
+            return line | {"measured": str(value)}
         line |= {"measured": value.value, "ci_low": value.low, "ci_high": value.high, "n": value.n}
         if found.scale is not self.run and isinstance(own.value, Measured):
             line |= {"here": own.value.value, "here_n": own.value.n, "agrees": _agree(own.value, value)}
         return line
 
-    def _words(self, work: Work, statement: Row | Claim) -> dict[str, Any]:
-        line: dict[str, Any] = dict.fromkeys(COLUMNS)
-        line |= {"id": statement.id, "source": work.paper.source, "work": work.name, "item": statement.item}
-        if isinstance(statement, Claim):
-            decided = statement.quantity or statement.check or "nothing measures it"
-            read = ", ".join(f"{key}={as_text(value)}" for key, value in statement.read.items())
-            test = f"{decided} {statement.relation} {statement.threshold:g}"
-            return line | {
-                "condition": test + (f" [{read}]" if read else ""), "metric": "claim", "convention": "",
-                "published": statement.claim,
-            }  # fmt: skip
-        convention = ""
-        if self.reading(statement.id).label == "result":
-            convention = "published" if join.published_convention(work, statement) else "standard"
-        return line | {
-            "condition": statement.condition, "metric": statement.metric, "convention": convention,
-            "published": statement.published,
-        }  # fmt: skip
-
-    def _judge(self, work: Work, statement: Row | Claim, scale: Scale) -> Found:
+    def _judge(self, entry: Entry, scale: Scale) -> Found:
         try:
-            value = self.value(statement.id, scale)
+            value = self.value(entry.id, scale)
         except NotMeasured as missing:
             return Found(scale, None, Verdict("not-run", str(missing) or "nothing measures it"))
-        notes = [statement.note] if isinstance(statement, Claim) else [self.reading(statement.id).note]
-        needs = statement.needs if isinstance(statement, Claim) else self.reading(statement.id).needs
-        verdict = None
-        if needs:
-            view, let = self._view(statement.id, scale)
+        lacking, notes = "", [entry.reading.note]
+        if entry.reading.needs:
             try:
-                lacking = view.holds(needs, let)
+                lacking = self._view(entry, scale).holds(entry.reading.needs)
             except NotMeasured as missing:
                 lacking = str(missing)
-            verdict = Verdict("inconclusive", lacking) if lacking else None
-        if isinstance(statement, Row) and self.reading(statement.id).way == "outcome":
-            view, _ = self._view(statement.id, scale)
-            ssim, identified = _outcome(view)
+        if isinstance(value, Outcome):
             notes.append(
-                f"SSIM {ssim.value:.2f}, {identified.value:.0%} identified "
+                f"SSIM {value.ssim.value:.2f}, {value.identified.value:.0%} identified "
                 f"(success from {RECOGNISABLE:g} and {IDENTIFIED:.0%})"
             )
-            notes += ssim.notes
-            printed: Any = statement.published
-            verdict = verdict or decide_outcome(_recognised(view), printed, ssim.length)
-        elif isinstance(value, str):
-            assert isinstance(statement, Row)
-            verdict = verdict or decide_text(value, statement.published)
-        else:
+            notes += value.ssim.notes
+        elif isinstance(value, Measured):
             notes += value.notes
-            verdict = verdict or self._decide(work, statement, value, scale)
+        verdict = Verdict("inconclusive", lacking) if lacking else self._decide(entry, value, scale)
         words = "; ".join(dict.fromkeys(filter(None, notes)))
         return Found(
             scale, value, Verdict(verdict.word, f"{verdict.reason} ({words})" if words else verdict.reason)
         )
 
-    def _decide(self, work: Work, statement: Row | Claim, value: Measured, scale: Scale) -> Verdict:
-        if isinstance(statement, Claim):
-            if value.unequal:
-                reason = "the two sides ran for different shares of their published length"
-                return Verdict("inconclusive", reason)
-            _, bounds, monotone = _tolerance(value, statement.threshold, 1.0)
-            asked = Statement(
-                statement.relation, statement.threshold, 0.0, None, None, statement.tolerance, bounds,
-                monotone, statement.success, 0,
-            )  # fmt: skip
-            return decide(asked, _sample(value, None))
-        reading, number = self.reading(statement.id), statement.number
+    def _decide(self, entry: Entry, value: Measured | Outcome | str, scale: Scale) -> Verdict:
+        row, reading, number = entry.row, entry.reading, entry.against
+        if isinstance(value, Outcome):
+            printed: Any = entry.words["published"]
+            return decide_outcome(value.recognised, printed, value.ssim.length)
+        if isinstance(value, str):
+            return decide_text(value, entry.words["published"])
+        if row is None and value.unequal:
+            reason = "the two sides ran for different shares of their published length"
+            return Verdict("inconclusive", reason)
         if math.isnan(number.value):
             raise UserError(
-                f"{statement.id}: prints {statement.published!r}, with which no number can be compared"
+                f"{entry.id}: prints {entry.words['published']!r}, with which no number can be compared"
             )
-        tolerance, bounds, monotone = _tolerance(value, number.value, reading.unit)
-        sign: Literal[-1, 0, 1] = 0
-        ordering = None
-        if reading.against:
-            other = self._prints[reading.against].number.value
-            sign = 1 if number.value > other else -1 if number.value < other else 0
+        tolerance, bounds, monotone = tolerance_of(value.metric or "other", number.value, reading.unit)
+        # What combines rows has no bounds.
+        bounds = bounds if value.raw else (-math.inf, math.inf)
+        sign, ordering = self._ordering(entry, value, scale)
+        std = None if row is None or math.isnan(row.std) else row.std * reading.spread
+        asked = Statement(
+            entry.relation, number.value, 0.0 if number.bound else number.rounding, std, reading.repeats,
+            tolerance if reading.tolerance is None else reading.tolerance, bounds, monotone, reading.success,
+            sign,
+        )  # fmt: skip
+        count, null = _count(value), value.beats_null
+        return decide(asked, Sample(value.value, value.low, value.high, count, value.length, null, ordering))
+
+    def _ordering(
+        self, entry: Entry, value: Measured, scale: Scale
+    ) -> tuple[Literal[-1, 0, 1], Ordering | None]:
+        """Return the printed sign of a row minus the one that it is ordered against, and our difference."""
+        if not entry.reading.against:
+            return 0, None
+        number, other = entry.against.value, self._prints[entry.reading.against].number.value
+        sign: Literal[-1, 0, 1] = 1 if number > other else -1 if number < other else 0
         with contextlib.suppress(NotMeasured):
-            beside = self.value(str(reading.against), scale) if sign else None
+            beside = self.value(entry.reading.against, scale) if sign else None
             if isinstance(beside, Measured):
                 apart = value - beside
-                ordering = Ordering(
+                return sign, Ordering(
                     apart.value, apart.low, apart.high, _count(apart), not apart.unequal, apart.length
                 )
-        std = None if math.isnan(statement.std) else statement.std * reading.spread
-        asked = Statement(
-            RELATIONS[number.bound], number.value, 0.0 if number.bound else number.rounding, std,
-            reading.repeats, tolerance if reading.tolerance is None else reading.tolerance, bounds,
-            monotone, reading.success, sign,
-        )  # fmt: skip
-        return decide(asked, _sample(value, ordering))
+        return sign, None
 
-    def _absence(self, work: Work, statement: Row | Claim, reason: str) -> str:
+    def _absence(self, entry: Entry, reason: str) -> str:
         """Return why nothing was measured: the reason, data that is absent too, and what it would cost."""
-        where: Mapping[str, Any] = {}
-        if isinstance(statement, Claim):
-            where = statement.read
-        elif self.reading(statement.id).way in ("mean", "deviation", "outcome"):
-            where = self.reading(statement.id).where
+        read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
+        where = entry.reading.where if read else {}
         words = [reason]
         for name in (where.get("dataset"), where.get("tested")):
             why = self.missing.get(str(name)) or self.missing.get(str(name).rpartition("-")[0])
@@ -301,19 +260,8 @@ class Card:
         return "; ".join(words)
 
 
-def _tolerance(value: Measured, printed: float, unit: float) -> tuple[float, tuple[float, float], bool]:
-    """Return tolerance, bounds and whether the unit is monotone; what combines rows has no bounds."""
-    tolerance, bounds, monotone = tolerance_of(value.metric or "other", printed, unit)
-    return tolerance, bounds if value.raw else (-math.inf, math.inf), monotone
-
-
 def _count(value: Measured) -> int:
     return EXACT if math.isinf(value.independent) else int(value.independent)
-
-
-def _sample(value: Measured, ordering: Ordering | None) -> Sample:
-    count, null = _count(value), value.beats_null
-    return Sample(value.value, value.low, value.high, count, value.length, null, ordering)
 
 
 def _mean(view: Evidence, reading: join.Reading) -> Measured:
@@ -331,27 +279,25 @@ def _mean(view: Evidence, reading: join.Reading) -> Measured:
     if reading.beside:
         words = ", ".join(map(str, reading.beside.values()))
         with contextlib.suppress(NotMeasured):
-            told = scaled(view.at(**reading.beside), reading.unit)
-            found = replace(found, notes=(*found.notes, f"by {words} {told.value:.4g}, n = {told.n}"))
+            second = scaled(view.at(**reading.beside), reading.unit)
+            found = replace(found, notes=(*found.notes, f"by {words} {second.value:.4g}, n = {second.n}"))
     return scaled(found, reading.unit)
 
 
-def _outcome(view: Evidence) -> tuple[Measured, Measured]:
-    """Return mean SSIM and the share of identified images in a statement's condition."""
-    plain = {"convention": "standard"}
-    return view.at(metric="ssim", **plain), view.at(metric="identified", **plain)
+def _recognised(ssim: Any, identified: Any) -> Any:
+    return (ssim >= RECOGNISABLE) & (identified >= IDENTIFIED)
 
 
-def _recognised(view: Evidence) -> list[bool]:
-    """Return whether each update is recognised; only whether the mean is where trials are not kept."""
-    ssim, identified = _outcome(view)
+def _outcome(view: Evidence) -> Outcome:
+    """Return whether an attack succeeds in a statement's condition."""
+    ssim, identified = (view.at(metric=metric, convention="standard") for metric in ("ssim", "identified"))
     if not (ssim.trials and identified.trials):
-        return [ssim.value >= RECOGNISABLE and identified.value >= IDENTIFIED]
-    means = []
-    for measured in (ssim.trials, identified.trials):
-        frame = pd.DataFrame({"value": measured.values, "cluster": measured.clusters})
-        means.append(frame.groupby("cluster")["value"].mean())
-    return ((means[0] >= RECOGNISABLE) & (means[1] >= IDENTIFIED)).tolist()
+        return Outcome(ssim, identified, [_recognised(ssim.value, identified.value)])
+    means = (
+        pd.Series(trials.values).groupby(pd.Series(trials.clusters)).mean()
+        for trials in (ssim.trials, identified.trials)
+    )
+    return Outcome(ssim, identified, _recognised(*means).tolist())
 
 
 def _agree(own: Measured, other: Measured) -> str:

@@ -1,6 +1,7 @@
 """Differences, ratios and extremes of measured quantities."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from leakbench.scorecard.quantity import (
     deviation,
     distinct,
     exactly,
+    first_near_end,
     from_trials,
     greatest,
     greatest_at,
@@ -23,6 +25,7 @@ from leakbench.scorecard.quantity import (
     share,
     share_above,
     within,
+    won,
 )
 
 
@@ -123,10 +126,26 @@ def test_room_and_magnitude() -> None:
 
 
 def test_a_deviation_has_the_interval_of_normal_theory() -> None:
-    found = deviation(0.1, 10, exactly(1))
+    ten = replace(exactly(1), independent=10, extra={"std": 0.1})
+    found = deviation(ten)
     assert found.low < 0.1 < found.high
+    assert deviation(ten, 100).value == pytest.approx(10)
     with pytest.raises(NotMeasured):
-        deviation(0.1, 1, exactly(1))
+        deviation(replace(ten, independent=1))
+
+
+def test_trials_that_are_won_are_counted_and_need_single_trials() -> None:
+    lead = made([3, -1, 2, 5]) - made([1, 1, 1, 1])
+    assert won(lead).value == 0.75
+    assert won(lead).low < 0.75 < won(lead).high
+    with pytest.raises(NotMeasured):
+        won(exactly(1))
+
+
+def test_a_curve_is_near_its_end_from_the_first_such_place_on() -> None:
+    curve = {1: interval(0.2, 0.1, 0.3), 2: interval(0.895, 0.8, 0.9), 3: interval(0.7, 0.6, 0.8)}
+    assert first_near_end(curve | {4: interval(0.9, 0.8, 1)}, 0.01).value == 2
+    assert first_near_end(curve, 0.01).value == 3
 
 
 def test_null_baselines_must_all_be_beaten() -> None:

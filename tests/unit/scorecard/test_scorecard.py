@@ -219,12 +219,43 @@ def test_a_guard_leaves_the_value_and_takes_the_verdict(tmp_path: Path) -> None:
     assert row["reason"].startswith("the slow attack has found nothing (measured 20)")
 
 
+@pytest.mark.parametrize(
+    ("quantity", "published", "measured"),
+    [
+        ('f\'{own(attack="fast"):.1f} to {own(attack="slow"):.2f}\'', "30.0 to 20.00", "30.0 to 20.00"),
+        ("f'{values(\"attack\", attack=None)}'", "fast,slow", "fast,slow"),
+        ('f\'{len(values("dataset", "attack", attack=None, dataset=None))}\'', "3", "3"),
+        ("f'{word(\"attack\")}/{round(own() / 7)}'", "Fast/4", "Fast/4"),
+        ("f'{printed(\"tiny.table-1.2\", 1) - 1}'", "19", "19"),
+        ("'more' if own() > 29 else 'less'", "more", "more"),
+    ],
+)
+def test_an_expression_may_give_words(quantity: str, published: str, measured: str, tmp_path: Path) -> None:
+    rows = {"tiny.table-1.1": {"quantity": quantity}, "tiny.table-1.2": {"absent": "a list"}}
+    papers = paper(
+        tmp_path,
+        print=PRINT.replace("psnr,30.0", f'psnr,"{published}"').replace("psnr,20.0", "psnr,10/20"),
+        measured={"table-1": MAP["table-1"] | {"rows": rows, "against": {}}},
+    )
+    row = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})).loc["tiny.table-1.1"]
+    assert (row["measured"], row["verdict"]) == (measured, "reproduced")
+
+
+def test_only_a_data_set_itself_counts_where_it_says_so(tmp_path: Path) -> None:
+    claim = CLAIMS["claims"][0] | {"read": CLAIMS["claims"][0]["read"] | {"dataset": "paintings"}}
+    for function, word in (("at", "reproduced"), ("only", "not-run")):
+        claims = {"claims": [claim | {"quantity": f"{function}(attack='fast')"}]}
+        papers = paper(tmp_path, claims=claims, paper=PAPER | {"stand_ins": {"paintings": "digits"}})
+        found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+        assert found.loc["tiny.table-1.fast-better", "verdict"] == word
+
+
 CHECK = """from leakbench.scorecard.checking import NotMeasured, exactly
 
 def counted(evidence, row):
     if row.get("dataset") == "Photos":
         raise NotMeasured("nobody counts photos")
-    return exactly(len(evidence.rows("tiny-table-1", dataset="digits")))
+    return exactly(len(evidence.rows(dataset="digits", attack=None)))
 """
 
 

@@ -1,0 +1,82 @@
+"""The entries of the scorecard: printed rows and claims in one form."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench.papers import join
+from leakbench.papers.printed import Printed, Row, as_text
+from leakbench.papers.work import Claim, Relation, Work
+
+RELATIONS: dict[str, Relation] = {"": "=", ">": ">", "<": "<="}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A printed row or a claim, and how it is measured and judged.
+
+    where: file and key, for messages. let: the names that its expressions may use. reading: how it is
+    measured; of a claim, what all of its numbers share. relation, against: what the quantity is compared
+    with. row: the printed row, None for a claim. words: its own columns of the scorecard.
+    """
+
+    id: str
+    work: Work
+    where: str
+    let: Mapping[str, Any]
+    reading: join.Reading
+    relation: Relation
+    against: Printed
+    row: Row | None
+    words: Mapping[str, Any]
+
+    def reads(self, experiment: str) -> bool:
+        """Return whether it rests on an experiment."""
+        named = () if self.row else self.reading.text.split("'")
+        return experiment in (self.reading.where.get("experiment"), *named)
+
+
+def entries(work: Work) -> Iterator[Entry]:
+    """Yield every printed row of a work, then every claim.
+
+    Raises UserError naming file and key where a map does not fit the print.
+    """
+    for row in (row for rows in work.tables.values() for row in rows):
+        yield _printed(work, row)
+    for claim in work.claims.claims:
+        yield _claimed(work, claim)
+
+
+def _printed(work: Work, row: Row) -> Entry:
+    reading = join.read(work, row)
+    convention = "published" if join.published_convention(work, row) else "standard"
+    words = {
+        "item": row.item, "class": reading.label, "condition": row.condition, "metric": row.metric,
+        "convention": convention if reading.label == "result" else "", "published": row.published,
+    }  # fmt: skip
+    where = f"{_file(work, 'measured')}: {row.table}: {row.id}"
+    return Entry(row.id, work, where, work.let, reading, RELATIONS[row.number.bound], row.number, row, words)
+
+
+def _claimed(work: Work, claim: Claim) -> Entry:
+    way = next(way for way in ("quantity", "check", "absent") if getattr(claim, way) is not None)
+    doubt = claim.item.startswith(("doubt-", "expectation"))
+    label = claim.class_ or ("doubt" if doubt else "result")
+    reading = join.Reading(
+        way, claim.read, getattr(claim, way), success=claim.success, needs=claim.needs, note=claim.note,
+        label=label, tolerance=claim.tolerance,
+    )  # fmt: skip
+    decided = claim.quantity or claim.check or "nothing measures it"
+    read = ", ".join(f"{key}={as_text(value)}" for key, value in claim.read.items())
+    condition = f"{decided} {claim.relation} {claim.threshold:g}" + (f" [{read}]" if read else "")
+    words = {
+        "item": claim.item, "class": label, "condition": condition, "metric": "claim", "convention": "",
+        "published": claim.claim,
+    }  # fmt: skip
+    where, against = f"{_file(work, 'claims')}: {claim.id}", Printed(claim.threshold)
+    return Entry(claim.id, work, where, work.claims.let, reading, claim.relation, against, None, words)
+
+
+def _file(work: Work, name: str) -> Path:
+    return work.folder / f"{name}.yaml"
