@@ -1,11 +1,14 @@
-"""An input that is not to be had makes its outputs say so, with the reason; it never fails the rest."""
+"""An absent input makes the outputs that need it absent too, with the reason; it never fails the rest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
-from leakbench.artefacts import read_facts, to_json, write_table, write_tensors, write_text
+from leakbench.artefacts import open_tensors, read_facts, to_json, write_table, write_tensors, write_text
+from leakbench.errors import Unfit
+from leakbench.progress import log
 
 
 def absent(paths: Iterable[Path]) -> str | None:
@@ -14,6 +17,23 @@ def absent(paths: Iterable[Path]) -> str | None:
         reason = read_facts(path).get("absent")
         if reason:
             return str(reason)
+    return None
+
+
+def lacking(path: Path, *splits: str) -> str | None:
+    """Return why a data set's file is of no use where `splits` are needed, or None.
+
+    A copy may have one split alone.
+    """
+    arrays, _ = open_tensors(path)
+    there = sorted(name.partition("/")[0] for name in arrays if name.endswith("/images"))
+    for split in splits:
+        if split not in there:
+            own = " and ".join(there) or "none"
+            return (
+                f"the copy of {path.stem} that is here has no images of the split {split} "
+                f"(its splits: {own}; put a copy with them into a directory of LEAKBENCH_DATA)"
+            )
     return None
 
 
@@ -26,3 +46,13 @@ def pass_on(reason: str, outputs: Iterable[Path]) -> None:
             write_table(path, pd.DataFrame(), {"absent": reason})
         else:
             write_text(path, to_json({"absent": reason}) + "\n")
+
+
+@contextmanager
+def unless_unfit(verb: str, outputs: Iterable[Path]) -> Iterator[None]:
+    """Write the outputs as absent, and log why, where the block finds that it cannot work on its inputs."""
+    try:
+        yield
+    except Unfit as unfit:
+        log(f"leakbench {verb}: {unfit}")
+        pass_on(str(unfit), outputs)

@@ -236,23 +236,6 @@ def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
     return arrays, header["facts"]
 
 
-def lacking(path: Path, *splits: str) -> str | None:
-    """Return why a data set's file is of no use where one of `splits` is needed, or None.
-
-    A copy may have one split alone.
-    """
-    arrays, _ = open_tensors(path)
-    there = sorted(name.partition("/")[0] for name in arrays if name.endswith("/images"))
-    for split in splits:
-        if split not in there:
-            own = " and ".join(there) or "none"
-            return (
-                f"the copy of {path.stem} that is here has no images of the split {split} "
-                f"(its splits: {own}; put a copy with them into a directory of LEAKBENCH_DATA)"
-            )
-    return None
-
-
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
     """Read a safetensors file into memory: (name → array, facts)."""
     arrays, facts = open_tensors(path)

@@ -1,10 +1,12 @@
 """The command line: one subcommand for each verb, the same that the workflow's rules call."""
 
 import argparse
+import inspect
 import re
 import signal
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -168,69 +170,19 @@ def _capture(values: dict[str, Any]) -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    """Call the function of the verb's own file with what it takes of the arguments."""
+    verb = arguments.verb
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
+    if verb == "plan":
+        # Whoever reads only the first lines of the plan has seen enough.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     root = values.pop("root")
-    match arguments.verb:
-        case "fetch":
-            from leakbench.verbs.fetch import fetch
-
-            fetch(**values, scratch=root / "scratch" / "fetch")
-        case "train":
-            from leakbench.verbs.train import train
-
-            train(**values, scratch=root / "scratch" / "train")
-        case "capture":
-            _capture(values)
-        case "attack":
-            from leakbench.verbs.attack import attack
-
-            attack(**values, scratch=root / "scratch" / "attack")
-        case "score":
-            from leakbench.verbs.score import score
-
-            score(**values)
-        case "table":
-            from leakbench.verbs.table import table
-
-            table(**values)
-        case "figure":
-            from leakbench.verbs.figure import figure
-
-            figure(**values)
-        case "scorecard":
-            from leakbench.verbs.scorecard import scorecard
-
-            scorecard(**values, root=root)
-        case "report":
-            from leakbench.verbs.report import report
-
-            report(**values)
-        case "verify":
-            from leakbench.verbs.verify import verify
-
-            verify(root, **values)
-        case "compare":
-            from leakbench.verbs.compare import compare
-
-            compare(**values)
-        case "record":
-            from leakbench.verbs.record import record
-
-            record(root, **values)
-        case "kernel":
-            from leakbench.verbs.kernel import kernel
-
-            kernel(**values)
-        case "plan":
-            from leakbench.verbs.plan import plan
-
-            # Whoever reads only the first lines of the plan has seen enough.
-            signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-            plan(**values, root=root)
-        case "manual":
-            from leakbench.verbs.manual import manual
-
-            manual(root)
+    if verb == "capture":
+        return _capture(values)
+    function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
+    more = {"root": root, "scratch": root / "scratch" / verb}
+    taken = inspect.signature(function).parameters
+    function(**values, **{name: value for name, value in more.items() if name in taken})
 
 
 def run(argv: Sequence[str]) -> int:

@@ -99,7 +99,6 @@ def check_cell(
             auxiliary["dataset"],
             f"{config}/generators: {attack['generator'][cell.dataset]}",
         )
-        assert isinstance(images, Dataset)
         if auxiliary["stop"] > images.counts.get(auxiliary["split"], 0):
             raise UserError(
                 f"{where}: generator '{attack['generator'][cell.dataset]}': auxiliary.stop "

@@ -4,7 +4,6 @@ from functools import cache
 from pathlib import Path
 
 from leakbench.catalogue import budget
-from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.resolve import plan
 from leakbench.catalogue.workflow import judges
 from leakbench.errors import UserError
@@ -25,7 +24,7 @@ def published_costs(root: Path) -> dict[str, dict[str, float]]:
     for name, cells in whole.experiments.items():
         own = found.setdefault(name, {})
         for cell in cells:
-            capture = whole.specs[f"capture/{capture_of(cell.stem)}"]
+            capture = whole.specs[f"capture/{cell.capture}"]
             own[cell.stem] = budget.of_attack(whole.specs[f"attack/{cell.stem}"], capture).seconds
         for study in whole.studies[name]:
             own[study.stem] = budget.of_study(whole.specs[f"study/{study.stem}"]).seconds

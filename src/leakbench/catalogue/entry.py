@@ -1,12 +1,14 @@
 """One catalogue entry as a scale has it: its values, with the scale's caps."""
 
 import fnmatch
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from leakbench.catalogue.cell import Spec
-from leakbench.catalogue.load import find
+from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.schema import KINDS, Scale
 from leakbench.errors import UserError
 from leakbench.yamls import suggest
@@ -48,26 +50,57 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
     return out
 
 
-def resolved(
-    config: Path, kind: str, place: str, name: str, where: str, scale: Scale, scale_file: str
-) -> Spec:
-    """Return entry `name` of `kind`, capped. Raises UserError where it is missing, or a cap does not fit
-    it."""
-    value = capped(
-        kind, place, name, find(config, kind, name, where).model_dump(mode="json"), scale, scale_file
-    )
-    training = value.get("training")
-    if training:
-        last = training["epochs"]
-        training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
-    try:
-        KINDS[kind].model_validate(value)
-    except ValidationError as problem:
-        error = problem.errors()[0]
-        key = ".".join(map(str, error["loc"]))
-        raise UserError(
-            f"{scale_file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise "
-            "the cap)"
-        ) from problem
-    value.pop("summary", None)
-    return value
+@dataclass(frozen=True)
+class Sized:
+    """The catalogue as a scale has it. file: the scale's own, for messages."""
+
+    config: Path
+    scale: Scale
+    file: str
+
+    def whole(self, kind: str, name: str, where: str) -> Any:
+        """Return an entry without any cap. Raises UserError where it is missing."""
+        return find(self.config, kind, name, where)
+
+    def entry(self, kind: str, place: str, name: str, where: str) -> Spec:
+        """Return entry `name` of `kind`, capped. Raises UserError where it is missing, or a cap does not fit
+        it."""
+        whole = self.whole(kind, name, where).model_dump(mode="json")
+        value = capped(kind, place, name, whole, self.scale, self.file)
+        training = value.get("training")
+        if training:
+            last = training["epochs"]
+            training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
+        try:
+            KINDS[kind].model_validate(value)
+        except ValidationError as problem:
+            error = problem.errors()[0]
+            key = ".".join(map(str, error["loc"]))
+            raise UserError(
+                f"{self.file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise "
+                "the cap)"
+            ) from problem
+        value.pop("summary", None)
+        return value
+
+    def left_out(self, name: str) -> str:
+        """Return why the scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does
+        not."""
+        globs = self.scale.left_out.items()
+        return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), "")
+
+
+def sized(config: Path, name: str) -> Sized:
+    """Return the catalogue at a scale. Raises UserError where the scale names what there is not."""
+    file = f"{config}/scales/{name}.yaml"
+    scale = find(config, "scales", name, "--scale")
+    for kind, globs in scale.caps.items():
+        if kind not in CAPPED:
+            raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")
+        for pattern in globs:
+            if not fnmatch.filter(load_kind(config, kind), pattern.rpartition("/")[2]):
+                raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)")
+    for pattern in scale.left_out:
+        if not fnmatch.filter(load_kind(config, "experiments"), pattern.partition("/")[0]):
+            raise UserError(f"{file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
+    return Sized(config, scale, file)

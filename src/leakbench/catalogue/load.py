@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
-from leakbench.catalogue.schema import KINDS, Drawing, Experiment, Part
+from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import module_file, parameters_model, parts_of
 from leakbench.errors import UserError
 from leakbench.yamls import mistake, read_yaml, suggest
@@ -89,6 +90,7 @@ def _parameters(
         raise UserError(f"{where}{key}{mistake(problem, list(parameters.model_fields))}") from problem
 
 
+@cache
 def files_of(config: Path, kind: str) -> list[Path]:
     """Return the YAML files of a kind, sorted by name: those of config/<kind>, and experiments of every
     paper's folder."""
@@ -104,10 +106,10 @@ def files_of(config: Path, kind: str) -> list[Path]:
 
 
 @cache
-def load_kind(config: Path, kind: str) -> dict[str, BaseModel]:
+def load_kind(config: Path, kind: str) -> dict[str, Any]:
     """Return name → validated entry for every YAML of `kind`; a `variants:` key makes `<file>-<variant>` of
     each."""
-    entries: dict[str, BaseModel] = {}
+    entries: dict[str, Any] = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
         variants = value.pop("variants", {})
@@ -125,6 +127,7 @@ def load_kind(config: Path, kind: str) -> dict[str, BaseModel]:
     return entries
 
 
+@cache
 def file_of(config: Path, kind: str, name: str) -> Path:
     """Return the YAML that entry `name` comes from: its own, or the one it is a variant of."""
     files = {path.stem: path for path in files_of(config, kind)}
@@ -132,7 +135,7 @@ def file_of(config: Path, kind: str, name: str) -> Path:
     return files.get(max(parents, key=len, default=""), config / kind / f"{name}.yaml")
 
 
-def find(config: Path, kind: str, name: str, where: str) -> BaseModel:
+def find(config: Path, kind: str, name: str, where: str) -> Any:
     """Return entry `name` of `kind`; raises UserError at `where` with the nearest known name."""
     entries = load_kind(config, kind)
     if name not in entries:

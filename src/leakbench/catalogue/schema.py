@@ -6,11 +6,12 @@ schemas from them.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, model_validator
 
+from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.source import Source
-from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
+from leakbench.catalogue.strict import Name, Positive, Strict
 
 
 class Slice(Strict):
@@ -273,150 +274,6 @@ class Attack(Part):
         description="How reconstructions are assigned to private images for scoring. `hungarian`: one to "
         "one, with the least total error. `best`: each private image takes its best "
         "reconstruction, for attacks that return more candidates than there are images.",
-    )
-
-
-class Cells(Strict):
-    """A product of names: each combination of the lists is one cell."""
-
-    dataset: Names = Field(description="Names of datasets/.")
-    victim: Names = Field(description="Names of victims/.")
-    federation: Names = Field(description="Names of federations/.")
-    defence: Names = Field(
-        ["none"],
-        description="Names of defences/. `all` stands for every defence that has a file of its own; a "
-        "variant must be named.",
-    )
-    attack: Names = Field(
-        description="Names of attacks/. `all` stands for every attack that has a file of its own; a "
-        "variant must be named."
-    )
-    but: Annotated[list[Name], Distinct] = Field(
-        [], description="Defences and attacks that `all` leaves out."
-    )
-
-
-class Studies(Strict):
-    """A product of names: each combination of the lists is one training study."""
-
-    dataset: Names = Field(description="Names of datasets/.")
-    victim: Names = Field(description="Names of victims/.")
-    training: Names = Field(description="Names of trainings/.")
-    defence: Names = Field(["none"], description="Names of defences/.")
-
-
-class Exhibit(Strict):
-    """The pictures that an experiment shows: reconstructions chosen by a stated rule."""
-
-    rule: Literal["first", "usable", "best", "faintest", "matched", "worst-median-best"] = Field(
-        description="Which reconstructions are shown. `first`: in their own order. `usable`: in their own "
-        "order, without dead ones. `best`: by their highest correlation with any private "
-        "image, highest first. `faintest`: those that reveal an image (r of at least 0.98), "
-        "least pure first. `matched`: the one assigned to each private image. "
-        "`worst-median-best`: those at these three ranks of correlation."
-    )
-    rounds: Positive = Field(1, description="Number of rounds that are shown.")
-    reconstructions: Positive = Field(24, description="Largest number of reconstructions in each round.")
-
-
-class Drawing(BaseModel):
-    """A drawing of a figure. All keys but `drawing` are arguments of its function, whose signature says
-    which."""
-
-    model_config = ConfigDict(extra="allow")
-
-    drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] = Field(
-        description="The file in src/leakbench/drawing/ that draws it, without its suffix: `lines`, `dots`, "
-        "`heat`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of drawing."
-    )
-
-
-class Experiment(Strict):
-    """One published table, figure or claim: what is run, what is measured and what is drawn.
-
-    Give either `cells` with `metrics`, or `trainings`. The table of a training study holds all that the
-    study measures.
-    """
-
-    item: str = Field(description="What is reproduced, such as `table-3.16`.")
-    title: str = Field(description="The heading in the report.")
-    shows: str = Field(description="What the source claims to show here, in one sentence.")
-    cells: Annotated[list[Cells], Field(min_length=1)] | None = Field(
-        None, description="The attacks to run, as a list of products."
-    )
-    trainings: Annotated[list[Studies], Field(min_length=1)] | None = Field(
-        None, description="The training studies to run, as a list of products."
-    )
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = Field(
-        [0], description="Each cell or study is run once for each of these seeds."
-    )
-    metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = Field(
-        None,
-        description="The columns of the table, by names of src/leakbench/metrics/. A metric that asks a "
-        "classifier which person a face shows trains that classifier on the cell's own data "
-        "set.",
-    )
-    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct] = Field(
-        [],
-        description="Metrics for which the table also has success rates against a threshold. Each must "
-        "stand in `metrics`.",
-    )
-    client: Annotated[int, Field(ge=0)] | None = Field(
-        None,
-        description="Table and pictures show this client alone, counted from 0. Without it the table has "
-        "all clients, and the pictures are of client 0.",
-    )
-    exhibit: Exhibit | None = Field(None, description="The pictures. Without it the experiment shows none.")
-    figure: Annotated[list[Drawing], Field(min_length=1)] = Field(
-        description="The figure: a drawing, or a list of drawings that stand below each other."
-    )
-
-    @field_validator("figure", mode="before", json_schema_input_type=Drawing | list[Drawing])
-    @classmethod
-    def _several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, dict) else value
-
-    @model_validator(mode="after")
-    def _scored(self) -> "Experiment":
-        if (self.cells is None) == (self.trainings is None):
-            raise ValueError("cells or trainings: one of the two is needed")
-        if (self.cells is None) != (self.metrics is None):
-            raise ValueError("metrics: cells need some, trainings take none")
-        if self.trainings and (self.exhibit or self.client is not None):
-            raise ValueError("exhibit, client: trainings show no pictures")
-        for metric in self.success:
-            if metric not in (self.metrics or []):
-                raise ValueError(f"success: '{metric}' is not scored (add it to metrics)")
-        return self
-
-
-class Scale(Strict):
-    """How much of each experiment a run does. `--config scale=<name>` chooses it; the default is `quick`."""
-
-    summary: str = Field(description="One sentence for people. It changes no result.")
-    order: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Rank among the scales, the longest run highest. "
-        "The scorecard takes the longest evidence there is.",
-    )
-    caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = Field(
-        {},
-        description="Largest values: kind → pattern over names → key → largest value. The kinds are "
-        "victims, generators, federations, attacks and trainings. A pattern with a slash is "
-        "compared with `<data set>/<name>`, and for attacks with `<data "
-        "set>/<victim>/<federation>/<defence>/<name>`. A cap only ever lowers a value.",
-    )
-    null_rounds: Positive = Field(
-        description="Number of rounds of the null baselines. At most a quarter of the federation's rounds "
-        "are used."
-    )
-    left_out: dict[str, str] = Field(
-        {},
-        description="What this scale does not run: pattern → reason. The numbers that depend on it are "
-        "`not-run` for that reason. A pattern is compared with the name of an experiment, "
-        "with `<experiment>/<data set>/<victim>/<federation>/<defence>/<attack>/<seed>` for "
-        "single cells, and with `<experiment>/<data "
-        "set>/<victim>/<training>/<defence>/<seed>` for single studies.",
     )
 
 

@@ -4,8 +4,34 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.catalogue.cell import Spec
-from leakbench.catalogue.load import find
+from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec
+from leakbench.catalogue.load import find, load_kind
+from leakbench.catalogue.study import Study
+
+
+def of_all(
+    config: Path, specs: Mapping[str, Spec], cells: Sequence[Cell], studies: Sequence[Study]
+) -> dict[str, dict[str, float]]:
+    """Return by path stem how long a scale trains what cells and studies need, where that is not as long as
+    without caps.
+
+    specs: what the scale makes of them.
+    """
+    counts = {name: entry.counts.get("train") for name, entry in load_kind(config, "datasets").items()}
+    found = {}
+    for cell in cells:
+        victim = specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]["victim"]
+        generator = specs[f"attack/{cell.stem}"]["attack"]["generator"] or ""
+        served = (
+            f"generator/{cell.dataset}/{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)
+        )
+        made = next((specs[name]["generator"] for name in served if name in specs), None)
+        found[cell.stem] = of_cell(config, cell.victim, victim, counts[cell.dataset], generator, made)
+    for study in studies:
+        training = specs[f"study/{study.stem}"]["training"]
+        seen = [count for name in (study.dataset, *training["beside"]) if (count := counts[name])]
+        found[study.stem] = of_study(config, study.training, training, seen)
+    return {stem: share for stem, share in found.items() if share}
 
 
 def of_cell(

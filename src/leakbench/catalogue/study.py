@@ -1,13 +1,12 @@
 """A training study: how well a model does that is trained in one way under one defence."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from leakbench.aggregation import cross_validates
 from leakbench.catalogue.cell import Spec
-from leakbench.catalogue.entry import resolved
-from leakbench.catalogue.load import RULES, find
-from leakbench.catalogue.schema import Dataset, Scale
+from leakbench.catalogue.entry import Sized
+from leakbench.catalogue.load import RULES
+from leakbench.catalogue.schema import Dataset
 from leakbench.errors import UserError
 
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
@@ -31,18 +30,17 @@ class Study:
         return f"{self.dataset}/{self.victim}/{self.training}/{self.defence}/{self.seed}"
 
 
-def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file: str) -> Spec:
+def study_spec(study: Study, at: Sized, where: str) -> Spec:
     """Return a study's resolved spec. Raises UserError naming file and key where its parts do not fit each
     other."""
-    dataset = find(config, "datasets", study.dataset, where)
-    assert isinstance(dataset, Dataset)
+    dataset = at.whole("datasets", study.dataset, where)
     if dataset.shape is None or dataset.classes is None or not {"train", "test"} <= dataset.counts.keys():
         raise UserError(
             f"{where}: dataset '{study.dataset}' is not one to train and test on (choose one with shape, "
             "classes and counts of both)"
         )
     victim, training, defence = (
-        resolved(config, f"{kind}s", study.dataset, getattr(study, kind), where, scale, scale_file)
+        at.entry(f"{kind}s", study.dataset, getattr(study, kind), where)
         for kind in ("victim", "training", "defence")
     )
     if dataset.labels != LABELS[training["task"]]:
@@ -54,9 +52,9 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
     # As with augmentation: what is beside other data sets is none of this study's.
     training["beside"] = training["beside"].get(study.dataset, [])
     told = f"{where}: training '{study.training}'"
-    beside = [_like(name, dataset, config, f"{told}: beside", "train") for name in training["beside"]]
+    beside = [_like(name, dataset, at, f"{told}: beside", "train") for name in training["beside"]]
     for name in training["tested_on"]:
-        _like(name, dataset, config, f"{told}: tested_on", "test")
+        _like(name, dataset, at, f"{told}: tested_on", "test")
     if training["split"] == "by-client" and beside and training["clients"] != len(beside) + 1:
         raise UserError(
             f"{told}: split: by-client: {training['clients']} clients cannot have one each of "
@@ -91,11 +89,10 @@ def study_spec(study: Study, config: Path, where: str, scale: Scale, scale_file:
     }
 
 
-def _like(name: str, dataset: Dataset, config: Path, where: str, split: str) -> Dataset:
+def _like(name: str, dataset: Dataset, at: Sized, where: str, split: str) -> Dataset:
     """Return data set `name`. Raises UserError where it has no images of that split, or others than `dataset`
     has."""
-    found = find(config, "datasets", name, where)
-    assert isinstance(found, Dataset)
+    found: Dataset = at.whole("datasets", name, where)
     alike = all(getattr(found, key) == getattr(dataset, key) for key in ("shape", "classes", "labels"))
     if not alike or split not in found.counts:
         raise UserError(

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import defences, victims
-from leakbench.artefacts import lacking, read_facts, read_tensors, write_tensors
+from leakbench.absence import lacking
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.defences import Defence, sent_bytes
 from leakbench.errors import UserError
 from leakbench.progress import track

@@ -10,14 +10,12 @@ from pathlib import Path
 import torch
 
 from leakbench import attacks
-from leakbench.absence import absent, pass_on
+from leakbench.absence import absent, pass_on, unless_unfit
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
-from leakbench.errors import Unfit
 from leakbench.gpu_lease import leased
 from leakbench.parts import parts_of
-from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.workers import Work
@@ -35,7 +33,7 @@ def attack(
     attack can share out; the result is the same for any number. `device` is torch's name of the processor or
     GPU to match gradients on; `cuda` without a number is one that no other job of this machine has leased.
     """
-    with ExitStack() as on, recording(record, "attack") as cost:
+    with ExitStack() as on, recording(record, "attack") as cost, unless_unfit("attack", [out]):
         reason = absent([path for path in (capture, generator, labels) if path is not None])
         if reason:
             return pass_on(reason, [out])
@@ -52,20 +50,14 @@ def attack(
             device=device,
         )
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
-        try:
-            observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
-            other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
-            rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
-            cost["updates"] = observation.rounds * len(observation.clients)
-            noise = attacks.seen(observation.randomised(rounds, other), entry["parameters"])
-            observation = attacks.seen(observation, entry["parameters"])
-            own, nulls = attacks.with_null(
-                entry["module"], observation, noise, (rng, other), entry["parameters"]
-            )
-            first = next(own)
-        except Unfit as unfit:
-            log(f"leakbench attack: {unfit}")
-            return pass_on(str(unfit), [out])
+        observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
+        other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
+        rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
+        cost["updates"] = observation.rounds * len(observation.clients)
+        noise = attacks.seen(observation.randomised(rounds, other), entry["parameters"])
+        observation = attacks.seen(observation, entry["parameters"])
+        own, nulls = attacks.with_null(entry["module"], observation, noise, (rng, other), entry["parameters"])
+        first = next(own)
         null = list(nulls)
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]

@@ -9,13 +9,12 @@ import torch
 from torch import nn
 
 from leakbench import defences
-from leakbench.absence import absent, pass_on
-from leakbench.artefacts import creating, lacking, open_tensors, write_tensors
+from leakbench.absence import absent, lacking, pass_on, unless_unfit
+from leakbench.artefacts import creating, open_tensors, write_tensors
 from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit
 from leakbench.federation import Moved, accuracy, held_out, play, private_samples
 from leakbench.parts import dotted
-from leakbench.progress import log
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.victims.file import load_victim
@@ -96,16 +95,24 @@ def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
     return [np.hstack([values[i] for i in group]) for group in view.groups]
 
 
-def _evaluation(federation: dict[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[list[float], Moved]:
+def _evaluation(
+    federation: dict[str, Any], arrays: Mapping[str, np.ndarray], dataset: str
+) -> tuple[list[float], Moved]:
     """Return a list, and a function that adds to it the accuracy of each model that it is given.
 
-    Where the federation does not ask for accuracies, the function adds nothing.
+    Where the federation does not ask for accuracies, the function adds nothing. Raises Unfit where all test
+    images of the copy that is here are private.
     """
     found: list[float] = []
     if not federation["evaluate"]:
         return found, lambda model, weights: None
     labels = np.array(arrays["test/labels"], np.int64)
     index = held_out(federation, len(labels))
+    if not len(index):
+        raise Unfit(
+            f"evaluate: all {len(labels)} test images of {dataset} that are here are private, and accuracy "
+            "needs others (put a whole copy into a directory of LEAKBENCH_DATA)"
+        )
     images, y = torch.from_numpy(arrays["test/images"][index]), torch.from_numpy(labels[index])
     return found, lambda model, weights: found.append(accuracy(model, weights, images, y))
 
@@ -118,21 +125,19 @@ def capture(
 
     `oracle` holds the labels alone, for attacks that are assumed to know them.
     """
-    with recording(record, "capture"):
+    outputs = [out, oracle, truth]
+    with recording(record, "capture"), unless_unfit("capture", outputs):
         value = read_spec(spec)
         federation, image = value["federation"], value["dataset"]
         split = federation["private"]["split"]
         needed = [split, "test"] if federation["evaluate"] else [split]
         reason = absent([data, victim]) or lacking(data, *needed)
         if reason:
-            return pass_on(reason, [out, oracle, truth])
+            return pass_on(reason, outputs)
         arrays, _ = open_tensors(data)
         names = (image["name"], value["federation_name"], value["seed"])
-        try:
-            hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
-        except Unfit as unfit:
-            log(f"leakbench capture: {unfit}")
-            return pass_on(str(unfit), [out, oracle, truth])
+        hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
+        accuracies, moved = _evaluation(federation, arrays, image["name"])
         model, facts = load_victim(victim)
         epochs = (
             [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
@@ -148,12 +153,8 @@ def capture(
         total = len(epochs) * rounds
         defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
         # For its names and shapes alone: whoever plays draws the secrets.
-        try:
-            protected = defence.protect_model(model, torch.Generator())
-            view = defence.view(clients)
-        except Unfit as unfit:
-            log(f"leakbench capture: {unfit}")
-            return pass_on(str(unfit), [out, oracle, truth])
+        protected = defence.protect_model(model, torch.Generator())
+        view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent)
         made = provenance(
@@ -165,7 +166,6 @@ def capture(
         observed = _observed(value, len(origins[0]) > len(dict(model.named_parameters())))
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
-        accuracies, moved = _evaluation(federation, arrays)
         observed |= defence.facts(protected)
         observed["knows"] |= _shared(observed.get("lock", {})) | view.knows
         observed["clients"] = seen_samples

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_text
-from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
@@ -53,24 +52,20 @@ def record(root: Path, experiment: str, scale: str, device: str | None = None) -
 
 
 @cache
-def planned(root: Path, scale: str) -> Plan:
-    """Return the plan of a scale as it stands."""
-    return plan(root, scale, judges())
+def planned(root: Path, scale: str, only: str = "") -> Plan:
+    """Return the plan of a scale as it stands; with `only`, of that experiment alone."""
+    return plan(root, scale, judges(), only=only)
 
 
 def digests(asked: Plan, experiment: str) -> tuple[str, str]:
     """Return the digests of all specs, and of all code, that an experiment's table follows from."""
-    stems = [cell.stem for cell in asked.experiments[experiment]]
-    studies = [study.stem for study in asked.studies[experiment]]
-    names = {f"attack/{stem}" for stem in stems} | {f"capture/{capture_of(stem)}" for stem in stems}
-    names |= {f"study/{stem}" for stem in studies}
-    for cell in asked.experiments[experiment]:
-        names |= {
-            name
-            for name in asked.specs
-            if name.startswith((f"train/{cell.dataset}/{cell.victim}/", f"generator/{cell.dataset}/"))
-        }
-    specs = {name: asked.specs[name] for name in sorted(names) if name in asked.specs}
+    cells = asked.experiments[experiment]
+    names = {f"study/{study.stem}" for study in asked.studies[experiment]}
+    names |= {name for cell in cells for name in (f"attack/{cell.stem}", f"capture/{cell.capture}")}
+    trained = {name for c in cells for name in (f"train/{c.dataset}/{c.victim}/", f"generator/{c.dataset}/")}
+    specs = {
+        name: spec for name, spec in asked.specs.items() if name in names or name.startswith(tuple(trained))
+    }
     verbs = ["capture", "attack", "train", "score", "table"]
     parts = {part for value in specs.values() for part in parts_of(value)}
     return digest(specs), code_digest(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
@@ -79,7 +74,7 @@ def digests(asked: Plan, experiment: str) -> tuple[str, str]:
 def outdated(root: Path, scale: str, experiment: str, made: dict[str, Any]) -> str:
     """Return "" where a recorded table's digests still hold, else in words what has changed since."""
     try:
-        asked = planned(root, scale)
+        asked = planned(root, scale, experiment)
     except UserError:
         return f"of a scale {scale} that is no more"
     if experiment not in asked.experiments:

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from leakbench import generators, victims
-from leakbench.absence import absent, pass_on
-from leakbench.artefacts import lacking, open_tensors, write_table, write_tensors
+from leakbench.absence import absent, lacking, pass_on
+from leakbench.artefacts import open_tensors, write_table, write_tensors
 from leakbench.errors import UserError
 from leakbench.gpu_lease import leased
 from leakbench.parts import dotted, part, parts_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.catalogue.resolve import described
+from leakbench.catalogue.facts import described
 from leakbench.papers.facts import reader
 from leakbench.papers.join import read
 from leakbench.papers.work import Work, read_papers

@@ -22,6 +22,7 @@ def captured(
     splits: tuple[str, ...] = ("train", "test"),
     defence: dict[str, Any] = PRUNED,
     clients: tuple[int, ...] = (2, 6),
+    private: str = "train",
 ) -> dict[str, Any]:
     """Play clients of so many images each; return the tensors of observation, labels and truth, and the
     data."""
@@ -40,7 +41,7 @@ def captured(
         {"network": network | {"shape": list(SHAPE), "classes": 5}, "checkpoints": [0]},
     )
     federation = {
-        "clients": list(clients), "rounds": ROUNDS, "private": {"split": "train", "start": 0, "stop": 60},
+        "clients": list(clients), "rounds": ROUNDS, "private": {"split": private, "start": 0, "stop": 60},
         "local": {"lr": 3.0, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "fedavg",
         "local_set": "fresh", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True,
         "evaluate": evaluate,

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from played import captured
 from project import blobs
 
 from leakbench.artefacts import read_facts, read_table, to_json, write_tensors
@@ -109,3 +110,12 @@ def test_a_study_leaves_out_a_test_set_without_test_images(tmp_path: Path) -> No
     rows, facts = read_table(trained(tmp_path, STUDY, *files, suffix="parquet"))
     assert set(rows["tested"]) == {"blobs"}
     assert "no images of the split test" in facts["untested"]["tested"]
+
+
+def test_a_federation_is_absent_where_no_test_image_is_left_to_evaluate_on(tmp_path: Path) -> None:
+    captured(tmp_path, private="test")
+    for name in ("capture", "oracle", "truth"):
+        reason = read_facts(tmp_path / f"{name}.safetensors")["absent"]
+        assert reason.startswith("evaluate: all 60 test images of made that are here are private")
+    captured(tmp_path, private="test", evaluate=None)
+    assert "absent" not in read_facts(tmp_path / "capture.safetensors")

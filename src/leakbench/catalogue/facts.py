@@ -1,0 +1,58 @@
+"""What papers/ call facts: what the catalogue says, and the files of a run that hold the others."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from leakbench.catalogue.cell import Spec
+from leakbench.catalogue.load import load_kind
+from leakbench.papers.facts import named
+
+# Where a fact's file lies: first word of its path -> folder below results/<run>, and suffix.
+FACTS = {"run": ("specs/", "json"), "cost": ("records/", "json"), "network": ("", "safetensors")}
+NETWORKS = {"victims": "train", "generators": "generator"}
+
+
+def described(config: Path) -> Spec:
+    """Return attacks, defences, federations and the like at their full size, by kind and name.
+
+    What an entry says nothing of is left out.
+    """
+
+    def each(kind: str, told: Callable[[Any], Any]) -> Spec:
+        found = {name: told(entry) for name, entry in load_kind(config, kind).items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    return {
+        "attacks": each(
+            "attacks", lambda it: {**it.parameters, "labels": it.labels, "generator": it.generator}
+        ),
+        "defences": each("defences", lambda it: it.parameters),
+        "federations": each("federations", lambda it: {"lr": it.local.lr, "rounds": it.rounds}),
+        "networks": each("victims", lambda it: {"module": it.module, "parameters": it.parameters}),
+        "images": each("datasets", lambda it: sum(it.counts.values())),
+        "splits": each("datasets", lambda it: it.counts if it.labels == "words" else None),
+        "settled": each("victims", lambda it: it.training and it.training.settled),
+    }
+
+
+def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
+    """Return, for each path to a fact that papers/ names, the file of a run that holds it.
+
+    specs: the names of the run's specs. Of several seeds the least stands for all: what a fact says of a job
+    depends on none.
+    """
+    texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
+    seeds: dict[str, int] = {}
+    for stem, _, seed in (name.rpartition("/") for name in specs):
+        if seed.isdigit():
+            seeds[stem] = min(int(seed), seeds.get(stem, int(seed)))
+    found = {}
+    for part in named(texts):
+        first, _, stem = part.partition(".")
+        kind, _, rest = stem.partition("/" if first == "network" else ".")
+        own = f"{NETWORKS.get(kind, kind)}/{rest}"
+        if own in seeds:
+            folder, suffix = FACTS[first]
+            found[part] = f"results/{run}/{folder}{kind}/{rest}/{seeds[own]}.{suffix}"
+    return found

@@ -1,0 +1,69 @@
+"""What the figure of an experiment is drawn by: its drawings, and what it names of each kind."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from leakbench.catalogue.cell import Cell, Spec
+from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.schema import Experiment
+from leakbench.catalogue.study import Study
+
+
+def figure_spec(
+    config: Path, experiment: Experiment, cells: Sequence[Cell], studies: Sequence[Study]
+) -> Spec:
+    """Return the spec of an experiment's figure, save where it belongs."""
+    return {
+        **{key: getattr(experiment, key) for key in ("item", "title", "shows")},
+        "figure": [part.model_dump(mode="json") for part in experiment.figure],
+        "parts": _parts(config, experiment, cells, studies),
+    }
+
+
+def _parts(
+    config: Path, experiment: Experiment, cells: Sequence[Cell], studies: Sequence[Study]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return what an experiment names of each kind, in its own order: name, summary and the values at full
+    size.
+
+    A figure orders and labels by these, and knows from them how long an attack runs when no scale shortens
+    it.
+    """
+    kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
+    kinds |= (
+        {"training": "trainings"}
+        if experiment.trainings
+        else {"federation": "federations", "attack": "attacks"}
+    )
+    out = {}
+    for column, kind in kinds.items():
+        entries = load_kind(config, kind)
+        named = [
+            name
+            for product in experiment.cells or experiment.trainings or []
+            for name in getattr(product, column)
+        ]
+        met = sorted({getattr(each, column) for each in (*cells, *studies)})
+        # `all` stands for files, which cells name.
+        names = dict.fromkeys(name for each in named for name in (met if each == "all" else [each]))
+        out[column] = [
+            {
+                "name": name,
+                "summary": getattr(entries[name], "summary", ""),
+                "parameters": _values(entries[name]),
+            }
+            for name in names
+        ]
+    return out
+
+
+def _values(entry: BaseModel) -> dict[str, Any]:
+    """Return the parameters of a part, or all values of what has none of its own."""
+    return getattr(entry, "parameters", None) or entry.model_dump(
+        mode="json",
+        exclude={"summary", "module", "parameters", "sources", "sha256", "licence"},
+        exclude_none=True,
+    )
