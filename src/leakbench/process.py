@@ -1,11 +1,13 @@
-"""What every job's process needs before its libraries are loaded."""
+"""A job's process: what it needs before its libraries are loaded, and the commit that it runs."""
 
 import ctypes
 import os
 import signal
+import subprocess
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT = 1 << 30
@@ -52,3 +54,13 @@ def end_with(owner: int, patience: float = 10.0) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def commit(root: Path = Path()) -> str:
+    """Return the short name of the commit that is checked out at `root`, an empty text where there is
+    none."""
+    call = ["git", "-C", str(root), "rev-parse", "--short=10", "HEAD"]
+    try:
+        return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""

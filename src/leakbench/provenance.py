@@ -3,7 +3,6 @@
 import json
 import platform
 import resource
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,20 +44,6 @@ def machine() -> str:
         lines = []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return f"cpu: {names[0] if names else platform.processor() or platform.machine()}"
-
-
-def commit(root: Path) -> str:
-    """Return the short name of the commit that is checked out at `root`; empty where git tells none."""
-    try:
-        told = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "--short=10", "HEAD"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    except OSError:
-        return ""
-    return told.stdout.strip() if told.returncode == 0 else ""
 
 
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:

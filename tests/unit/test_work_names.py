@@ -9,8 +9,6 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "src/leakbench"
 WORKS = re.compile(r"(?<![a-z])(fidel|agic|grnn|fedboosting|fedkl|thesis)(?![a-z])", re.IGNORECASE)
-# Rooms that still name a paper lose their mark when they no longer do.
-TO_COME = pytest.mark.xfail(strict=True, reason="this room still names papers")
 
 
 def named(path: Path) -> Iterator[str]:
@@ -37,7 +35,7 @@ def named(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     "room",
     [
-        pytest.param("drawing", marks=TO_COME),
+        "drawing",
         "papers",
         "report",
         "scorecard",

@@ -13,6 +13,8 @@ from leakbench.catalogue.schema import KINDS, Scale
 from leakbench.errors import UserError
 from leakbench.yamls import suggest
 
+# Keys that change no result.
+FOR_PEOPLE = {"summary", "title"}
 CAPPED = ("victims", "generators", "federations", "attacks", "trainings")
 
 
@@ -80,8 +82,7 @@ class Sized:
                 f"{self.file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise "
                 "the cap)"
             ) from problem
-        value.pop("summary", None)
-        return value
+        return {key: part for key, part in value.items() if key not in FOR_PEOPLE}
 
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does

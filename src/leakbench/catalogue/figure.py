@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from leakbench.catalogue.cell import Cell, Spec
-from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.entry import FOR_PEOPLE
+from leakbench.catalogue.load import file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.study import Study
+from leakbench.errors import UserError
 
 
 def figure_spec(
@@ -26,11 +28,11 @@ def figure_spec(
 def _parts(
     config: Path, experiment: Experiment, cells: Sequence[Cell], studies: Sequence[Study]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return what an experiment names of each kind, in its own order: name, summary and the values at full
-    size.
+    """Return what an experiment names of each kind, in its own order: name, title, summary and the values at
+    full size.
 
-    A figure orders and labels by these, and knows from them how long an attack runs when no scale shortens
-    it.
+    Data sets that its studies use besides their own come last. A figure orders and labels by these, and knows
+    from them how long an attack runs when no scale shortens it.
     """
     kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
     kinds |= (
@@ -38,6 +40,8 @@ def _parts(
         if experiment.trainings
         else {"federation": "federations", "attack": "attacks"}
     )
+    regimes = [(study.dataset, find(config, "trainings", study.training, "")) for study in studies]
+    further = [name for own, each in regimes for name in (*each.beside.get(own, ()), *each.tested_on)]
     out = {}
     for column, kind in kinds.items():
         entries = load_kind(config, kind)
@@ -49,9 +53,11 @@ def _parts(
         met = sorted({getattr(each, column) for each in (*cells, *studies)})
         # `all` stands for files, which cells name.
         names = dict.fromkeys(name for each in named for name in (met if each == "all" else [each]))
+        names |= dict.fromkeys(further if column == "dataset" else [])
         out[column] = [
             {
                 "name": name,
+                "title": _title(config, kind, name),
                 "summary": getattr(entries[name], "summary", ""),
                 "parameters": _values(entries[name]),
             }
@@ -64,6 +70,21 @@ def _values(entry: BaseModel) -> dict[str, Any]:
     """Return the parameters of a part, or all values of what has none of its own."""
     return getattr(entry, "parameters", None) or entry.model_dump(
         mode="json",
-        exclude={"summary", "module", "parameters", "sources", "sha256", "licence"},
+        exclude=FOR_PEOPLE | {"module", "parameters", "sources", "sha256", "licence"},
         exclude_none=True,
     )
+
+
+def _title(config: Path, kind: str, name: str) -> str:
+    """Return what figures call entry `name` of `kind`: its title with the values filled in, or its name.
+
+    Raises UserError where the title has a brace that no key and no parameter fills.
+    """
+    entry, file = load_kind(config, kind)[name], file_of(config, kind, name)
+    variant = name.removeprefix(file.stem).strip("-").replace("-", " ")
+    values = entry.model_dump() | getattr(entry, "parameters", {}) | {"variant": variant}
+    try:
+        title = getattr(entry, "title", "").format_map(values).strip(" ,")
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as problem:
+        raise UserError(f"{file}: title: cannot be filled in for '{name}' ({problem!r})") from problem
+    return title or name.replace("-", " ")

@@ -62,6 +62,11 @@ class Regime(Strict):
     """
 
     summary: str = Field(description="One sentence for people. It changes no result.")
+    title: str = Field(
+        "",
+        description="What figures and tables call it. `{variant}` stands for the name of the variant, and "
+        "every key and parameter can stand in braces too. Without it figures show the name.",
+    )
     optimiser: Literal["sgd", "adam", "adadelta"] = Field(
         description="The optimiser. A client keeps its state (such as momentum) from round to round."
     )

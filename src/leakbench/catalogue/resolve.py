@@ -1,6 +1,7 @@
 """Experiments × scale → cells and their resolved specs, each spec a file that its rule takes as input."""
 
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +12,7 @@ from leakbench.catalogue import shares
 from leakbench.catalogue.budget import decays
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
 from leakbench.catalogue.digest import write_changed
-from leakbench.catalogue.entry import Sized, sized
+from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.facts import described, fact_files
 from leakbench.catalogue.figure import figure_spec
 from leakbench.catalogue.load import file_of, load_kind
@@ -67,7 +68,9 @@ class Plan:
                 else root / "results" / self.run / "specs" / name
             )
             path = specs.with_name(f"{specs.name}.json")
-            write_changed(path, to_json(spec) + "\n")
+            # Axes and legends keep the order in which a figure's YAML lists their values.
+            text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
+            write_changed(path, text + "\n")
 
 
 def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], where: str) -> tuple[str, ...]:
@@ -155,7 +158,7 @@ def plan(
             "decays": decays(attack["parameters"]),
         }
     for name, dataset in load_kind(config, "datasets").items():
-        entry = dataset.model_dump(mode="json", exclude={"summary", "licence", "labels"})
+        entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     files = fact_files(out.run, out.specs, root / "papers")
     out.specs["scorecard/catalogue"] = {**described(config), "run": {"scale": scale_name}, "files": files}

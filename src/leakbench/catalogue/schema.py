@@ -66,6 +66,11 @@ class Part(Strict):
     """A catalogue entry that names one Python file and gives values to its function's keyword arguments."""
 
     summary: str = Field(description="One sentence for people. It changes no result.")
+    title: str = Field(
+        "",
+        description="What figures and tables call it. `{variant}` stands for the name of the variant, and "
+        "every key and parameter can stand in braces too. Without it figures show the name.",
+    )
     module: Annotated[str, Field(pattern=r"^([a-z0-9][a-z0-9_-]*)?$")] = Field(
         "",
         description="The Python file of the part, in the folder of src/leakbench/ named after this one. "

@@ -2,6 +2,7 @@
 from."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,11 @@ from matplotlib.figure import SubFigure
 
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
-from leakbench.drawing.sheet import INK, WIDTH, Body
+from leakbench.drawing.rows import word
+from leakbench.drawing.sheet import INK, Body
 
-ACROSS, GAP, HEAD = 5, 0.12, 0.42
-SIDE = (WIDTH - 0.5 - GAP * (ACROSS - 1)) / ACROSS
+# Maps in a row, and the inches of one with its title.
+ACROSS, HEIGHT = 5, 2.1
 CLASSES = sns.color_palette("colorblind", 2)
 SHADES = LinearSegmentedColormap.from_list("classes", [CLASSES[0], "white", CLASSES[1]])
 
@@ -31,65 +33,49 @@ def boundaries(result: Result) -> Body | None:
         return None
     # The clients of a federation; centralised training has one, with everybody's points.
     first = max(range(len(drawn)), key=lambda place: drawn[place]["clients"])
-    data = [str(client) for client in range(drawn[first]["clients"])] + ["test"]
-    cells = len(data) + len(drawn)
-    lines = math.ceil(cells / ACROSS)
-    height = lines * (SIDE + HEAD) + 0.1
+    groups = [(f"points of client {client}", str(client)) for client in range(drawn[first]["clients"])]
+    groups.append(("test points", "test"))
+    down = math.ceil((len(groups) + len(drawn)) / ACROSS)
+    seeds = len({about["seed"] for about in drawn}) > 1
 
     def paint(body: SubFigure) -> None:
-        for place in range(cells):
-            row, column = divmod(place, ACROSS)
-            left, bottom = 0.25 + column * (SIDE + GAP), height - (row + 1) * (SIDE + HEAD)
-            axes = body.add_axes((left / WIDTH, bottom / height, SIDE / WIDTH, SIDE / height))
-            if place < len(data):
-                _points(axes, result.tensors[f"{first}/points/{data[place]}"])
-                name = "test points" if data[place] == "test" else f"points of client {data[place]}"
-                about = drawn[first]
-            else:
-                about = drawn[place - len(data)]
-                name = f"{words.training(about['training'])}{_seed(about, drawn)}\n{_told(about)}"
-                _surface(axes, result.tensors[f"{place - len(data)}/surface"], about["extent"])
-                _points(axes, result.tensors[f"{place - len(data)}/points/test"], 0.5)
-            axes.set_title(name, loc="left", fontsize=6.6)
-            left_edge, right_edge, low, high = about["extent"]
-            axes.set(xlim=(left_edge, right_edge), ylim=(low, high), xticks=[], yticks=[])
-            axes.grid(visible=False)
+        grid: Any = body.subplots(down, ACROSS, squeeze=False, subplot_kw={"xticks": [], "yticks": []})
+        places = iter(grid.flat)
+        for name, group in groups:
+            _points(axes := next(places), result.tensors[f"{first}/points/{group}"], drawn[first]["extent"])
+            axes.set_title(name, fontsize=6.6)
+        for number, about in enumerate(drawn):
+            axes = next(places)
+            _surface(axes, result.tensors[f"{number}/surface"], about["extent"])
+            _points(axes, result.tensors[f"{number}/points/test"], about["extent"], 0.5)
+            name = word(result, "training", about["training"]) + (f", seed {about['seed']}" if seeds else "")
+            axes.set_title(f"{name}\n{_measured(about)}", fontsize=6.6)
+        for axes in places:
+            axes.remove()
 
     rounds = words.listed(sorted({about["round"] for about in drawn}))
     note = f"n = 1 run each, the model of the last round ({rounds}); "
     note += "apart: the share of the plane that is classified otherwise than by centralised training"
-    return Body(height, note, paint)
+    return Body(down * HEIGHT, note, paint)
 
 
-def _surface(axes: Axes, surface: np.ndarray, extent: list[float]) -> None:
-    left, right, low, high = extent
+def _surface(axes: Axes, surface: np.ndarray, extent: Any) -> None:
     axes.imshow(
-        surface,
-        origin="lower",
-        extent=(left, right, low, high),
-        cmap=SHADES,
-        vmin=0,
-        vmax=1,
-        alpha=0.55,
-        aspect="auto",
+        surface, origin="lower", extent=extent, cmap=SHADES, vmin=0, vmax=1, alpha=0.55, aspect="auto"
     )
-    x, y = (np.linspace(*ends, surface.shape[0]) for ends in ((left, right), (low, high)))
     if surface.min() < 0.5 < surface.max():
-        axes.contour(x, y, surface, levels=[0.5], colors=INK, linewidths=1)
+        axes.contour(surface, levels=[0.5], extent=extent, colors=[INK], linewidths=1)
 
 
-def _points(axes: Axes, points: np.ndarray, size: float = 2.0) -> None:
-    for label in (0, 1):
-        chosen = points[points[:, 2] == label]
-        axes.scatter(chosen[:, 0], chosen[:, 1], s=size, color=CLASSES[label], linewidths=0)
+def _points(axes: Axes, points: np.ndarray, extent: Sequence[float], size: float = 2.0) -> None:
+    x, y, label = points.T
+    sns.scatterplot(x=x, y=y, hue=label, palette=CLASSES, s=size, linewidth=0, legend=False, ax=axes)
+    left, right, low, high = extent
+    axes.set(xlim=(left, right), ylim=(low, high))
+    axes.grid(visible=False)
 
 
-def _seed(about: dict[str, Any], drawn: list[dict[str, Any]]) -> str:
-    return f", seed {about['seed']}" if len({each["seed"] for each in drawn}) > 1 else ""
-
-
-def _told(about: dict[str, Any]) -> str:
-    told = [f"{about['accuracy']:.1%} right"]
-    if about.get("apart") is not None and about["clients"] > 1:
-        told.append(f"{about['apart']:.1%} apart")
-    return ", ".join(told)
+def _measured(about: dict[str, Any]) -> str:
+    text = f"{about['accuracy']:.1%} right"
+    apart = about.get("apart") is not None and about["clients"] > 1
+    return f"{text}, {about['apart']:.1%} apart" if apart else text

@@ -6,17 +6,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter
 
 from leakbench.drawing import words
-from leakbench.drawing.legend import MARKERS, bounded, colours, compared, legend, legend_height, nulls, stars
+from leakbench.drawing.legend import (
+    MARKERS,
+    bounded,
+    colours,
+    compare,
+    compared,
+    entry,
+    legend,
+    legend_height,
+    scatter,
+)
 from leakbench.drawing.result import Result
 from leakbench.drawing.rows import chosen, counted, levels, named, ordered, word
-from leakbench.drawing.sheet import GREY, INK, MUTED, Body
+from leakbench.drawing.sheet import GREY, MUTED, Body
 
 # Inches: a line of one colour, what each further colour adds, a heading, the axis. Letters of a line's name.
 LINE, FURTHER, HEADING, AXIS, LETTERS = 0.2, 0.055, 0.3, 0.5, 46
@@ -66,16 +75,9 @@ def dots(
         block=named(result, rows, blocks, text),
     )
     own = rows[rows["baseline"] == ""]
-    rows = rows[
-        pd.MultiIndex.from_frame(rows[["block", "line"]]).isin(
-            pd.MultiIndex.from_frame(own[["block", "line"]])
-        )
-    ]
-    across = (
-        levels(result, own, panels, columns)
-        if panels != "metric"
-        else [m for m in metrics if m in set(own["metric"])]
-    )
+    rows = rows.merge(own[["block", "line"]].drop_duplicates())
+    measured = [metric for metric in metrics if metric in set(own["metric"])]
+    across = measured if panels == "metric" else levels(result, own, panels, columns)
     names = list(dict.fromkeys(own["hue"]))
     palette = colours(names, inked)
     lined = {
@@ -84,11 +86,8 @@ def dots(
     pitch = LINE + FURTHER * (len(names) - 1)
     heights = [pitch * len(lines) + HEADING for lines in lined.values()]
     markers = dict(zip(names, MARKERS, strict=False))
-    entries = [
-        Line2D([], [], color=palette[name], marker=markers[name], linestyle="none", label=name)
-        for name in names
-        if name and len(names) > 1
-    ]
+    several = [name for name in names if name and len(names) > 1]
+    entries = [entry(name, color=palette[name], marker=markers[name]) for name in several]
     entries += compared(rows) + _levels(chance, level, result)
     small = _small(own)
 
@@ -101,8 +100,8 @@ def dots(
                 axes = grid[down][column]
                 part = rows[(rows["block"] == block) & (rows[panels] == value)]
                 places = {line: place for place, line in enumerate(lines)}
-                _marked(axes, result, part, value, chance, level)
-                _dots(axes, part.assign(place=part["line"].map(places)), names, palette, markers)
+                _marked(axes, result, part, value, chance or {}, level or {})
+                _dots(axes, part.assign(place=part["line"].map(places)), palette, markers)
                 _dress(axes, lines, column == 0, down == len(lined) - 1)
             if block:
                 grid[down][0].set_title(block, fontsize=8, fontweight="bold", x=0)
@@ -115,44 +114,22 @@ def dots(
     return Body(height, counted(rows) + small, paint)
 
 
-def _dots(
-    axes: Axes,
-    rows: pd.DataFrame,
-    names: Sequence[str],
-    palette: Mapping[Any, Any],
-    markers: Mapping[str, str],
-) -> None:
-    """Draw measured dots with their intervals, groups a little below each other, then nulls and printed
-    numbers."""
-    step = min(0.7 / max(1, len(names)), 0.24)
-    shift = {name: (number - (len(names) - 1) / 2) * step for number, name in enumerate(names)}
+def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
+    """Draw measured dots with their intervals, groups a little below each other, and what they are compared
+    with."""
+    step = min(0.7 / len(palette), 0.24)
+    shift = {name: (number - (len(palette) - 1) / 2) * step for number, name in enumerate(palette)}
     rows = rows.assign(place=rows["place"] + rows["hue"].map(shift).fillna(0))
-    nulls(axes, rows.drop_duplicates(["baseline", "place", "mean"]), "mean", "place")
     own = rows[rows["baseline"].isin(["", "run"])]
-    own = own.assign(
-        faint=(own["client"].notna() & bool(own["client"].isna().any())) | (own["baseline"] == "run")
-    )
-    for name, part in own.groupby("hue", sort=False):
-        small, whole = part[part["faint"]], part[~part["faint"]]
-        axes.hlines(
-            whole["place"], whole["ci_low"], whole["ci_high"], color=palette[name], linewidth=1.2, zorder=2
-        )
-        for each, size, alpha in ((small, 9, 0.55), (whole, 24, 1.0)):
-            sns.scatterplot(
-                data=each,
-                x="mean",
-                y="place",
-                ax=axes,
-                color=palette[name],
-                marker=markers[str(name)],
-                s=size,
-                alpha=alpha,
-                linewidth=0,
-                zorder=3,
-                legend=False,
-                clip_on=False,
-            )
-    stars(axes, rows, "mean", "place", palette)
+    several = bool(own["client"].isna().any())
+    own = own.assign(faint=(own["client"].notna() & several) | (own["baseline"] == "run"))
+    whole = own[~own["faint"]]
+    ends = whole["place"], whole["ci_low"], whole["ci_high"]
+    axes.hlines(*ends, color=list(whole["hue"].map(palette)), linewidth=1.2, zorder=2)
+    sizes = {"size": "faint", "sizes": {True: 9, False: 24}}
+    look = {"hue": "hue", "palette": palette, "style": "hue", "markers": markers, "linewidth": 0, "zorder": 3}
+    scatter(axes, own, "mean", "place", **sizes, **look)
+    compare(axes, rows, "mean", "place", palette)
 
 
 def _dress(axes: Axes, lines: Sequence[str], first: bool, last: bool) -> None:
@@ -202,21 +179,24 @@ def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
 
 
 def _marked(
-    axes: Axes, result: Result, rows: pd.DataFrame, value: Any, chance: Mapping[str, float] | None, level: Any
+    axes: Axes,
+    result: Result,
+    rows: pd.DataFrame,
+    value: Any,
+    chance: Mapping[str, float],
+    level: Mapping[str, float],
 ) -> None:
     """Draw the lines of chance and of a stated level."""
     classes = result.facts.get("classes", {}).get(rows["dataset"].iloc[0] if len(rows) else "")
-    if chance and value in chance and classes:
+    if value in chance and classes:
         axes.axvline(chance[value] / classes, color=GREY, linestyle=":", linewidth=1.4)
-    if level and value in level:
+    if value in level:
         axes.axvline(level[value], color=MUTED, linestyle="--", linewidth=1)
 
 
 def _levels(chance: Any, level: Mapping[str, float] | None, result: Result) -> list[Line2D]:
-    found = []
-    if chance and result.facts.get("classes"):
-        found.append(Line2D([], [], color=GREY, linestyle=":", linewidth=1.4, label="chance"))
+    found = [entry("chance", color=GREY, linestyle=":")] if chance and result.facts.get("classes") else []
     for metric, value in (level or {}).items():
         label = f"{words.called('metric', metric)} by chance: {value:g}"
-        found.append(Line2D([], [], color=INK, linestyle="--", linewidth=1, label=label))
+        found.append(entry(label, color=MUTED, linestyle="--", linewidth=1))
     return found

@@ -1,7 +1,8 @@
-"""What curves and dots share: the colours and markers of their groups, the axes, the legend."""
+"""What curves and dots share: the colours and markers of their groups, nulls and printed numbers, the
+legend."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -16,17 +17,17 @@ from leakbench.drawing.sheet import GREY, INK, WIDTH
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
 NULLS = {
-    "random-gradient": ".",
-    "random-noise": "x",
-    "dataset-mean": "+",
+    "random-gradient": "o",
+    "random-noise": "X",
+    "dataset-mean": "P",
     "unrelated-image": "d",
-    "original": "|",
+    "original": "s",
 }
 # Inches: a line of the legend, a letter of it, and what an entry takes beside its words.
 ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62
 
 
-def colours(names: Sequence[Any], inked: Sequence[Any], *, rising: bool = False) -> dict[Any, Any]:
+def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False) -> dict[str, Any]:
     """Return a colour for each name; those of `inked` are black. Rising: from light to dark, for an ordered
     quantity."""
     others = [name for name in names if name not in inked]
@@ -35,9 +36,15 @@ def colours(names: Sequence[Any], inked: Sequence[Any], *, rising: bool = False)
     return {name: coloured.get(name, INK) for name in names}
 
 
+def entry(label: str, **look: Any) -> Line2D:
+    """Return an entry of the legend that looks so; it is a bare marker unless it has a line style."""
+    bare: dict[str, Any] = {"linestyle": "none", "markersize": 5}
+    return Line2D([], [], label=label, **bare | look)
+
+
 def across(entries: Sequence[Line2D]) -> int:
     """Return how many entries of a legend fit beside each other."""
-    longest = max((len(str(entry.get_label())) for entry in entries), default=0)
+    longest = max((len(str(each.get_label())) for each in entries), default=0)
     return max(1, min(5, len(entries), int((WIDTH - 0.3) / (LETTER * longest + HANDLE))))
 
 
@@ -63,14 +70,12 @@ def compared(rows: pd.DataFrame) -> list[Line2D]:
     """Return the legend's entries for the nulls and the printed numbers that are among some rows."""
     there = set(rows["baseline"])
     entries = [
-        Line2D([], [], color=GREY, linestyle="none", marker=marker, label=words.BASELINES[name])
+        entry(words.BASELINES[name], color=GREY, marker=marker, markeredgewidth=0)
         for name, marker in NULLS.items()
         if name in there
     ]
-    if PRINTED in there:
-        star: Any = {"marker": "*", "markersize": 8, "markerfacecolor": "white", "markeredgecolor": INK}
-        entries.append(Line2D([], [], linestyle="none", label="published", **star))
-    return entries
+    star = entry("published", marker="*", markersize=8, markerfacecolor="white", markeredgecolor=INK)
+    return [*entries, star] if PRINTED in there else entries
 
 
 def bounded(metric: Any) -> bool:
@@ -78,41 +83,16 @@ def bounded(metric: Any) -> bool:
     return str(metric) in words.SHARES or str(metric).startswith(("success_", "matching_", "top"))
 
 
-def stars(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: Mapping[Any, Any]) -> None:
-    """Draw the printed numbers among some rows, each in the colour of its group."""
-    for name, part in rows[rows["baseline"] == PRINTED].groupby("hue", sort=False):
-        sns.scatterplot(
-            data=part,
-            x=x,
-            y=y,
-            ax=axes,
-            zorder=5,
-            clip_on=False,
-            legend=False,
-            marker="*",
-            s=95,
-            color=palette[name],
-            edgecolor=INK,
-            linewidth=0.8,
-        )
+def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
+    """Draw rows as marks that may reach over the edge of the axes."""
+    if len(rows):
+        sns.scatterplot(data=rows, x=x, y=y, ax=axes, legend=False, clip_on=False, **look)
 
 
-def nulls(axes: Axes, rows: pd.DataFrame, x: Mapping[str, Any] | str, y: Mapping[str, Any] | str) -> None:
-    """Draw what no attack achieves, in grey, each kind with a mark of its own."""
-    for name, marker in NULLS.items():
-        part = rows[rows["baseline"] == name]
-        if len(part):
-            look = {"linewidth": 1} if marker in "x+|" else {"linewidth": 0}
-            sns.scatterplot(
-                data=part,
-                x=x,
-                y=y,
-                ax=axes,
-                color=GREY,
-                marker=marker,
-                s=26,
-                zorder=2,
-                legend=False,
-                clip_on=False,
-                **look,
-            )
+def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: dict[str, Any]) -> None:
+    """Draw the nulls among some rows in grey, and the printed numbers as stars in the colours of their
+    groups."""
+    null = rows[rows["baseline"].isin(list(NULLS))]
+    scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
+    star: dict[str, Any] = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}
+    scatter(axes, rows[rows["baseline"] == PRINTED], x, y, hue="hue", palette=palette, **star)

@@ -1,7 +1,6 @@
 """What the page of an experiment says around its figure: claim, protocol, threat model, table, verdicts,
 origin."""
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,8 @@ import yaml
 from leakbench.artefacts import read_csv
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
-from leakbench.drawing.rows import ordered, word
+from leakbench.drawing.rows import missing, ordered, word
+from leakbench.process import commit
 
 KINDS = {
     "dataset": "Data sets",
@@ -77,7 +77,10 @@ def protocol(result: Result) -> str:
         for name in names:
             alike.setdefault(_beside(result, kind, name, own), []).append(word(result, kind, name))
         if names:
-            lines += [f"- {title}:", *(f"  - {', '.join(called)}{told}" for told, called in alike.items())]
+            lines += [
+                f"- {title}:",
+                *(f"  - {', '.join(called)}{beside}" for beside, called in alike.items()),
+            ]
     counts = [f"{words.span(part['n'])} {unit}s" for unit, part in own.groupby("unit")] if len(own) else ["0"]
     lines.append(f"- n behind each number: {', '.join(counts)}")
     lines.append(
@@ -89,8 +92,8 @@ def protocol(result: Result) -> str:
         f"- Digest of the code: `{facts.get('code', '')[:16]}`, "
         f"of the specification: `{facts.get('spec', '')[:16]}`"
     )
-    if missing := words.missing(facts.get("absent_cells", {})):
-        lines.append(f"- Not measured: {missing}")
+    if reasons := missing(result):
+        lines.append(f"- Not measured: {reasons}")
     return "\n".join(lines)
 
 
@@ -146,8 +149,8 @@ def origin(result: Result, table: str) -> str:
     name, scale = Path(table).stem, result.spec["scale"]
     config = "" if scale == "quick" else f" --config scale={scale}"
     lines = ["## Made by", "", f"    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"]
-    if commit := _commit():
-        lines += ["", f"at commit `{commit}`."]
+    if made_at := commit():
+        lines += ["", f"at commit `{made_at}`."]
     return "\n".join(lines)
 
 
@@ -163,15 +166,6 @@ def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
         whole, taken = result.value("attack", name, "iterations"), words.steps(own[own["attack"] == name])
         notes += [f"{taken} of {whole:,}" if whole and taken else taken] if taken else []
     return f": {'; '.join(notes)}" if notes else ""
-
-
-def _commit() -> str:
-    """Return the checkout's commit, an empty text where there is none."""
-    try:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return done.stdout.strip()
 
 
 def _short(path: str) -> str:

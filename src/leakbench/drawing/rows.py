@@ -114,11 +114,13 @@ def named(
 
 
 def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:
-    """Return the words for a value of a column: those that the experiment gives, or ours."""
+    """Return the words for a value of a column: the experiment's own, or the title of the part that it
+    names."""
     plain = _plain(value)
     if text and plain in text:
         return text[plain]
-    return words.called(column, plain, result.parts(column).get(plain, {}).get("parameters", {}))
+    part = result.parts("dataset" if column == "tested" else column).get(plain, {})
+    return str(part.get("title", "")) or words.called(column, plain)
 
 
 def ordered(
@@ -142,8 +144,19 @@ def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
         assert isinstance(cell, tuple)
         whole = result.value("attack", cell[-1], "iterations") or 0
         if taken < SHORTEST * whole:
-            out.append((cell, f"{words.attack(cell[-1])} ({taken:g} of {whole:,} steps)"))
+            out.append((cell, f"{word(result, 'attack', cell[-1])} ({taken:g} of {whole:,} steps)"))
     return out
+
+
+def missing(result: Result) -> str:
+    """Return why cells are missing: the data sets that are not here by their titles, other reasons as they
+    are."""
+    reasons: list[str] = list(dict.fromkeys(result.facts.get("absent_cells", {}).values()))
+    named = {reason: reason.split()[0].rstrip(":") for reason in reasons}
+    absent = [name for name in dict.fromkeys(named.values()) if name in result.parts("dataset")]
+    sets = ", ".join(word(result, "dataset", name) for name in absent)
+    others = [reason for reason in reasons if named[reason] not in absent]
+    return "; ".join([*([f"the data sets {sets} are not here"] if absent else []), *others])
 
 
 def counted(rows: pd.DataFrame) -> str:

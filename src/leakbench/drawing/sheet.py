@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
-from leakbench.drawing.rows import too_short
+from leakbench.drawing.rows import missing, too_short
 from leakbench.parts import part
 
 WIDTH, MARGIN, DPI = 9.0, 0.3, 170
@@ -62,9 +62,9 @@ def draw(result: Result) -> Figure | None:
     """Draw the figure of an experiment, each part by the function that its YAML names; None if there is
     nothing to draw."""
     bodies = []
-    for told in result.spec["figure"]:
-        arguments = {key: value for key, value in told.items() if key != "drawing"}
-        bodies.append(part("drawing", told["drawing"])(result, **arguments))
+    for asked in result.spec["figure"]:
+        arguments = {key: value for key, value in asked.items() if key != "drawing"}
+        bodies.append(part("drawing", asked["drawing"])(result, **arguments))
     return lay_out(result, [body for body in bodies if body])
 
 
@@ -75,15 +75,12 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
     """
     if not bodies:
         return None
-    head = [
-        *[
-            (line, 0.23, {"fontsize": 11.5, "fontweight": "bold"})
-            for line in textwrap.wrap(result.spec["title"], 88)
-        ],
-        *[(line, 0.165, {"fontsize": 8, "color": MUTED}) for line in textwrap.wrap(_claim(result), 128)],
-    ]
+    title = textwrap.wrap(result.spec["title"], 88)
+    claim = textwrap.wrap(_claim(result), 128)
     foot = [line for text in _small_print(result, bodies) for line in textwrap.wrap(text, 172)]
-    top, bottom = 0.16 + sum(step for _, step, _ in head) + 0.1, 0.14 + 0.125 * len(foot) + 0.06
+    # Inches: lines of the title, of the claim and of the small print, each with its margins.
+    top = 0.26 + 0.23 * len(title) + 0.165 * len(claim)
+    bottom = 0.2 + 0.125 * len(foot)
     heights = [top, *(body.height for body in bodies), bottom]
     with mpl.rc_context(LOOK):
         layout = ConstrainedLayoutEngine(w_pad=0.09, h_pad=0.05)
@@ -91,15 +88,13 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         FigureCanvasAgg(figure)
         parts: Any = figure.subfigures(len(heights), 1, height_ratios=heights, hspace=0)
         above, *within, below = parts
-        y = 0.16
-        for line, step, look in head:
-            above.text(MARGIN / WIDTH, 1 - y / top, line, va="top", **look)
-            y += step
-        ends, level = [MARGIN / WIDTH, 1 - MARGIN / WIDTH], [1 - 0.05 / bottom] * 2
-        below.add_artist(Line2D(ends, level, color=FAINT, linewidth=0.7))
-        for row, line in enumerate(foot):
-            y = 1 - (0.12 + 0.125 * row) / bottom
-            below.text(MARGIN / WIDTH, y, line, va="top", fontsize=6.3, color=MUTED)
+        left = MARGIN / WIDTH
+        above.text(left, 1 - 0.16 / top, "\n".join(title), va="top", fontsize=11.5, fontweight="bold")
+        y = 1 - (0.16 + 0.23 * len(title)) / top
+        above.text(left, y, "\n".join(claim), va="top", fontsize=8, color=MUTED, linespacing=1.3)
+        below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, color=FAINT, linewidth=0.7))
+        small = {"va": "top", "fontsize": 6.3, "color": MUTED, "linespacing": 1.35}
+        below.text(left, 1 - 0.12 / bottom, "\n".join(foot), **small)
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
         figure.draw_without_rendering()
@@ -135,6 +130,6 @@ def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
     short = dict.fromkeys(text for _, text in too_short(result))
     if short:
         lines.append(f"Not drawn, too short to say anything: {', '.join(short)}")
-    if missing := words.missing(result.facts.get("absent_cells", {})):
-        lines.append(f"Not measured: {missing}")
+    if reasons := missing(result):
+        lines.append(f"Not measured: {reasons}")
     return lines

@@ -1,22 +1,49 @@
-"""One image as a tile, and a canvas in inches to put tiles on."""
+"""Images as tiles: tiles that belong together form a strip, strips stand beside each other in lines."""
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.patches import Rectangle
 
-from leakbench.drawing import words
-from leakbench.drawing.sheet import FAINT, INK, MUTED, WIDTH
+from leakbench.drawing.sheet import FAINT, INK, MARGIN, MUTED, WIDTH, Body
 
 THRESHOLD = 0.98
 # A leak is bad news for whoever is on the image.
 REVEALED = "#cf222e"
 # Rounding of a division leaves values just beyond [0, 1]; that alone is no reason to rescale.
 SLACK = 0.02
-TOLD = {"checkpoint": "epoch", "neuron": "neuron"}
+# Inches: the room of a line, the space between tiles and between strips, a heading, a line of a name and a
+# letter of it, the label below a tile, a line of the legend.
+ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
+HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
+# Letters of a name at the left, before it is folded.
+LETTERS = 26
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One image. image: [C, H, W] in any range, or None for a neuron that sent nothing. label: the text below
+    it. marked: whether its frame is red."""
+
+    image: np.ndarray | None
+    label: str = ""
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Strip:
+    """Tiles that belong together, None for a gap, and what stands above them."""
+
+    name: str
+    tiles: Sequence[Tile | None]
+
+
+# What stands at the left of a line, and its strips.
+Line = tuple[str, Sequence[Strip]]
 
 
 def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
@@ -45,62 +72,90 @@ def pearson(score: float) -> str:
     return f"{shown:.3f}".replace("-", "−")
 
 
-def caption(about: Mapping[str, Any]) -> str:
-    """Return what stands above a panel: data set, victim, size of the local set, epoch and neuron."""
-    parts = [words.dataset(about["dataset"]), words.victim(about["victim"]), f"k = {about['local_samples']}"]
-    return " · ".join([*parts, *(f"{name} {about[key]}" for key, name in TOLD.items() if key in about)])
+def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
+    """Return a drawing of groups of lines, each group under its heading; a line that is too long for the
+    figure goes on below.
+
+    groups: (heading, lines). side: the side of a tile in inches. note: for the small print. legend: text
+    below all tiles.
+    """
+    tiles: list[tuple[float, float, Tile]] = []
+    texts: list[tuple[float, float, str, dict[str, Any]]] = []
+    bold: dict[str, Any] = {"color": INK, "fontweight": "bold"}
+    left, y = left_of(name for _, lines in groups for name, _ in lines), 0.0
+    for heading, lines in groups:
+        texts.append((0, y, heading, bold | {"fontsize": 8.4}))
+        y += HEADING
+        for beside, strips in lines:
+            for row in _rows(strips, side, ROOM - left):
+                names = [textwrap.wrap(strip.name, _letters(strip, side)) for _, strip in row]
+                top = y + NAME * max(map(len, names)) + 0.02
+                texts.append((0, top + side / 2, textwrap.fill(beside, LETTERS), {"va": "center"}))
+                for (x, strip), name in zip(row, names, strict=True):
+                    texts.append((left + x, y, "\n".join(name), bold))
+                    places = (left + x + place * (side + GAP) for place in range(len(strip.tiles)))
+                    tiles += [
+                        (place, top, tile) for place, tile in zip(places, strip.tiles, strict=True) if tile
+                    ]
+                beside, y = "", top + side + LABEL
+        y += 0.1
+    wrapped = textwrap.wrap(legend, 150)
+    texts.append((0, y, "\n".join(wrapped), {"fontsize": 6.8}))
+    height = y + LEGEND * len(wrapped) + 0.05
+
+    def paint(body: SubFigure) -> None:
+        # One invisible axes whose units are inches, downwards from the top.
+        axes = body.add_axes((0, 0, 1, 1))
+        axes.axis("off")
+        for x, y, text, look in texts:
+            axes.text(x, y, text, {"fontsize": 6.5, "va": "top", "color": MUTED} | look)
+        for x, y, tile in tiles:
+            centre = x + side / 2
+            frame = Rectangle((x, y), side, side, facecolor="none", edgecolor=FAINT, linewidth=0.6)
+            if tile.image is None:
+                frame.set(facecolor="black", edgecolor="black")
+                axes.text(centre, y + side / 2, "none", color="white", fontsize=6, ha="center", va="center")
+            else:
+                pixels, extent = displayable(tile.image)[0], (x, x + side, y + side, y)
+                axes.imshow(pixels, vmin=0, vmax=1, interpolation="nearest", extent=extent, aspect="auto")
+            if tile.marked:
+                frame.set(edgecolor=REVEALED, linewidth=1.8)
+            axes.add_patch(frame)
+            size = min(6.3, 115 * (side + GAP) / max(1, len(tile.label)))
+            below = {"color": MUTED, "ha": "center", "va": "top", "fontsize": size}
+            axes.text(centre, y + side + 0.02, tile.label, below)
+        axes.set(xlim=(-MARGIN, WIDTH - MARGIN), ylim=(height, 0))
+
+    return Body(height, note, paint)
 
 
-def canvas(body: SubFigure) -> Axes:
-    """An invisible axes over the whole body whose units are inches, y downwards from the top."""
-    axes = body.add_axes((0, 0, 1, 1))
-    height = body.bbox.height / body.figure.dpi
-    axes.set(xlim=(0, WIDTH), ylim=(height, 0), autoscale_on=False)
-    axes.axis("off")
-    return axes
+def left_of(names: Iterable[str]) -> float:
+    """Return the inches that the names at the left of lines take."""
+    longest = max(map(len, names), default=0)
+    return LETTER * min(longest, LETTERS) + APART if longest else 0.0
 
 
-def show(axes: Axes, image: np.ndarray, x: float, y: float, size: float, *, marked: bool = False) -> bool:
-    """Draw an image with its upper left corner at (x, y), framed in red if marked. True if rescaled."""
-    pixels, rescaled = displayable(image)
-    axes.imshow(
-        pixels,
-        cmap="gray",
-        vmin=0,
-        vmax=1,
-        interpolation="nearest",
-        extent=(x, x + size, y + size, y),
-        aspect="auto",
-    )
-    axes.set(xlim=(0, WIDTH))
-    frame(axes, x, y, size, REVEALED if marked else FAINT, 1.8 if marked else 0.6)
-    return rescaled
+def _letters(strip: Strip, side: float) -> int:
+    """Return how many letters of a strip's name stand above its tiles in one line."""
+    return int((max(1, len(strip.tiles)) * (side + GAP) + APART) / LETTER)
 
 
-def dead(axes: Axes, x: float, y: float, size: float, label: str = "dead") -> None:
-    """Draw the black tile of a neuron that sent nothing."""
-    axes.add_patch(
-        Rectangle((x, y), size, size, facecolor="black", edgecolor="black", linewidth=0.6, gid="dead")
-    )
-    axes.text(x + size / 2, y + size / 2, label, color="white", fontsize=6, ha="center", va="center")
+def _rows(strips: Sequence[Strip], side: float, room: float) -> Iterator[list[tuple[float, Strip]]]:
+    """Yield a line row by row: how far from the left each strip starts, and the strip.
 
-
-def frame(axes: Axes, x: float, y: float, size: float, colour: str, width: float) -> None:
-    """Draw the outline of a tile."""
-    axes.add_patch(Rectangle((x, y), size, size, facecolor="none", edgecolor=colour, linewidth=width))
-
-
-def write(
-    axes: Axes, x: float, y: float, text: str, *, size: float = 6.3, bold: bool = False, align: str = "center"
-) -> None:
-    """Write small text with its top at y."""
-    axes.text(
-        x,
-        y,
-        text,
-        fontsize=size,
-        ha=align,
-        va="top",
-        color=INK if bold else MUTED,
-        fontweight="bold" if bold else "normal",
-    )
+    A strip that is too long goes on below its own beginning, without its name.
+    """
+    row: list[tuple[float, Strip]] = []
+    pitch, x = side + GAP, 0.0
+    for strip in strips:
+        if row and x + min(len(strip.tiles) * pitch, room / 2) > room + GAP:
+            yield row
+            row, x = [], 0.0
+        fitting = max(1, int((room + GAP - x) / pitch + 1e-6))
+        for start in range(0, len(strip.tiles), fitting):
+            if start:
+                yield row
+                row = []
+            row.append((x, Strip("" if start else strip.name, strip.tiles[start : start + fitting])))
+        x += min(len(strip.tiles), fitting) * pitch + APART
+    yield row

@@ -2,62 +2,77 @@
 training."""
 
 import textwrap
+from typing import Any
 
+import numpy as np
+import pandas as pd
+import seaborn as sns
 from matplotlib.figure import SubFigure
 
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
-from leakbench.drawing.sheet import INK, MUTED, WIDTH, Body
+from leakbench.drawing.rows import word
+from leakbench.drawing.sheet import WIDTH, Body
 
-# Inches; LETTER: a letter of a heading.
-LINE, PICTURE, WORD, HEAD, LETTER = 0.32, 0.9, 1.3, 0.62, 0.062
-RIGHT, WRONG = INK, "#a40e26"
+# Inches: a word, the heading of a column and one of its letters. Shares: pictures and words beside columns.
+LINE, HEAD, LETTER, SHARES = 0.3, 0.75, 0.066, (1.2, 6)
+RIGHT, WRONG = "#dbe9f7", "#f7d9d2"
 
 
 def word_examples(result: Result) -> Body | None:
-    """Draw each word's picture, the word, and what was read in its place: black if it is the word, red if
-    not, a dash for nothing."""
-    told = result.facts.get("examples", [])
-    if not told:
+    """Draw each word's picture, the word, and what was read in its place: on blue if it is the word, on red
+    if not, a dash for nothing."""
+    examples = result.facts.get("examples", [])
+    if not examples:
         return None
-    tests = list(dict.fromkeys(each["tested"] for each in told))
-    ways = list(dict.fromkeys((each["dataset"], each["training"]) for each in told))
+    tests = list(dict.fromkeys(each["tested"] for each in examples))
     heights = [HEAD + LINE * len(result.tensors[f"words/{tested}"]) for tested in tests]
-    height = sum(heights) + 0.1
-    room = (WIDTH - PICTURE - WORD - 0.5) / len(ways)
 
     def paint(body: SubFigure) -> None:
-        def write(x: float, y: float, text: str, colour: str = INK, size: float = 8) -> None:
-            body.text(x / WIDTH, y / height, text, color=colour, fontsize=size, va="center")
+        grid: Any = body.subplots(
+            len(tests), 2, squeeze=False, gridspec_kw={"width_ratios": SHARES, "height_ratios": heights}
+        )
+        for (left, right), tested in zip(grid, tests, strict=True):
+            own = [each for each in examples if each["tested"] == tested]
+            printed = own[0]["words"]
+            left.imshow(
+                np.concatenate(result.tensors[f"words/{tested}"]),
+                vmin=0,
+                vmax=255,
+                aspect="auto",
+                extent=(0, 1, len(printed), 0),
+            )
+            left.set_yticks(np.arange(len(printed)) + 0.5, printed)
+            left.set_xticks([])
+            left.set_title(textwrap.fill(f"of {word(result, 'dataset', tested)}", 20), fontsize=7)
+            read: dict[str, list[str]] = {}
+            for each in own:
+                name = ", ".join(word(result, column, each[column]) for column in ("dataset", "training"))
+                read.setdefault(name, each["read"])
+            texts = pd.DataFrame(read)
+            letters = int(0.8 * WIDTH / len(read) / LETTER)
+            sns.heatmap(
+                texts.ne(pd.Series(printed), axis=0),
+                ax=right,
+                vmin=0,
+                vmax=1,
+                cmap=[RIGHT, WRONG],
+                cbar=False,
+                linewidths=1,
+                annot=texts.replace("", "–"),
+                fmt="",
+                annot_kws={"color": "black", "fontsize": 7},
+                yticklabels=False,
+                xticklabels=[textwrap.fill(name, letters) for name in read],
+            )
+            right.tick_params(
+                axis="x", top=False, labeltop=True, bottom=False, labelbottom=False, rotation=0, labelsize=6
+            )
+            for axes in (left, right):
+                axes.tick_params(length=0)
+                axes.grid(visible=False)
 
-        top = height
-        for tested, own in zip(tests, heights, strict=True):
-            pictures = result.tensors[f"words/{tested}"]
-            lines = [top - HEAD - LINE * (row + 0.5) for row in range(len(pictures))]
-            names = next(each["words"] for each in told if each["tested"] == tested)
-            write(0.3, top - HEAD / 2, f"of {words.dataset(tested)}", MUTED, 7.5)
-            for y, picture, word in zip(lines, pictures, names, strict=True):
-                place = (0.3 / WIDTH, (y - 0.13) / height, 0.9 * PICTURE / WIDTH, 0.26 / height)
-                axes = body.add_axes(place)
-                axes.imshow(picture, vmin=0, vmax=255, aspect="auto")
-                axes.set_axis_off()
-                write(0.4 + PICTURE, y, word)
-            for column, (dataset, training) in enumerate(ways):
-                left = 0.4 + PICTURE + WORD + column * room
-                name = textwrap.fill(
-                    f"{words.dataset(dataset)}, {words.training(training)}", int(room / LETTER)
-                )
-                write(left, top - HEAD / 2, name, MUTED, 6.5)
-                where = (tested, dataset, training)
-                found = [
-                    each for each in told if (each["tested"], each["dataset"], each["training"]) == where
-                ]
-                for each in found[:1]:
-                    for y, word, read in zip(lines, each["words"], each["read"], strict=True):
-                        write(left, y, read or "–", RIGHT if read == word else WRONG)
-            top -= own
-
-    rounds = words.listed(sorted({each["round"] for each in told}))
-    n = f"n = 1 run each, the model of the last round ({rounds}); "
-    n += "the first words of each test set that the published rule counts"
-    return Body(height, n, paint)
+    rounds = words.listed(sorted({each["round"] for each in examples}))
+    note = f"n = 1 run each, the model of the last round ({rounds}); "
+    note += "the first words of each test set that the published rule counts"
+    return Body(sum(heights) + 0.1, note, paint)

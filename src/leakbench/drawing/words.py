@@ -1,89 +1,10 @@
-"""The words that figures and the report put under names: data sets, victims, threat models."""
+"""The words that figures and the report use for metrics, axes, null baselines and threat models."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
 
-DATASETS = {
-    "mnist": "MNIST",
-    "fashion-mnist": "Fashion-MNIST",
-    "orl": "ORL faces",
-    "lfw": "LFW",
-    "vgg-face": "VGG-Face",
-    "imagenet": "ImageNet",
-    "gaussians": "points in the plane",
-    "synth90k": "Synth90K",
-    "synthtext": "SynthText",
-    "words-plain": "plain words (stand-in)",
-    "words-over-photos": "words over photographs (stand-in)",
-    "iiit5k": "IIIT5K",
-    "svt": "SVT",
-    "scut-foru": "SCUT-FORU",
-    "icdar2003": "ICDAR 2003",
-    "icdar2015": "ICDAR 2015",
-}
-ACTIVATIONS = ("relu", "sigmoid", "tanh", "linear")
-SPELLING = {"relu": "ReLU", "fcnn": "FCNN", "cnn": "CNN", "lenet": "LeNet", "crnn": "CRNN"}
-ATTACKS = {
-    "dlg": "DLG",
-    "idlg": "iDLG",
-    "invg": "InvG",
-    "agic": "AGIC",
-    "grnn": "GRNN",
-    "ggl": "GGL",
-    "fidel": "Fidel",
-    "adam": "Adam",
-    "resnet50": "ResNet-50",
-}
-ORACLE = "-oracle"
-# Names whose hyphens are their own.
-NETWORKS = {
-    "lenet-dlg-batch-norm": "DLG's LeNet with batch norm by the batch",
-    "lenet-dlg-running-norm": "DLG's LeNet with batch norm",
-    "lenet-dlg": "DLG's LeNet",
-    "lenet-grnn": "GRNN's LeNet",
-    "lenet-fedkl-running-norm": "FedKL's second LeNet",
-    "lenet-fedkl": "FedKL's second LeNet, batch norm by the batch",
-    "resnet18-sigmoid": "ResNet-18 with sigmoids",
-    "resnet20-4": "ResNet20-4",
-    "resnet20": "ResNet-20",
-    "resnet32": "ResNet-32",
-    "resnet34": "ResNet-34",
-    "vgg16-batch-norm": "VGG-16, batch norm",
-    "vgg16": "VGG-16",
-    "resnet18": "ResNet-18",
-    "resnet50": "ResNet-50",
-    "densenet121": "DenseNet-121",
-}
-# What a client shares of its key-lock.
-DEFENCES = {
-    "key-lock": "key-lock",
-    "key-lock-sigmoid": "key-lock with sigmoids",
-    "key-lock-linear": "linear key-lock",
-    "key-lock-key": "key-lock, key shared",
-    "key-lock-lock": "key-lock, lock layers shared",
-    "key-lock-both": "key-lock, key and lock layers shared",
-    "key-lock-released": "key-lock, lock weights known",
-    "key-lock-released-key": "key-lock, key and lock weights known",
-    "encrypted": "encrypted, no key",
-    "encrypted-colluding": "encrypted, key of a client",
-    "fused": "fused models",
-    "fused-drawn": "fused, secret shares",
-    "fused-known": "fused, shares known",
-    "aggregated": "sum of all",
-    "aggregated-client": "sum, own part known",
-}
-# Defences whose strength is one number: what the words say of it.
-STRENGTHS = {
-    "gaussian": "Gaussian noise {scale:g}",
-    "laplacian": "Laplacian noise {scale:g}",
-    "clip": "clip to norm {norm:g}",
-    "prune": "prune to {share:.0%}",
-    "withhold": "withhold {share:.0%}",
-    "quantise": "quantise to {bits} bits",
-}
 KEYS = {"own": "own key", "other": "another client's key", "random": "random key"}
 METRICS = {
     "psnr": "PSNR (dB)",
@@ -101,7 +22,7 @@ METRICS = {
     "revealed": "revealed samples (r ≥ 0.98)",
     "revealed_fraction": "share revealed (r ≥ 0.98)",
     "revealed_cumulative": "revealed over all rounds",
-    "identified": "share told apart",
+    "identified": "share identified",
     "label_accuracy": "labels right",
     "tv_ratio": "total variation, ratio",
     "seconds": "seconds per update",
@@ -135,130 +56,26 @@ BASELINES = {
     "unrelated-image": "null: two unrelated images",
     "original": "the private images themselves",
 }
-# Trainings of FedBoosting's chapter, after the data set's name.
-AGGREGATIONS = {
-    "centralised": "centralised",
-    "fedavg": "FedAvg",
-    "fedavg-held-out": "FedAvg on 90 %",
-    "equations": "FedBoosting, equations",
-    "code": "FedBoosting, code",
-    "code-accuracy": "FedBoosting, code, accuracies",
-    "equations-validation": "equations, no training losses",
-    "code-validation": "code, no training losses",
-    "code-fused": "code, fused 0.9",
-    "code-paillier": "code, Paillier 2048",
-    "code-paillier-fused": "code, Paillier 2048, fused",
-    "code-paillier-published": "code, Paillier 128 (insecure), fused",
-    "code-ckks": "code, CKKS, fused",
-    "code-private": "code, DP-SGD",
-    "faults": "code, Paillier 2048, with faults",
-}
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
 
 
-def dataset(name: str) -> str:
-    """The name of a data set as it is printed."""
-    scaled = re.fullmatch(r"(.+)-(\d+)", name)
-    if scaled:
-        return f"{dataset(scaled[1])} at {scaled[2]}×{scaled[2]}"
-    return DATASETS.get(name, re.sub(r"^cifar(\d+)$", r"CIFAR-\1", name))
-
-
-def victim(name: str) -> str:
-    """A victim's name as words: fcnn-relu-dropout is "FCNN, ReLU, dropout"."""
-    network = next((n for n in NETWORKS if name == n or name.startswith(f"{n}-")), "")
-    parts = name.removeprefix(network).strip("-").split("-")
-    return ", ".join(filter(None, [NETWORKS.get(network, ""), *(SPELLING.get(part, part) for part in parts)]))
-
-
-def defence(name: str, parameters: Mapping[str, Any] | None = None) -> str:
-    """A defence's name as words: gaussian-1e-2 with {scale: 0.01} is "Gaussian noise 0.01"."""
-    strength = STRENGTHS.get(name.partition("-")[0])
-    if strength and parameters:
-        return strength.format_map(parameters)
-    return DEFENCES.get(name, "no defence" if name == "none" else name.replace("-", " "))
-
-
-def training(name: str) -> str:
-    """A training's name as words: gaussians-code-fused is "code, fused 0.9", others lose their optimiser."""
-    if read := re.fullmatch(r"text-(?:(both|fedavg|fedboosting)-)?(?:(\d)e)?(\d+)b?(.*)", name):
-        return _reading(*read.groups(""))
-    kind = re.sub(r"^(sgd|gaussians)-(poisoned-)?", "", name)
-    return AGGREGATIONS.get(kind, kind.replace("-", " "))
-
-
-def _reading(rule: str, epochs: str, batch: str, rest: str) -> str:
-    """A training that reads words: text-fedavg-3e512b-he is "FedAvg, 3 epochs, batches of 512, he"."""
-    rules = {
-        "": "one set in one place",
-        "both": "both sets in one place",
-        "fedavg": "FedAvg",
-        "fedboosting": "FedBoosting",
-    }
-    extra = {"-he": "encrypted", "-he-fused": "encrypted, fused", "-slow": "the stated learning rate"}
-    extra["-validation"] = "no training losses"
-    parts = [
-        rules[rule],
-        many(int(epochs), "epoch") if epochs else "",
-        f"batches of {batch}",
-        extra.get(rest, rest),
-    ]
-    return ", ".join(filter(None, parts))
-
-
-def attack(name: str) -> str:
-    """An attack's name as words: dlg-adam is "DLG-Adam", agic-beta-5-oracle is "AGIC beta 5, labels
-    given"."""
-    base = name.removesuffix(ORACLE)
-    text = " ".join(ATTACKS.get(part, part) for part in base.split("-")).replace("DLG Adam", "DLG-Adam")
-    return f"{text}, labels given" if name.endswith(ORACLE) else text
-
-
-def called(column: str, value: str, parameters: Mapping[str, Any] | None = None) -> str:
-    """The words for a value of any column of a table; `parameters` are those of the part that the value
-    names."""
-    if not value:
-        return ""
+def called(column: str, value: str) -> str:
+    """The words for a value of a table's column; a name without words of its own is shown as it is."""
     match column:
-        case "dataset" | "tested":
-            return dataset(value)
-        case "victim":
-            return victim(value)
-        case "attack":
-            return attack(value)
-        case "training":
-            return training(value)
-        case "defence":
-            return defence(value, parameters)
         case "metric":
             return METRICS.get(value, value.replace("_", " "))
         case "key":
             return KEYS.get(value, value)
-        case "local_samples":
+        case "local_samples" if value:
             return many(int(float(value)), "image")
-        case "client" | "seed":
+        case "client" | "seed" if value:
             return f"{column} {value}"
-        case "checkpoint":
+        case "checkpoint" if value:
             return f"epoch {value}"
-        case "pass":
+        case "pass" if value:
             return f"pass {float(value) + 1:g}"
-        case "federation":
-            return value.replace("-", " ")
     return value
-
-
-def missing(cells: Mapping[str, str]) -> str:
-    """Why cells are missing: the data sets that are not there by name, other reasons as they are."""
-    sets, reasons = {}, {}
-    for reason in cells.values():
-        first = reason.split()[0]
-        if re.match(rf"{re.escape(first)} is not to be had|{re.escape(first)}: ", reason):
-            sets[first] = dataset(first.rstrip(":"))
-        else:
-            reasons[reason] = reason
-    absent = f"the data sets {', '.join(sets.values())} are not here" if sets else ""
-    return "; ".join(filter(None, [absent, *reasons]))
 
 
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:

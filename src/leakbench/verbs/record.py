@@ -14,7 +14,8 @@ from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import judges
 from leakbench.errors import UserError
 from leakbench.parts import parts_of
-from leakbench.provenance import commit, machine, versions
+from leakbench.process import commit
+from leakbench.provenance import machine, versions
 
 
 def record(root: Path, experiment: str, scale: str, device: str | None = None) -> None:

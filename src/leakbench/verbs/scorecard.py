@@ -12,7 +12,8 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Scale as ScaleFile
 from leakbench.papers.facts import reader
 from leakbench.papers.work import read_papers
-from leakbench.provenance import commit, machine, read_spec
+from leakbench.process import commit
+from leakbench.provenance import machine, read_spec
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured

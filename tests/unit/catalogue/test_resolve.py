@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -86,8 +87,28 @@ def test_a_judge_must_be_trained(root: Callable[..., Path]) -> None:
 
 def test_what_does_not_change_a_result_is_not_in_a_spec(root: Callable[..., Path]) -> None:
     specs = planned(root()).specs
-    # A figure's page shows summaries.
-    assert "summary" not in json.dumps({name: spec for name, spec in specs.items() if name != "figure/e"})
+    # A figure's page shows titles and summaries.
+    others = json.dumps({name: spec for name, spec in specs.items() if name != "figure/e"})
+    assert "summary" not in others
+    assert '"title"' not in others
+
+
+def test_a_figure_knows_the_title_of_each_part(root: Callable[..., Path]) -> None:
+    variants = {"tanh": {"parameters": {"activation": "tanh"}}, "raw": {"training": None}}
+    titled = {
+        "title": "net of {activation}, {variant}",
+        "parameters": {"activation": "relu"},
+        "variants": variants,
+    }
+    parts = planned(root({"victims/v": titled})).specs["figure/e"]["parts"]
+    assert [part["title"] for part in parts["victim"]] == ["net of relu", "net of tanh, tanh"]
+    assert [part["title"] for part in parts["dataset"]] == ["d"]
+
+
+@pytest.mark.parametrize("title", ["{none}", "{activation.x}", "{", "{training[0]}"])
+def test_a_title_that_cannot_be_filled_in_is_one_line(title: str, root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match=r"v\.yaml: title: cannot be filled in for 'v'"):
+        planned(root({"victims/v": {"title": title}}))
 
 
 def test_no_attack_spec_tells_the_truth(root: Callable[..., Path]) -> None:
@@ -358,11 +379,22 @@ def test_a_figure_knows_the_parts_in_the_order_of_the_experiment_at_full_size(
     assert found.specs["figure/e"]["figure"][0]["y"] == ["attack"]
 
 
+def test_a_figure_keeps_the_order_in_which_its_values_are_listed(root: Callable[..., Path]) -> None:
+    columns = {"noise": {"by": "defence", "none": "0", "*-1e-2": "0.01", "else": "0.1"}}
+    place = root()
+    experiment = place / "papers/own/experiments/e.yaml"
+    figure = {"figure": {"drawing": "dots", "metrics": ["mse"], "columns": columns}}
+    experiment.write_text(yaml.safe_dump(yaml.safe_load(experiment.read_text()) | figure, sort_keys=False))
+    planned(place).write(place)
+    spec = json.loads((place / "results/quick/specs/figure/e.json").read_text())
+    assert list(spec["figure"][0]["columns"]["noise"]) == ["by", "none", "*-1e-2", "else"]
+
+
 def test_several_drawings_stand_below_each_other(root: Callable[..., Path]) -> None:
-    figure = [{"drawing": "dots", "metrics": ["mse"]}, {"drawing": "grid", "columns": 3}]
+    figure = [{"drawing": "dots", "metrics": ["mse"]}, {"drawing": "grid", "most": 3}]
     found = planned(root({"experiments/e": {"figure": figure}})).specs["figure/e"]["figure"]
     assert [part["drawing"] for part in found] == ["dots", "grid"]
-    assert found[1]["columns"] == 3
+    assert found[1]["most"] == 3
 
 
 def test_success_is_asked_of_what_is_scored(root: Callable[..., Path]) -> None:

@@ -31,6 +31,23 @@ CELL = {
     "ci_high": 22.0,
 }
 
+TITLES = {
+    "dataset": {"mnist-32": "MNIST at 32×32", "mnist": "MNIST", "cifar10": "CIFAR-10", "orl": "ORL faces"},
+    "victim": {"lenet-dlg": "DLG's LeNet"},
+    "attack": {"dlg": "DLG", "grnn": "GRNN", "invg": "InvG", "class-mean": "class mean"},
+    "defence": {"none": "no defence"},
+    "training": {"gaussians-centralised": "centralised", "gaussians-code": "FedBoosting, code"},
+}
+
+
+def titled(parts: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """Return the parts of an experiment: those given, or else all that have a title here."""
+    names = {kind: [{"name": name} for name in titles] for kind, titles in TITLES.items()} | parts
+    return {
+        kind: [{"title": TITLES[kind].get(each["name"], "")} | each for each in own]
+        for kind, own in names.items()
+    }
+
 
 def cell(**more: Any) -> dict[str, Any]:
     """Return a row about an attack on single images."""
@@ -48,7 +65,7 @@ def result(
         "shows": "One sentence.",
         "scale": "quick",
         "figure": [drawing or {"drawing": "dots", "metrics": ["psnr"]}],
-        "parts": more.pop("parts", {}),
+        "parts": titled(more.pop("parts", {})),
     }
     facts = {"seeds": [0], "knows": {}} | more.pop("facts", {})
     given: dict[str, Any] = {"panels": [], "tensors": {}} | more

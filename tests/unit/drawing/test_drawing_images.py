@@ -7,9 +7,8 @@ import pytest
 from making import axes_of, drawn, framed, panel, result, texts
 from matplotlib.image import AxesImage
 
-from leakbench.drawing.sheet import draw
+from leakbench.drawing.sheet import MARGIN, WIDTH, draw
 from leakbench.drawing.tile import REVEALED, displayable, pearson
-from leakbench.errors import UserError
 
 GRID, SIDE = {"drawing": "grid"}, {"drawing": "side-by-side"}
 
@@ -31,7 +30,7 @@ def test_samples_stand_with_their_reconstructions_and_dead_neurons_are_black(k: 
     one.usable[[3, 8]] = False
     figure = drawn(result(drawing=GRID | {"tile": 0.5}, panels=[one]))
     assert _images(figure) == k + 12 - 2
-    assert texts(figure).count("dead") == 2
+    assert texts(figure).count("none") == 2
 
 
 def test_each_reconstruction_names_its_sample_and_score() -> None:
@@ -62,9 +61,13 @@ def test_only_the_best_of_many_are_shown_in_the_order_of_their_samples() -> None
     assert any("the 4 with the highest r" in text for text in texts(figure))
 
 
-def test_tiles_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(UserError, match=r"a row needs 11\.14 of 8\.60 inches"):
-        draw(result(drawing=GRID | {"columns": 20, "tile": 0.5}, panels=[panel(10, 24, rule="first")]))
+def test_tiles_that_do_not_fit_go_on_below() -> None:
+    one = panel(1, 40, rule="first")
+    figure = drawn(result(drawing=GRID | {"tile": 0.5}, panels=[one]))
+    places = [image.get_extent() for image in figure.findobj(AxesImage)]
+    assert len({top for *_, top in places}) == 4
+    assert max(right for _, right, *_ in places) < WIDTH - MARGIN
+    assert texts(figure).count("reconstructions (values as received)") == 1
 
 
 def test_private_images_stand_once_beside_every_attack() -> None:
@@ -97,7 +100,7 @@ def test_ranked_pairs_say_which_is_which() -> None:
     assert {"worst 1.000", "median 0.500", "best 0.500"} <= set(texts(figure))
 
 
-def test_a_map_for_each_training_after_the_data_of_a_federation() -> None:
+def test_a_readingsfor_each_training_after_the_data_of_a_federation() -> None:
     rng, tensors, about = np.random.default_rng(0), {}, []
     for place, (name, clients) in enumerate((("gaussians-centralised", 1), ("gaussians-code", 2))):
         tensors[f"{place}/surface"] = np.linspace(0, 1, 49).reshape(7, 7)
@@ -125,7 +128,7 @@ def test_a_map_for_each_training_after_the_data_of_a_federation() -> None:
 
 def test_words_stand_beside_what_was_read() -> None:
     tensors = {"words/svt": np.full((2, 32, 100), 90, np.uint8)}
-    told = [
+    read = [
         {
             "dataset": "svt",
             "training": "text-800",
@@ -135,9 +138,12 @@ def test_words_stand_beside_what_was_read() -> None:
             "read": ["HOTEL", ""],
         }
     ]
-    figure = drawn(result(drawing={"drawing": "word-examples"}, tensors=tensors, facts={"examples": told}))
-    assert texts(figure).count("HOTEL") == 2
-    assert "–" in texts(figure)
+    figure = drawn(result(drawing={"drawing": "word-examples"}, tensors=tensors, facts={"examples": read}))
+    pictures, readings = axes_of(figure)
+    assert [label.get_text() for label in pictures.get_yticklabels()] == ["HOTEL", "BANK"]
+    assert pictures.images[0].get_array().shape == (64, 100)
+    assert [text.get_text() for text in readings.texts] == ["HOTEL", "–"]
+    assert readings.collections[0].get_array().ravel().tolist() == [False, True]
 
 
 @pytest.mark.parametrize("drawing", ["grid", "side-by-side", "boundaries", "word-examples"])

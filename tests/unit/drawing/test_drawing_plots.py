@@ -151,7 +151,8 @@ def test_single_clients_are_small_beside_their_average() -> None:
     rows = [cell(client=c, mean=m) for c, m in ((None, 20), (0, 18), (1, 22))]
     figure = drawn(result(rows, DOTS | {"metrics": ["psnr"]}))
     (axes,) = axes_of(figure)
-    sizes = {x: dots.get_sizes()[0] for dots in dots_of(axes) for x, _ in dots.get_offsets()}
+    (dots,) = dots_of(axes)
+    sizes = dict(zip(dots.get_offsets()[:, 0], dots.get_sizes(), strict=True))
     assert sizes[20] > sizes[18] == sizes[22]
     assert any("small dots: single clients" in text for text in texts(figure))
 

@@ -6,9 +6,13 @@ import pandas as pd
 import pytest
 from making import cell, drawn, result, texts
 
-from leakbench.drawing.rows import DECIBELS, PRINTED, chosen, counted, levels, named, ordered
+from leakbench.drawing.rows import DECIBELS, PRINTED, chosen, counted, levels, missing, named, ordered, word
 
-LONG = {"attack": [{"name": "grnn", "summary": "", "parameters": {"iterations": 1000, "beta": 5}}]}
+LONG = {
+    "attack": [
+        {"name": "grnn", "title": "GRNN", "summary": "", "parameters": {"iterations": 1000, "beta": 5}}
+    ]
+}
 
 
 def test_a_metric_a_baseline_and_a_condition_are_chosen() -> None:
@@ -82,13 +86,28 @@ def test_rows_stand_in_the_order_of_the_experiment_and_numbers_by_size() -> None
     assert levels(given, rows, "local_samples") == [4, 16]
 
 
-def test_words_stand_under_names_unless_the_experiment_gives_its_own() -> None:
+def test_parts_have_their_titles_unless_the_experiment_gives_its_own() -> None:
     rows = pd.DataFrame([cell(defence="prune", client=math.nan)])
-    given = result(parts={"defence": [{"name": "prune", "parameters": {"share": 0.1}}]})
+    titles = {"dataset": [{"name": "mnist-32", "title": "MNIST at 32×32"}]}
+    given = result(parts=titles | {"defence": [{"name": "prune", "title": "prune to 10%"}]})
     assert named(given, rows, ["dataset", "defence", "client"]).tolist() == ["MNIST at 32×32 · prune to 10%"]
     text = {"prune": "a tenth", "": "all clients"}
     assert named(given, rows, ["defence", "client"], text).tolist() == ["a tenth · all clients"]
     assert named(given, rows, []).tolist() == [""]
+    assert word(given, "tested", "mnist-32") == "MNIST at 32×32"
+    assert word(given, "tested", "svt") == "svt"
+
+
+def test_absent_data_sets_are_named_once_and_other_reasons_stay() -> None:
+    cells = {
+        "cifar100/v/f/none/dlg/0": "cifar100 is absent: tried a mirror (put it somewhere)",
+        "cifar100/v/f/none/grnn/0": "cifar100: no images of the split test",
+        "mnist/v/f/none/grnn/0": "needs paper scale: too long",
+    }
+    parts = {"dataset": [{"name": "cifar100", "title": "CIFAR-100"}]}
+    found = missing(result(facts={"absent_cells": cells}, parts=parts))
+    assert found == "the data sets CIFAR-100 are not here; needs paper scale: too long"
+    assert missing(result()) == ""
 
 
 def test_a_printed_number_takes_the_place_of_its_row() -> None:
