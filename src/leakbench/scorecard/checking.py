@@ -9,12 +9,12 @@ import pandas as pd
 
 from leakbench.errors import UserError
 from leakbench.papers.join import words_of
-from leakbench.papers.printed import Row, parse_printed
+from leakbench.papers.printed import Row, as_text, parse_printed
 from leakbench.papers.work import Work
 from leakbench.scorecard import quantity
 from leakbench.scorecard.evidence import DEFAULTS
 from leakbench.scorecard.evidence import Evidence as Scale
-from leakbench.scorecard.expression import TOLERANT, Evaluation, parse
+from leakbench.scorecard.expression import TOLERANT, evaluated, parse
 from leakbench.scorecard.quantity import Measured, NotMeasured, as_measured, exactly
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -28,6 +28,13 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "round": lambda q: exactly(round(as_measured(q).value)),
 }  # fmt: skip
 OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
+
+
+class Values(list[Any]):
+    """The values of a column; as a text they stand beside each other."""
+
+    def __format__(self, spec: str) -> str:
+        return ",".join(map(as_text, self))
 
 
 @dataclass
@@ -103,7 +110,7 @@ class Evidence:
             if name not in rows:
                 raise UserError(f"{self.where}: values: no column {name!r} (mend its name)")
         found = rows[[*columns]].drop_duplicates().sort_values([*columns]).to_numpy().tolist()
-        return [each[0] for each in found] if len(columns) == 1 else found
+        return Values(each[0] for each in found) if len(columns) == 1 else found
 
     def word(self, column: str) -> str:
         """Return what the row prints in a column."""
@@ -159,10 +166,13 @@ class Evidence:
             "word": self.word, "measured": self.measured, "printed": self.printed, "fact": self._fact,
         }  # fmt: skip
         try:
-            return Evaluation(functions, self.let).value(tree)
+            return evaluated(tree, functions, self.let)
         except (NotMeasured, UserError):
             raise
-        except (TypeError, ValueError, KeyError, IndexError, AttributeError, ZeroDivisionError) as problem:
+        except (
+            TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError,
+            NameError,
+        ) as problem:  # fmt: skip
             raise UserError(
                 f"{self.where}: {type(problem).__name__}: {problem} (mend the expression)"
             ) from problem

@@ -101,8 +101,11 @@ class Lines:
         """Return the single trials behind a line, failed ones included; None where they are not kept."""
         if self._trials is None or line not in self._places:
             return None
-        rows: Any = self._trials.iloc[self._places[line]].set_index("trial")
-        return Trials(rows["value"].to_dict(), rows["cluster"].to_dict()) if rows.index.is_unique else None
+        rows = self._trials.iloc[self._places[line]]
+        trials, clusters, values = (rows[name].tolist() for name in ("trial", "cluster", "value"))
+        if len(set(trials)) < len(trials):
+            return None
+        return Trials(dict(zip(trials, values, strict=True)), dict(zip(trials, clusters, strict=True)))
 
 
 @dataclass

@@ -1,25 +1,31 @@
-"""Evaluates the expressions of papers/: Python syntax, with only the functions and names handed in."""
+"""Evaluates the expressions of papers/: Python's own, of few kinds of syntax and of the functions handed in.
+
+Nothing here has attributes, so no expression reaches what it is not handed. Python evaluates the tree once
+its every node is found to be of these kinds.
+"""
 
 import ast
-import operator
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from leakbench.errors import UserError
-from leakbench.papers.printed import as_text
-from leakbench.scorecard.quantity import Measured, NotMeasured
+from leakbench.scorecard.quantity import NotMeasured
 
-_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.USub: operator.neg, ast.Not: operator.not_, ast.Eq: operator.eq, ast.NotEq: operator.ne,
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+_ALLOWED = {
+    ast.Constant, ast.Name, ast.Load, ast.Store, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.And, ast.Or,
+    ast.Compare, ast.Call, ast.keyword, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.GeneratorExp,
+    ast.DictComp, ast.comprehension, ast.IfExp, ast.Subscript, ast.JoinedStr, ast.FormattedValue,
+    ast.Add, ast.Sub, ast.Mult, ast.Div, ast.USub, ast.Not, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt,
+    ast.GtE, ast.In, ast.NotIn,
 }  # fmt: skip
 LONGEST = 5_000
 # Steps of all comprehensions of one expression together.
 MOST = 20_000
 # What `there` passes over items of: those of its list that nothing measured.
 TOLERANT = "there"
+FORMAT = r"(\.\d)?[efg]?"
 
 
 def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
@@ -44,141 +50,89 @@ def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.ex
             raise UserError(f"{where}: {ast.unparse(node.func)} is no function here (there are: {known})")
         if isinstance(node, ast.Name) and id(node) not in called and node.id not in names | bound:
             raise UserError(f"{where}: no name {node.id!r} (add it to `let`, or mend the expression)")
-        if type(node) not in _ALLOWED and type(node) not in _OPERATORS:
+        if type(node) not in _ALLOWED:
             raise UserError(
                 f"{where}: {type(node).__name__} has no place in an expression (see papers/README.md)"
             )
         if isinstance(node, ast.keyword) and node.arg is None:
             raise UserError(f"{where}: ** has no place in an expression (see papers/README.md)")
+        if isinstance(node, ast.FormattedValue) and not _fits(node.format_spec):
+            raise UserError(f"{where}: a format is such as .2f (mend the f-string)")
+        if isinstance(node, ast.Name) and node.id in bound & functions:
+            raise UserError(f"{where}: {node.id!r} is a function (choose another name)")
     return tree
 
 
-_ALLOWED = {
-    ast.Constant, ast.Name, ast.Load, ast.Store, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.And, ast.Or,
-    ast.Compare, ast.Call, ast.keyword, ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.GeneratorExp,
-    ast.DictComp, ast.comprehension, ast.IfExp, ast.Subscript, ast.JoinedStr, ast.FormattedValue,
-}  # fmt: skip
+def _fits(spec: ast.expr | None) -> bool:
+    """Return whether a format is a plain one, by which no text becomes long."""
+    return spec is None or re.fullmatch(FORMAT, ast.unparse(spec)[2:-1]) is not None
 
 
-class Evaluation:
-    """One evaluation of a parsed expression with the functions and names that it may use."""
+class _Bounded(ast.NodeTransformer):
+    """Counts the steps of comprehensions, checks products, and delays the items of `there`."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> None:
-        self.functions = functions
-        self.names = dict(names)
-        self.steps = 0
+    def visit_comprehension(self, node: ast.comprehension) -> ast.comprehension:
+        self.generic_visit(node)
+        node.iter = _call("_counted", node.iter)
+        return node
 
-    def value(self, node: ast.expr) -> Any:
-        """Return the value of a node. Raises NotMeasured, or TypeError and the like for what does not fit."""
-        return getattr(self, f"_{type(node).__name__}")(node)
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        self.generic_visit(node)
+        return _call("_times", node.left, node.right) if isinstance(node.op, ast.Mult) else node
 
-    def _Constant(self, node: ast.Constant) -> Any:
-        return node.value
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Name) and node.func.id == TOLERANT:
+            (listed,) = node.args
+            if isinstance(listed, ast.List):
+                listed.elts = [_later(each) for each in listed.elts]
+            elif isinstance(listed, ast.ListComp | ast.GeneratorExp):
+                # One by one, for an item is evaluated while its names have their values.
+                node.args = [ast.GeneratorExp(_later(listed.elt), listed.generators)]
+            else:
+                raise TypeError(f"{TOLERANT}() takes a list that is written out")
+        return node
 
-    def _Name(self, node: ast.Name) -> Any:
-        return self.names[node.id]
 
-    def _BinOp(self, node: ast.BinOp) -> Any:
-        left, right = self.value(node.left), self.value(node.right)
-        if isinstance(node.op, ast.Mult) and (isinstance(left, str | list) or isinstance(right, str | list)):
-            raise TypeError("a text or list cannot be multiplied")
-        return _OPERATORS[type(node.op)](left, right)
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), [*arguments], [])
 
-    def _UnaryOp(self, node: ast.UnaryOp) -> Any:
-        return _OPERATORS[type(node.op)](self.value(node.operand))
 
-    def _BoolOp(self, node: ast.BoolOp) -> bool:
-        values = (bool(self.value(each)) for each in node.values)
-        return all(values) if isinstance(node.op, ast.And) else any(values)
+def _later(item: ast.expr) -> ast.Lambda:
+    nothing = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+    return ast.Lambda(nothing, item)
 
-    def _Compare(self, node: ast.Compare) -> bool:
-        sides = [self.value(each) for each in (node.left, *node.comparators)]
-        # Quantities are compared by their values; what needs an interval is a claim of its own.
-        plain = [side.value if isinstance(side, Measured) else side for side in sides]
-        return all(_OPERATORS[type(op)](a, b) for op, a, b in zip(node.ops, plain, plain[1:], strict=False))
 
-    def _IfExp(self, node: ast.IfExp) -> Any:
-        return self.value(node.body if self.value(node.test) else node.orelse)
+def _times(a: Any, b: Any) -> Any:
+    if isinstance(a, str | list | tuple) or isinstance(b, str | list | tuple):
+        raise TypeError("a text or list cannot be multiplied")
+    return a * b
 
-    def _Subscript(self, node: ast.Subscript) -> Any:
-        return self.value(node.value)[self.value(node.slice)]
 
-    def _JoinedStr(self, node: ast.JoinedStr) -> str:
-        return "".join(str(self.value(each)) for each in node.values)
+def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
+    """Return the measurable items. Raises NotMeasured where there is none."""
+    found, reason = [], ""
+    for item in items:
+        try:
+            found.append(item())
+        except NotMeasured as missing:
+            reason = reason or str(missing)
+    if not found:
+        raise NotMeasured(reason or "there is nothing to combine")
+    return found
 
-    def _FormattedValue(self, node: ast.FormattedValue) -> Any:
-        found = self.value(node.value)
-        if isinstance(found, list):
-            return ",".join(map(as_text, found))
-        if isinstance(found, Measured):
-            found = found.value if node.format_spec else as_text(found.value)
-        return format(found, self.value(node.format_spec) if node.format_spec else "")
 
-    def _List(self, node: ast.List | ast.Tuple) -> list[Any]:
-        return [self.value(each) for each in node.elts]
+def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
+    """Return the value of a parsed expression. Raises NotMeasured, or TypeError and the like for what does
+    not fit."""
+    steps = itertools.count(1)
 
-    _Tuple = _List
-
-    def _Dict(self, node: ast.Dict) -> dict[Any, Any]:
-        return {
-            self.value(k): self.value(v) for k, v in zip(node.keys, node.values, strict=True) if k is not None
-        }
-
-    def _ListComp(self, node: ast.ListComp | ast.GeneratorExp) -> list[Any]:
-        return [self.value(node.elt) for _ in self._turns(node.generators)]
-
-    _GeneratorExp = _ListComp
-
-    def _DictComp(self, node: ast.DictComp) -> dict[Any, Any]:
-        return {self.value(node.key): self.value(node.value) for _ in self._turns(node.generators)}
-
-    def _Call(self, node: ast.Call) -> Any:
-        name = node.func.id  # type: ignore[attr-defined]
-        if name == TOLERANT:
-            return self._there(node)
-        keywords = {each.arg: self.value(each.value) for each in node.keywords if each.arg}
-        return self.functions[name](*(self.value(each) for each in node.args), **keywords)
-
-    def _there(self, node: ast.Call) -> list[Any]:
-        """Return the measurable items of the one list argument. Raises NotMeasured where there is none."""
-        (listed,) = node.args
-        found, reason = [], ""
-        turns: Iterator[ast.expr]
-        if isinstance(listed, ast.List):
-            turns = iter(listed.elts)
-        elif isinstance(listed, ast.ListComp | ast.GeneratorExp):
-            element = listed.elt
-            turns = (element for _ in self._turns(listed.generators))
-        else:
-            raise TypeError(f"{TOLERANT}() takes a list that is written out")
-        for element in turns:
-            try:
-                found.append(self.value(element))
-            except NotMeasured as missing:
-                reason = reason or str(missing)
-        if not found:
-            raise NotMeasured(reason or "there is nothing to combine")
-        return found
-
-    def _turns(self, generators: list[ast.comprehension]) -> Iterator[None]:
-        if not generators:
-            yield
-            return
-        first, *rest = generators
-        outer = dict(self.names)
-        for item in self.value(first.iter):
-            self.steps += 1
-            if self.steps > MOST:
+    def counted(items: Iterable[Any]) -> Iterable[Any]:
+        for item in items:
+            if next(steps) > MOST:
                 raise ValueError(f"more than {MOST:,} steps")
-            self._bind(first.target, item)
-            if all(self.value(test) for test in first.ifs):
-                yield from self._turns(rest)
-        self.names = outer
+            yield item
 
-    def _bind(self, target: ast.expr, item: Any) -> None:
-        if isinstance(target, ast.Name):
-            self.names[target.id] = item
-            return
-        assert isinstance(target, ast.Tuple)
-        for name, part in zip(target.elts, item, strict=True):
-            self._bind(name, part)
+    code = ast.fix_missing_locations(ast.Expression(_Bounded().visit(tree)))
+    own = {"__builtins__": {}, "_counted": counted, "_times": _times, TOLERANT: _there}
+    return eval(compile(code, "expression", "eval"), {**names, **functions, **own})

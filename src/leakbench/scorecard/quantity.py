@@ -13,6 +13,7 @@ import numpy as np
 
 from leakbench.errors import NotMeasured
 from leakbench.metrics.interval import interval, paired
+from leakbench.papers.printed import as_text
 
 NAN = float("nan")
 # Trials on both sides of an ordering ran as long as each other, as shares of what was published, within this.
@@ -87,6 +88,22 @@ class Measured:
         return replace(scaled(self, float(other)), raw=False)
 
     __rmul__ = __mul__
+
+    # By their values alone: what needs an interval is a claim of its own.
+    def __lt__(self, other: "Measured | float") -> bool:
+        return self.value < as_measured(other).value
+
+    def __le__(self, other: "Measured | float") -> bool:
+        return self.value <= as_measured(other).value
+
+    def __gt__(self, other: "Measured | float") -> bool:
+        return self.value > as_measured(other).value
+
+    def __ge__(self, other: "Measured | float") -> bool:
+        return self.value >= as_measured(other).value
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec) if spec else as_text(self.value)
 
     def __truediv__(self, other: "Measured | float") -> "Measured":
         return ratio(self, other) if isinstance(other, Measured) else self * (1.0 / other)
