@@ -17,6 +17,11 @@ from leakbench import victims
 from leakbench.attacks.gradient_matching import gradient_matching
 from leakbench.attacks.observation import Observation
 from leakbench.matching.generator_weights import GeneratorWeights
+from leakbench.objectives.norm import norm
+from leakbench.objectives.squares import squares
+from leakbench.objectives.total_variation import total_variation
+from leakbench.optimisers.rmsprop import rmsprop
+from leakbench.unknowns.generator import generator
 from leakbench.workers import Work
 
 # A whole attack takes a thousand iterations, beside which its first weights are quickly drawn.
@@ -52,10 +57,16 @@ def batched() -> Tensor:
         labelling="joint",
         work=Work(workers=len(os.sched_getaffinity(0))),
     )
+    objective = [squares(), norm(), total_variation(weight=TV, squared=True)]
+    optimiser = rmsprop(lr=LR, momentum=MOMENTUM)
     return gradient_matching(
-        observation, torch.Generator().manual_seed(0), unknowns="generator", distance="squares+norm", tv=TV,
-        variation="squared", optimiser="rmsprop", lr=LR, momentum=MOMENTUM, iterations=ITERATIONS,
-    ).images  # fmt: skip
+        observation,
+        torch.Generator().manual_seed(0),
+        objective,
+        generator(),
+        optimiser,
+        iterations=ITERATIONS,
+    ).images
 
 
 class _Generator(nn.Module):

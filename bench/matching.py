@@ -70,13 +70,14 @@ def _ours(module: str, work: dict[str, Any], model: torch.nn.Module, tensors: di
     )  # fmt: skip
     # The attack draws its first images in this order from a fresh generator, as `_task` does after the
     # weights.
-    found = attacks.run(
-        "gradient-matching", observation, torch.Generator().manual_seed(1),
-        {
-            "distance": "cosine", "lr": LR, "iterations": work["iterations"], "signed": True, "decay": True,
-            "boxed": True, "derivative": work["derivative"],
-        },
-    )  # fmt: skip
+    entry = {
+        "module": "gradient-matching",
+        "objective": {"cosine": {}},
+        "unknowns": {"dummies": {"boxed": True}},
+        "optimiser": {"adam": {"lr": LR, "signed": True, "decay": True}},
+        "parameters": {name: work[name] for name in ("iterations", "derivative")},
+    }
+    found = attacks.run(entry, observation, torch.Generator().manual_seed(1))
     return found.images[:, 0, 0]
 
 

@@ -14,6 +14,18 @@ _ROOMS = {
     "encryption": "encryption",
 }
 
+# The sections of an attack's YAML that name parts, and their rooms.
+SECTIONS = {
+    "objective": "objectives",
+    "unknowns": "unknowns",
+    "optimiser": "optimisers",
+    "epochs": "epochs",
+}
+# Those that name several parts; each of the others names one.
+SEVERAL = ("objective",)
+# What an attack may do about labels without a rule that infers them.
+WITHOUT_RULE = ("none", "oracle", "joint")
+
 
 def stem(name: str) -> str:
     """Return the file name, without suffix, of the part that YAML calls `name`."""
@@ -26,11 +38,13 @@ def dotted(room: str, name: str) -> str:
 
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
-    """Return the modules of the parts that a spec is made of, among them the rule by which its attack infers
-    labels."""
+    """Return the modules of the parts that a spec is made of, among them those that its attack's sections
+    name and the rule by which the attack infers labels."""
     found = [dotted(room, spec[key]["module"]) for key, room in _ROOMS.items() if key in spec]
-    rule = spec.get("attack", {}).get("parameters", {}).get("inference")
-    return [*found, dotted("labels", rule)] if rule else found
+    attack = spec.get("attack", {})
+    found += [dotted(room, name) for section, room in SECTIONS.items() for name in attack.get(section) or {}]
+    rule = attack.get("labels", "none")
+    return found if rule in WITHOUT_RULE else [*found, dotted("labels", rule)]
 
 
 def part(room: str, name: str) -> Callable[..., Any]:

@@ -21,7 +21,7 @@ Mechanism = Callable[[Tensors], Tensors]
 
 
 class Adaptation(NamedTuple):
-    """Where an attacker who knows the defence may act; each defaults to what one does who knows of none.
+    """Where an attacker who knows the defence may act; each defaults to what an attacker does who knows none.
 
     `pooled(updates)`: the best estimate [*shape] of one undefended update from several [rounds, *shape] of
     it, each defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed
@@ -35,7 +35,8 @@ class Adaptation(NamedTuple):
 
 
 def adaptation(observation: "Observation") -> Adaptation:
-    """Return how to adapt to the defence that is known; not at all where nobody has thought of a way."""
+    """Return how to adapt to the defence that is known; by default nothing, where the room has no file for
+    it."""
     name = observation.knows.get("defence", "none")
     if find_spec(dotted("adaptive", name)) is None:
         return Adaptation()
@@ -43,18 +44,19 @@ def adaptation(observation: "Observation") -> Adaptation:
     return found
 
 
-def pooled(observation: "Observation") -> "Observation":
-    """Return the observation as of one round, whose updates are what all rounds together tell of them.
+def adapted(observation: "Observation") -> "Observation":
+    """Return the observation as an adaptive attacker takes it: with its adaptation, and rounds pooled.
 
-    Only where all come from one model and, as the server knows, the same samples, so that rounds differ in
-    chance alone.
+    Rounds become one, whose updates are what all of them together say, only where all come from one model
+    and, as the server knows, the same samples, so that rounds differ in chance alone.
     """
-    join = adaptation(observation).pooled
+    known = adaptation(observation)
+    observation = replace(observation, adaptation=known)
     again = observation.knows.get("local set") == "the same every round"
-    if join is None or not again or len(set(observation.origin.tolist())) != 1:
+    if known.pooled is None or not again or len(set(observation.origin.tolist())) != 1:
         return observation
     updates: dict[str, Any] = {}
     for name in observation.updates:
         seen = observation.update(name)
-        updates[name] = torch.stack([join(each) for each in seen.unbind(1)])[None].numpy()
+        updates[name] = torch.stack([known.pooled(each) for each in seen.unbind(1)])[None].numpy()
     return replace(observation.part(slice(1)), updates=updates)

@@ -1,6 +1,6 @@
 """What the label alone gives: the mean image of its class, by a generator; the control beside GGL."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
@@ -19,7 +19,6 @@ def class_mean(
     rng: torch.Generator,
     *,
     samples: Annotated[int, Field(gt=0)] = 256,
-    inference: Literal["idlg", "row-minimum", "counted"] = "counted",
 ) -> Reconstruction:
     """Infer each update's labels and return the mean of so many of the generator's images of each class.
 
@@ -43,9 +42,9 @@ def class_mean(
         diverged=torch.zeros(lead[:2], dtype=torch.bool),
     )
     assert found.labels is not None
-    for group in groups(observation, "one-batch", inference, 1):
+    for group in groups(observation):
         if group.labels is None:
-            raise Unfit("attack: class-mean needs classes (set labels: inferred)")
+            raise Unfit("attack: class-mean needs classes (set labels: counted)")
         labels, place = group.labels.cpu(), (group.rounds, group.client, slice(0, group.batch))
         for label in labels.unique().tolist():
             if not means[label].any():

@@ -48,7 +48,6 @@ def fidel(
     *,
     combine: bool = False,
     neurons: Annotated[int, Field(gt=0)] | None = None,
-    adapts: bool = False,
 ) -> Reconstruction:
     """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no
     iterations.
@@ -56,9 +55,7 @@ def fidel(
     For a fully connected victim the ratios are images. For a convolutional one they are the pooled features
     that the layer reads; with a generator (section III-B) they become images, without one they stay features.
     With `combine` the last candidate joins all neurons, which fills the gaps of an update that was shared in
-    part (section II-B). `neurons`: of the live neurons only so many, the first ones, are used; none: all.
-    `adapts`: rounds have been pooled before this (`attacks.seen`), which is all that there is to do about a
-    defence here.
+    part (section II-B). `neurons`: the number of live neurons that are used, the first ones; none: all.
     """
     model = observation.model()
     layer = first_dense(model)

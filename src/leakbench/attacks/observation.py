@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import generators, victims
+from leakbench.adaptive import Adaptation
 from leakbench.artefacts import Facts, open_tensors
 from leakbench.attacks.observation_facts import told
 from leakbench.defences.key_lock import LAYERS
@@ -23,20 +24,19 @@ class Observation:
     """An honest-but-curious server's view.
 
     network: the victim's architecture (module, parameters, shape, classes), public to every participant.
-    weights: parameter or buffer → [origins, *shape], the models that were sent out.
-    updates: parameter → [rounds, clients, *shape], what came back: new minus old weights, or a gradient.
-    origin: [rounds], which of `weights` each round started from.
-    clients: number of samples of each client, if the server knows it.
-    knows: the threat model field by field; every table prints it.
-    generator: the attacker's own network, if the attack uses one.
-    local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
-    labelling: what the attack is to do about labels: it needs none, is given them, infers them or optimises
-    them.
-    labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
-    lock: what the server is told of the clients' lock, if they have one (docs/observation.md); `weights` and
-    `updates` then lack scale and shift of the batch norms in whose place it is.
-    shown: key or lock layers that clients share all the same → [rounds, clients, *shape].
-    work: where a killed attack finds what it has done, and how many processes it may use.
+    weights: parameter or buffer → [origins, *shape], the models that were sent out. updates: parameter →
+    [rounds, clients, *shape], what came back: new minus old weights, or a gradient. origin: [rounds], which
+    of `weights` each round started from. clients: number of samples of each client, if the server knows it.
+    knows: the threat model field by field; every table prints it. generator: the attacker's own network, if
+    the attack uses one. local: a client's learning rate, batch size (none: its whole set) and epochs, which
+    the server has set. labelling: what the attack does about labels: it needs `none`, is given them
+    (`oracle`), optimises them (`joint`) or infers them by the rule of that name (`leakbench.labels`).
+    adaptation: what the attacker does about the defence that it knows; by default nothing. labels: per client
+    [rounds, k], in the client's order; only there for an attack that is given them. lock: what the server is
+    told of the clients' lock, if they have one (docs/observation.md); `weights` and `updates` then lack scale
+    and shift of the batch norms in whose place it is. shown: key or lock layers that clients share all the
+    same → [rounds, clients, *shape]. work: where a killed attack finds what it has done, and how many
+    processes it may use.
     """
 
     network: dict[str, Any]
@@ -48,7 +48,8 @@ class Observation:
     knows: dict[str, str] = field(default_factory=dict)
     generator: nn.Module | None = None
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
-    labelling: Literal["none", "oracle", "inferred", "joint"] = "none"
+    labelling: str = "none"
+    adaptation: Adaptation = field(default_factory=Adaptation)
     labels: list[np.ndarray] | None = None
     lock: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, np.ndarray] = field(default_factory=dict)
@@ -276,7 +277,7 @@ def read_observation(
     path: Path,
     generator: Path | None = None,
     labels: Path | None = None,
-    labelling: Literal["none", "oracle", "inferred", "joint"] = "none",
+    labelling: str = "none",
     work: Work | None = None,
 ) -> tuple[Observation, Facts]:
     """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own

@@ -128,15 +128,16 @@ def of_attack(spec: Spec, capture: Spec) -> Needs:
     """Return the needs of an attack on what `capture` (its spec) makes: its iterations on every image, null
     baseline too."""
     federation, shape = capture["federation"], capture["dataset"]["shape"]
-    chosen = spec["attack"]["parameters"]
+    chosen, sections = spec["attack"]["parameters"], spec["attack"]
     operations, weights = network(capture["victim"], shape)
     null = min(spec["null_rounds"] / federation["rounds"], 1 / 4)
     images = _samples(federation) * (1 + null)
     evaluations = chosen.get("iterations", 1) * chosen.get("restarts", 1)
-    evaluations *= {"lbfgs": LBFGS, "cma-es": chosen.get("population", 1)}.get(chosen.get("optimiser", ""), 1)
+    for name, arguments in sections["optimiser"].items():
+        evaluations *= LBFGS if name == "lbfgs" else arguments.get("population", 1)
     if chosen.get("updates") == "simulated" and federation["update"] == "model":
         evaluations *= federation["local"]["epochs"]
-    if spec["attack"]["generator"] or chosen.get("unknowns", "dummies") != "dummies":
+    if sections["generator"] or set(sections["unknowns"]) - {"dummies"}:
         operations += GENERATOR / ITERATION
     # Chunks keep within bounds what trials take together; one trial of a large image or network may be more.
     pictures = 20 * max(federation["clients"]) * shape[0] * shape[1] / 1024

@@ -7,6 +7,7 @@ from typing import Any
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import load_kind
 from leakbench.papers.facts import named
+from leakbench.parts import SECTIONS
 
 # Where a fact's file lies: first word of its path -> folder below results/<run>, and suffix.
 FACTS = {"run": ("specs/", "json"), "cost": ("records/", "json"), "network": ("", "safetensors")}
@@ -25,7 +26,11 @@ def described(config: Path) -> Spec:
 
     return {
         "attacks": each(
-            "attacks", lambda it: {**it.parameters, "labels": it.labels, "generator": it.generator}
+            "attacks",
+            lambda it: {
+                **it.parameters,
+                **{name: getattr(it, name) for name in (*SECTIONS, "labels", "generator")},
+            },
         ),
         "defences": each("defences", lambda it: it.parameters),
         "federations": each("federations", lambda it: {"lr": it.local.lr, "rounds": it.rounds}),

@@ -6,11 +6,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
-from leakbench.catalogue.schema import KINDS, Part
+from leakbench.catalogue.schema import KINDS, Attack, Part
 from leakbench.catalogue.signature import module_file, parameters_model, parts_of
 from leakbench.errors import UserError
+from leakbench.parts import SECTIONS
 from leakbench.yamls import mistake, read_yaml, suggest
 
 # The keys of a training that name a file of the room of that name.
@@ -27,6 +29,19 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
+def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return a file's value with a variant's changes; those of an attack's sections are changes of parts."""
+    if kind != "attacks":
+        return merge(value, changes)
+    try:
+        parts = {
+            key: sections.varied(value.get(key), changes[key], key) for key in SECTIONS if key in changes
+        }
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise UserError(f"{where}: {problem} (see config/README.md)") from problem
+    return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
+
+
 def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseModel:
     """Check one resolved mapping against its kind and, for a part, against its function's signature.
 
@@ -40,12 +55,12 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
         raise UserError(f"{where}: {mistake(problem, list(model.model_fields))}") from problem
     if isinstance(entry, Regime):
         rules = {room: rule for room in RULES if (rule := getattr(entry, room))}
-        filled = {
+        rooms = {
             room: {"parameters": _parameters(room, rule.module, rule.parameters, f"{where}: {room}.")}
             for room, rule in rules.items()
         }
         return entry.model_copy(
-            update={room: rule.model_copy(update=filled[room]) for room, rule in rules.items()}
+            update={room: rule.model_copy(update=rooms[room]) for room, rule in rules.items()}
         )
     if isinstance(entry, Experiment):
         figure = [_drawn(part, f"{where}: figure.") for part in entry.figure]
@@ -53,9 +68,34 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
-    return entry.model_copy(
-        update={"module": module, "parameters": _parameters(kind, module, entry.parameters, f"{where}: ")}
-    )
+    filled: dict[str, Any] = {"module": module}
+    if isinstance(entry, Attack):
+        _known(kind, module, f"{where}: module")
+        sections.check(module, entry.model_dump(), f"{where}: ")
+        filled |= {section: {} for section in SECTIONS}
+        for section, room, name in sections.parts(entry.model_dump()):
+            given = getattr(entry, section)[name]
+            filled[section][name] = _parameters(room, name, given, f"{where}: {section}.", f"{name}.")
+    filled["parameters"] = _parameters(kind, module, entry.parameters, f"{where}: ")
+    return entry.model_copy(update=filled)
+
+
+def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return the entry of a spec's attack, checked and with its defaults.
+
+    spec: as `leakbench plan` writes it, or as a person does. Raises UserError for a spec without an attack,
+    or whose attack has a wrong key, part or value.
+    """
+    if missing := {"attack", "attack_name", "null_rounds", "seed"} - set(spec):
+        raise UserError(f"{where}: {min(missing)}: is missing (see docs/observation.md)")
+    given = spec["attack"]
+    if not isinstance(given, dict) or not isinstance(given.get("generator"), str | None):
+        raise UserError(
+            f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
+        )
+    # A spec names the one generator of its data set, the catalogue one for each.
+    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": {}})
+    return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}
 
 
 def _drawn(part: Drawing, where: str) -> Drawing:
@@ -77,17 +117,20 @@ def _parameters(
 ) -> dict[str, Any]:
     """Return the keywords of a part's function, `given` and default ones. Raises UserError for what it does
     not take."""
-    file = module_file(room, module)
-    known = [stem.replace("_", "-") for stem in parts_of(room)]
-    if not file.is_file():
-        raise UserError(
-            f"{where}module: no file {file.name} in src/leakbench/{room} ({suggest(module, known)})"
-        )
+    _known(room, module, f"{where}module")
     parameters = parameters_model(room, module)
     try:
         return parameters.model_validate(given).model_dump()
     except ValidationError as problem:
         raise UserError(f"{where}{key}{mistake(problem, list(parameters.model_fields))}") from problem
+
+
+def _known(room: str, module: str, where: str) -> None:
+    """Raise UserError at `where` if a room has no file of that name."""
+    file = module_file(room, module)
+    if not file.is_file():
+        known = [stem.replace("_", "-") for stem in parts_of(room)]
+        raise UserError(f"{where}: no file {file.name} in src/leakbench/{room} ({suggest(module, known)})")
 
 
 @cache
@@ -119,7 +162,10 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
             )
         resolved = {path.stem: (str(path), value)}
         for variant, changes in variants.items():
-            resolved[f"{path.stem}-{variant}"] = (f"{path}: variants.{variant}", merge(value, changes or {}))
+            resolved[f"{path.stem}-{variant}"] = (
+                f"{path}: variants.{variant}",
+                _varied(kind, value, changes or {}, f"{path}: variants.{variant}"),
+            )
         for name, (where, mapping) in resolved.items():
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from leakbench.catalogue.load import RULES, load_kind
 from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import module_file, parameters_model
+from leakbench.parts import SECTIONS
 
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
 
@@ -66,7 +67,7 @@ def manual(root: Path) -> dict[str, str]:
 
 def _readme(root: Path) -> str:
     kinds = (_of_kind(kind, model) for kind, model in KINDS.items())
-    rooms = (_of_room(root, room) for room in (*PARTS, *RULES, "drawing"))
+    rooms = (_of_room(root, room) for room in (*PARTS, *SECTIONS.values(), "labels", *RULES, "drawing"))
     introduction = INTRODUCTION % {"mapping": _json({"yaml.schemas": _mapping()}).strip()}
     return "\n".join([introduction, *kinds, PARTS_INTRODUCTION, *rooms])
 

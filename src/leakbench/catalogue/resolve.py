@@ -251,7 +251,7 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> None:
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
     known = entries["defence"]["module"]
-    adapts = attack["parameters"].get("adapts") and module_file("adaptive", known).is_file()
+    adapts = attack["adaptive"] and module_file("adaptive", known).is_file()
     out.specs[f"attack/{cell.stem}"] = {
         "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
         **({"adaptation": {"module": known}} if adapts else {}),

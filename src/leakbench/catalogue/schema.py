@@ -6,10 +6,11 @@ schemas from them.
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Regime
+from leakbench.catalogue.sections import FORMS, named
 from leakbench.catalogue.source import Source
 from leakbench.catalogue.strict import Name, Positive, Strict
 
@@ -258,21 +259,47 @@ class Defence(Part):
     """
 
 
+def _section(description: str) -> Any:
+    """Return the field of a section: part → keyword arguments, which a file may write in three forms."""
+    return Field(default_factory=dict, description=description)
+
+
+Section = Annotated[dict[Name, dict[str, Any]], BeforeValidator(named), WithJsonSchema(FORMS)]
+
+
 class Attack(Part):
     """An attack that reconstructs private images from what the server saw.
 
-    An attack with `parameters.adapts: true` is adaptive: it knows the defence and does what the file of
-    the defence's name in src/leakbench/adaptive/ holds against it.
+    A gradient-matching attack is composed of parts. The sections `objective`, `unknowns`, `optimiser` and
+    `epochs` name them; each part is one file of the folder of src/leakbench/ that the description names. A
+    section is a name, a list of names and of mappings from a name to the part's arguments, or one such
+    mapping. In a variant, a name or a list replaces the section of the file; a mapping changes arguments,
+    adds parts, and leaves out those that it maps to `null`.
     """
 
-    generator: dict[Name, Name] = Field(
-        {}, description="For each data set the generator that the attack uses. Most attacks use none."
+    objective: Section = _section(
+        "The terms of the loss, parts of objectives/: at least one distance of gradients, weights of layers "
+        "at most once, priors of images. Distances are added, priors too, each times its weight."
     )
-    labels: Literal["none", "oracle", "inferred", "joint"] = Field(
+    unknowns: Section = _section("What is optimised, a part of unknowns/.")
+    optimiser: Section = _section("How it is optimised, a part of optimisers/.")
+    epochs: Section = _section(
+        "How updates of several epochs are attacked together, a part of epochs/. Without it each update is "
+        "attacked alone."
+    )
+    labels: Name = Field(
         "none",
         description="Where the labels come from. `none`: the attack needs no labels. `oracle`: the true "
-        "labels are given to it. `inferred`: a rule reads them off the update. `joint`: they "
-        "are unknowns that the attack optimises together with the images.",
+        "labels are given to it. `joint`: they are unknowns that are optimised together with the images. Any "
+        "other name is a part of labels/, a rule that reads them off the update.",
+    )
+    adaptive: bool = Field(
+        False,
+        description="Whether the attacker knows the defence and does what the file of the defence's name in "
+        "src/leakbench/adaptive/ holds against it.",
+    )
+    generator: dict[Name, Name] = Field(
+        {}, description="For each data set the generator that the attack uses. Most attacks use none."
     )
     matching: Literal["best", "hungarian"] = Field(
         "hungarian",

@@ -31,18 +31,23 @@ def parts_of(room: str) -> list[str]:
 
 
 @cache
+def definition(room: str, module: str) -> ast.FunctionDef:
+    """Return the function that a part's file is named after. Raises UserError if the file holds no such
+    function."""
+    path = module_file(room, module)
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef) and node.name == path.stem:
+            return node
+    raise UserError(f"{path}: no function '{path.stem}' (a part's file holds a function of its own name)")
+
+
+@cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
     """Return a pydantic model of the keyword-only arguments of the function that the file is named after.
 
     Raises UserError if the file holds no such function or an annotation is outside the plain vocabulary.
     """
-    path = module_file(room, module)
-    wanted = path.stem
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef) and node.name == wanted:
-            break
-    else:
-        raise UserError(f"{path}: no function '{wanted}' (a part's file holds a function of its own name)")
+    path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
         text = ast.unparse(argument.annotation) if argument.annotation else "missing"
@@ -51,7 +56,7 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
             value = ... if default is None else ast.literal_eval(default)
         except (NameError, SyntaxError, ValueError, TypeError) as problem:
             raise UserError(
-                f"{path}: {wanted}({argument.arg}: {text}): not a plain annotation ({problem})"
+                f"{path}: {path.stem}({argument.arg}: {text}): not a plain annotation ({problem})"
             ) from problem
         fields[argument.arg] = (annotation, value)
     return create_model(

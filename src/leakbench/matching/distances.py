@@ -1,58 +1,28 @@
 """How far dummy gradients are from those observed: one value for each trial."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from leakbench.matching.sliced_wasserstein import sliced_wasserstein
+from leakbench.matching.terms import Distance
 from leakbench.tensors import Tensors
 
 
-@dataclass(frozen=True)
-class Distance:
-    """A distance of gradients as a function of a few products of dummy g and observed o, summed over all
-    parameters.
+def added(distances: Sequence[Distance]) -> Distance:
+    """Return the sum of distances; none at all is a distance of zero."""
+    wholes = [each.whole for each in distances if each.whole]
 
-    of: which products it reads. value(products, theirs): products name → [trials], `theirs` the squared norms
-    of o alike, all by the weights of the layers; returns [trials]. `whole`: a further term [trials] that
-    needs the gradients themselves, dummy and observed (parameter → [trials, *shape]).
-    """
+    def value(known: Tensors, theirs: Tensor) -> Tensor:
+        return torch.stack([each.value(known, theirs) for each in distances]).sum(0)
 
-    of: tuple[str, ...]
-    value: Callable[[Tensors, Tensor], Tensor]
-    whole: Callable[[Tensors, Tensors], Tensor] | None = None
+    def whole(found: Tensors, observed: Tensors) -> Tensor:
+        return torch.stack([each(found, observed) for each in wholes]).sum(0)
 
-
-def _cosine(products: Tensors, theirs: Tensor) -> Tensor:
-    return 1 - products["dot"] / (products["mine"].sqrt() * theirs.sqrt())
-
-
-def _norm(products: Tensors, theirs: Tensor) -> Tensor:
-    # Its derivative at zero is taken to be zero.
-    return products["gap"].clamp_min(torch.finfo(theirs.dtype).tiny).sqrt()
-
-
-_TERMS = {
-    # DLG, Eqn 3: the sum of squared differences.
-    "squares": Distance(("gap",), lambda products, theirs: products["gap"]),
-    # What GRNN's code calls Wasserstein distance: the Euclidean norm of the difference.
-    "norm": Distance(("gap",), _norm),
-    # InvG, Eqn 4, and with weights AGIC, Eqn 6: one minus the cosine over all parameters.
-    "cosine": Distance(("dot", "mine"), _cosine),
-    "wasserstein": Distance((), lambda products, theirs: torch.zeros_like(theirs), sliced_wasserstein),
-}
-
-
-def distance_of(name: str) -> Distance:
-    """Return the distance of a name: a term, or several joined by `+`, which are added. Raises KeyError for
-    another."""
-    terms = [_TERMS[term] for term in name.split("+")]
     return Distance(
-        tuple(dict.fromkeys(product for term in terms for product in term.of)),
-        lambda *parts: torch.stack([term.value(*parts) for term in terms]).sum(0),
-        next((term.whole for term in terms if term.whole), None),
+        tuple(dict.fromkeys(product for each in distances for product in each.of)),
+        value,
+        whole if wholes else None,
     )
 
 

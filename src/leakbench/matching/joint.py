@@ -10,7 +10,8 @@ from torch import Tensor
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.loop import DIVERGED, Outcome, traced
 from leakbench.matching.objective import Objective, regularised
-from leakbench.matching.optimisers import Evaluate, Optimiser
+from leakbench.matching.optimiser import Evaluate, Optimiser
+from leakbench.matching.terms import Valued
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
@@ -64,7 +65,7 @@ class Part:
     """One epoch's term: `share` (γ) times the distance of dummy batches, put together by `place`, from
     updates `rows`.
 
-    objective: that of the epoch's updates, without total variation. rows: [problems]; place: [problems,
+    objective: that of the epoch's updates, without priors. rows: [problems]; place: [problems,
     batch].
     """
 
@@ -76,11 +77,10 @@ class Part:
 
 @dataclass(frozen=True)
 class JointObjective:
-    """The losses of joint problems: Σ_k γ_k · distance_k, plus `tv` times the total variation of all unknown
-    images."""
+    """The losses of joint problems: Σ_k γ_k · distance_k, plus the priors of all unknown images."""
 
     parts: Sequence[Part]
-    tv: float
+    priors: Sequence[tuple[float, Valued]]
 
     def evaluate(self, problems: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the `problems` [n]."""
@@ -104,7 +104,7 @@ class JointObjective:
                 slope = slope.scatter_add(1, index, share * moves["images"])
             return losses, {"images": slope}
 
-        return regularised(matched, self.tv)
+        return regularised(matched, self.priors)
 
     def chunk(self, optimiser: Optimiser) -> int:
         """Return how many problems may run together: the epochs' terms are computed one after another."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from leakbench.artefacts import read_tensors, write_tensors
-from leakbench.matching.optimisers import Evaluate, Optimiser
+from leakbench.matching.optimiser import Evaluate, Optimiser
 from leakbench.progress import track
 from leakbench.tensors import Tensors
 from leakbench.workers import Work, one_thread, side_by_side

@@ -1,18 +1,19 @@
 """The loss of a trial: how far its dummy gradients are from those observed, and how likely its images are."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from leakbench.errors import Unfit
-from leakbench.matching.distances import distance_of, whole_derivative, with_cotangent
+from leakbench.matching.distances import added, whole_derivative, with_cotangent
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradient_products import gradient_products, laid_out
 from leakbench.matching.loop import measured_bytes
-from leakbench.matching.optimisers import Evaluate, Optimiser
+from leakbench.matching.optimiser import Evaluate, Optimiser
+from leakbench.matching.terms import Distance, Prior, Term, Valued, Weights
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Dummies, Losses, Unknowns
 from leakbench.tensors import Tensors
@@ -29,72 +30,77 @@ def _flat(values: Iterable[Tensor]) -> Tensor:
     return torch.cat([value.flatten(1) for value in values], 1)
 
 
-def total_variation(images: Tensor, squared: bool = False) -> tuple[Tensor, Tensor]:
-    """Return the mean absolute difference of neighbours, down plus across, and its derivative, of the images'
-    shape.
-
-    images [trials, …, rows, columns] → [trials]. `squared`: twice the mean squared difference instead. The
-    derivative is written out, since the tape's takes three times as many passes; where neighbours are equal
-    it is zero. Source: the codes of InvG, on normalised images, and of GRNN.
-    """
-    total, slope = images.new_zeros(len(images)), torch.zeros_like(images)
-    for axis in (-2, -1):
-        size = images.shape[axis] - 1
-        apart = images.narrow(axis, 1, size) - images.narrow(axis, 0, size)
-        flat, count = apart.flatten(1), apart[0].numel()
-        if squared:
-            total += torch.linalg.vecdot(flat, flat) * (2 / count)
-            apart *= 4 / count
-        else:
-            total += flat.abs().mean(1)
-            apart.sign_().div_(count)
-        slope.narrow(axis, 1, size).add_(apart)
-        slope.narrow(axis, 0, size).sub_(apart)
-    return total, slope
-
-
-def regularised(matched: Evaluate, tv: float, squared: bool = False) -> Evaluate:
-    """Return `matched` with `tv` times the total variation of the images added."""
-    if not tv:
+def regularised(matched: Evaluate, priors: Sequence[tuple[float, Valued]]) -> Evaluate:
+    """Return `matched` with the priors of its images added, each times its weight."""
+    if not priors:
         return matched
 
     def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
         losses, slopes = matched(unknowns)
-        extra, slope = total_variation(unknowns["images"].detach(), squared)
-        return losses + tv * extra, slopes | {"images": slopes["images"].add(slope, alpha=tv)}
+        for weight, prior in priors:
+            value, slope = prior(unknowns["images"].detach())
+            losses = losses + weight * value
+            slopes = slopes | {"images": slopes["images"].add(slope, alpha=weight)}
+        return losses, slopes
 
     return evaluated
 
 
+def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]:
+    """Return weight and function of each prior among `terms` that weighs anything."""
+    return [(term.weight, term.of(group)) for term in terms if isinstance(term, Prior) and term.weight]
+
+
 @dataclass(frozen=True)
 class Objective:
-    """The loss of a group's trials: distance to what was observed, plus `tv` times the total variation
-    (`squared` or not).
+    """The loss of a group's trials: the distances from what was observed, plus the priors of the images.
 
-    `weigh(model, observed)` gives parameter → weight [trials] in the distance; none: one for all. `frozen`:
-    take second derivatives by differences of first ones (`matching.frozen`). `mechanism(observed)`: what is
-    made of dummy gradients before they are compared.
+    terms: distances, at least one; weights, at most one; priors. frozen: take second derivatives by
+    differences of first ones (`matching.frozen`). mechanism(observed): what is made of dummy gradients before
+    they are compared. Raises Unfit where the terms do not fit together.
     """
 
     group: Group
-    distance: str
-    weigh: Callable[[nn.Module, Tensors], Tensors] | None
-    tv: float
+    terms: Sequence[Term]
     frozen: bool = False
-    squared: bool = False
     mechanism: Callable[[Tensors], Callable[[Tensors], Tensors]] | None = None
+
+    def __post_init__(self) -> None:
+        if not any(isinstance(term, Distance) for term in self.terms) or len(self._weights) > 1:
+            raise Unfit(
+                "attack: objective: needs a distance of gradients, and weights of layers once at most"
+            )
+
+    @cached_property
+    def distance(self) -> Distance:
+        """The sum of the distances among the terms."""
+        return added([term for term in self.terms if isinstance(term, Distance)])
+
+    @cached_property
+    def weigh(self) -> Callable[[Tensors], Tensors] | None:
+        """From observed gradients to the weight [trials] of each parameter; none: one for all."""
+        return self._weights[0].of(self.group) if self._weights else None
+
+    @cached_property
+    def priors(self) -> list[tuple[float, Valued]]:
+        """Weight and function of each prior among the terms."""
+        return priors_of(self.group, self.terms)
+
+    @property
+    def _weights(self) -> list[Weights]:
+        return [term for term in self.terms if isinstance(term, Weights)]
 
     def evaluate(self, rows: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the trials `rows`."""
-        group, distance = self.group, distance_of(self.distance)
+        group, distance = self.group, self.distance
         labels = None if group.labels is None else group.labels[rows]
         observed = group.observed(rows)
-        weigh = None if self.weigh is None else self.weigh(group.model, observed)
+        weigh = None if self.weigh is None else self.weigh(observed)
         if self.frozen:
             ones = torch.ones(len(rows), device=group.device)
             each = torch.stack([ones if weigh is None else weigh[name] for name in observed], 1)
             frozen = FrozenDifference(group, distance, observed, labels, each)
-            return regularised(frozen, self.tv, self.squared)
+            return regularised(frozen, self.priors)
         o = _flat(observed.values())
         weights = (
             None
@@ -120,7 +126,7 @@ class Objective:
             slopes = torch.autograd.grad(row, list(wanted.values()), cotangent)
             return losses, dict(zip(wanted, slopes, strict=True))
 
-        return regularised(matched, self.tv, self.squared)
+        return regularised(matched, self.priors)
 
     def losses(self, rows: Tensor) -> Losses:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
@@ -128,16 +134,16 @@ class Objective:
         No gradient of a dummy's is made (`matching.gradient_products`). Raises Unfit where the distance needs
         it, or where local steps are simulated.
         """
-        group, distance = self.group, distance_of(self.distance)
+        group, distance = self.group, self.distance
         if distance.whole or group.steps:
             raise Unfit(
-                "attack: cma-es takes distances of products and one batch (set distance: squares, updates: "
-                "one-batch)"
+                "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
+                "[squares] and updates: one-batch)"
             )
         if self.mechanism is not None or (group.lock and group.lock.sought):
-            raise Unfit("attack: cma-es adapts to no defence (set optimiser: adam)")
+            raise Unfit("attack: optimiser: cma-es adapts to no defence (set optimiser: adam)")
         seen = group.observed(rows)
-        weigh = None if self.weigh is None else self.weigh(group.model, seen)
+        weigh = None if self.weigh is None else self.weigh(seen)
         observed = {name: laid_out(value) for name, value in seen.items()}
         theirs = torch.zeros(len(rows), dtype=torch.float64, device=group.device)
         for name, value in observed.items():
@@ -155,18 +161,18 @@ class Objective:
                 known = gradient_products(group.model, images, labels, observed, owner, weights)
             known["gap"] = (known["mine"] - 2 * known["dot"] + theirs[owner]).clamp_min(0)
             losses = distance.value({kind: known[kind] for kind in distance.of}, theirs[owner])
-            extra = self.tv * total_variation(dummies["images"], self.squared)[0] if self.tv else 0
-            return losses + extra
+            return losses + sum(weight * prior(dummies["images"])[0] for weight, prior in self.priors)
 
         return valued
 
-    def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None, members: int = 1) -> int:
-        """Return how many trials run together: no more than pays, and as few as keep their working memory in
-        bounds.
+    def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
+        """Return how many trials run together (of a population: how many members): no more than pays, and as
+        few as keep their working memory in bounds.
 
-        `unknowns`: what is optimised, if it is not the dummies. `members`: how many of them each trial has.
-        Frozen differences are taken one trial after another, so nothing is gained by more.
+        unknowns: what is optimised, if it is not the dummies. Frozen differences are taken one trial after
+        another, so nothing is gained by more.
         """
+        members = optimiser.population
         if self.frozen:
             return 1
         trial = torch.arange(1)

@@ -166,11 +166,9 @@ def noise_images(pixels: tuple[int, int, int]) -> Tensor:
     return torch.rand(NOISE, *pixels, generator=torch.Generator().manual_seed(0))
 
 
-def known_labels(
-    observation: Observation, client: int, rounds: Tensor, model: nn.Module, inference: str
-) -> Tensor | None:
-    """Return labels [updates, batch] as the threat model has them: given, inferred, or none for joint
-    optimisation.
+def known_labels(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> Tensor | None:
+    """Return labels [updates, batch] as the threat model has them: given, inferred by the rule of that name,
+    or none for joint optimisation.
 
     Raises Unfit if the attack is to be given labels and the observation holds none.
     """
@@ -180,7 +178,7 @@ def known_labels(
     if observation.labelling == "oracle":
         if observation.labels is None:
             raise Unfit(
-                f"attack: labels: oracle, but the observation gives no labels/{client} (set labels: inferred)"
+                f"attack: labels: oracle, but the observation gives no labels/{client} (set labels: counted)"
             )
         return torch.from_numpy(np.array(observation.labels[client]))[rounds]
     layer = last_dense(model)
@@ -195,12 +193,18 @@ def known_labels(
             for name in ("weight", "bias")
             if f"{layer}.{name}" in observation.updates
         }
-        found.append(labels.infer(inference, gradient["weight"], gradient.get("bias"), batch, prior))
+        found.append(
+            labels.infer(observation.labelling, gradient["weight"], gradient.get("bias"), batch, prior)
+        )
     return torch.cat(found)
 
 
-def groups(observation: Observation, updates: str, inference: str, restarts: int) -> Iterator[Group]:
-    """Yield the groups of an observation, every (round, client) in one of them."""
+def groups(observation: Observation, updates: str = "one-batch", restarts: int = 1) -> Iterator[Group]:
+    """Yield the groups of an observation, every (round, client) in one of them.
+
+    updates: what an update of several local steps is taken for, `one-batch` or `simulated`. restarts: trials
+    of each update.
+    """
     shape = observation.network["shape"]
     simulated = updates == "simulated" and observation.kind == "model"
     for origin in np.unique(observation.origin):
@@ -210,7 +214,7 @@ def groups(observation: Observation, updates: str, inference: str, restarts: int
         mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):
-            known = known_labels(observation, client, rounds, model, inference)
+            known = known_labels(observation, client, rounds, model)
             yield Group(
                 observation=observation,
                 model=model,

@@ -1,25 +1,23 @@
-"""What is optimised: dummy images and labels themselves, or a generator's weights, or the latents that it
-reads."""
+"""What is optimised: the unknowns of a group of trials, and the dummies that follow from them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from leakbench.errors import Unfit
-from leakbench.matching.generator_weights import GeneratorWeights
-from leakbench.matching.optimisers import Evaluate
+from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
 # More trials together than this are hardly faster on a processor, and chunks are what its workers share out.
 AT_ONCE = 32
-# Each generator has weights of its own, so that fewer of them fill a cache.
-GENERATORS_AT_ONCE = 8
 # Dummies and the number of the trial that each belongs to in; losses out.
 Losses = Callable[[Tensors, Tensor], Tensor]
+
+
+def free(unknowns: Tensors) -> None:
+    """Leave unknowns where they are."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +25,15 @@ class Unknowns:
     """A parameterisation of a group's dummies.
 
     start: name → [trials, …]. dummies(unknowns, rows): the `images` in the victim's normalised space, and the
-    logits `labels` if they are unknown too, that the unknowns of the trials `rows` stand for. at_once: how
-    many trials a processor works on together.
+    logits `labels` if they are unknown too, that the unknowns of the trials `rows` stand for. at_once: the
+    number of trials that a processor works on together. project: put unknowns back, in place, where they may
+    be.
     """
 
     start: Tensors
     dummies: Callable[[Tensors, Tensor], Tensors]
     at_once: int = AT_ONCE
+    project: Callable[[Tensors], None] = free
 
     def through(self, evaluate: Callable[[Tensor], Evaluate]) -> Callable[[Tensor], Evaluate]:
         """Return `evaluate`, which takes dummies, as a function of the unknowns behind them."""
@@ -58,7 +58,7 @@ class Unknowns:
         """Return `losses` as a function of several unknowns for each trial, [trials, members, …] → [trials,
         members].
 
-        `together`: so many members are worked on at a time. There are no gradients.
+        together: the number of members that are worked on at a time. There are no gradients.
         """
 
         def chained(rows: Tensor) -> Evaluate:
@@ -84,8 +84,8 @@ class Unknowns:
 class Dummies(Unknowns):
     """The dummies are the unknowns."""
 
-    def __init__(self, start: Tensors) -> None:
-        super().__init__(start, lambda unknowns, rows: unknowns)
+    def __init__(self, start: Tensors, project: Callable[[Tensors], None] = free) -> None:
+        super().__init__(start, lambda unknowns, rows: unknowns, project=project)
 
     def through(self, evaluate: Callable[[Tensor], Evaluate]) -> Callable[[Tensor], Evaluate]:
         """Return `evaluate` itself."""
@@ -98,57 +98,13 @@ def beside(unknowns: Unknowns, more: Tensors) -> Unknowns:
         return unknowns
     start = unknowns.start | more
     if isinstance(unknowns, Dummies):
-        return Dummies(start)
-    return Unknowns(
-        start, lambda found, rows: unknowns.dummies(found, rows) | {name: found[name] for name in more}
+        return Dummies(start, unknowns.project)
+    return replace(
+        unknowns,
+        start=start,
+        dummies=lambda found, rows: unknowns.dummies(found, rows) | {name: found[name] for name in more},
     )
 
 
-def generated(group: Group, rng: torch.Generator, collapsed: bool = True) -> Unknowns:
-    """Return the weights of one generator for each trial (GRNN), drawn trial by trial.
-
-    `collapsed`: see `GeneratorWeights`. Raises Unfit for images that it cannot make.
-    """
-    channels, side, columns = group.pixels
-    if side != columns or side < 8 or side & (side - 1):
-        raise Unfit(
-            "attack: unknowns: a generator doubles 4×4 up to squares of 8, 16, 32 … pixels, and the images "
-            f"have {side}×{columns} (choose a data set that is scaled so, as mnist-32)"
-        )
-    generator = GeneratorWeights(side, channels, group.batch, group.classes, collapsed=collapsed)
-    start, latents = generator.draw(rng, group.trials)
-    latents = latents.to(group.device)
-    known = group.labels is not None
-
-    def dummies(unknowns: Tensors, rows: Tensor) -> Tensors:
-        z = latents[rows]
-        images = (generator.images(unknowns, z) - group.mean) / group.deviation
-        return {"images": images} if known else {"images": images, "labels": generator.labels(unknowns, z)}
-
-    wanted = {n: v.to(group.device) for n, v in start.items() if not (known and n.startswith("label"))}
-    return Unknowns(wanted, dummies, GENERATORS_AT_ONCE)
-
-
-def latent(group: Group, rng: torch.Generator) -> Unknowns:
-    """Return a latent for each image, whose tanh a class-conditional generator reads (GGL), uniform in [0, 1)
-    at first.
-
-    The classes are the group's labels, the generator is the attacker's own. Drawn trial by trial. Raises
-    Unfit if there is no such generator, or if labels are unknown.
-    """
-    generator: Any = group.observation.generator
-    if generator is None or not hasattr(generator, "latent"):
-        raise Unfit(
-            "attack: unknowns: latent needs a generator of a latent and a class (name one under generator)"
-        )
-    if group.labels is None:
-        raise Unfit("attack: unknowns: latent needs classes (set labels: inferred)")
-    network, labels = generator.to(group.device).requires_grad_(False), group.labels
-    drawn = [torch.rand(group.batch, generator.latent, generator=rng) for _ in range(group.trials)]
-
-    def dummies(unknowns: Tensors, rows: Tensor) -> Tensors:
-        z = unknowns["latents"].tanh()
-        images = network(z.flatten(0, 1), labels[rows].flatten()).unflatten(0, z.shape[:2])
-        return {"images": (images - group.mean) / group.deviation}
-
-    return Unknowns({"latents": torch.stack(drawn).to(group.device)}, dummies)
+# A group and a source of chance in; the first unknowns of its trials, drawn trial by trial, out.
+Parameterisation = Callable[[Group, torch.Generator], Unknowns]

@@ -14,6 +14,7 @@ from leakbench.absence import absent, pass_on, unless_unfit
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
+from leakbench.catalogue.load import attack_of
 from leakbench.gpu_lease import leased
 from leakbench.parts import parts_of
 from leakbench.provenance import provenance, read_spec, recording
@@ -21,6 +22,8 @@ from leakbench.seeds import stream
 from leakbench.workers import Work
 
 NULL_SHARE = 4
+# Where labels come from, in the words of the tables; any other value names a rule that infers them.
+LABELS = {"none": "not needed", "oracle": "given", "joint": "joint"}
 
 
 def attack(
@@ -39,8 +42,9 @@ def attack(
             return pass_on(reason, [out])
         device = on.enter_context(leased(device))
         value = read_spec(spec)
-        entry = value["attack"]
-        made = provenance(value, "leakbench.verbs.attack", *parts_of(value), device=_named(device))
+        entry = attack_of(value, str(spec))
+        parts = parts_of(value | {"attack": entry})
+        made = provenance(value, "leakbench.verbs.attack", *parts, device=_named(device))
         # By content: captures of two victims that differ in their weights alone tell the same facts.
         seen = [_content(path) for path in (capture, generator, labels) if path is not None]
         folder = scratch / digest({"attack": made, "seen": seen})[:32]
@@ -54,15 +58,15 @@ def attack(
         other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
         rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
         cost["updates"] = observation.rounds * len(observation.clients)
-        noise = attacks.seen(observation.randomised(rounds, other), entry["parameters"])
-        observation = attacks.seen(observation, entry["parameters"])
-        own, nulls = attacks.with_null(entry["module"], observation, noise, (rng, other), entry["parameters"])
+        noise = attacks.seen(observation.randomised(rounds, other), entry)
+        observation = attacks.seen(observation, entry)
+        own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
         first = next(own)
         null = list(nulls)
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
         knows = observation.knows | {
-            "labels": {"none": "not needed", "oracle": "given"}.get(entry["labels"], entry["labels"]),
+            "labels": LABELS.get(entry["labels"], "inferred"),
             "auxiliary data": "yes: the generator's" if generator else "none",
         }
         facts = {

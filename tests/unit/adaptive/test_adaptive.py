@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from leakbench import adaptive, attacks, defences
-from leakbench.adaptive import Adaptation, adaptation, pooled
+from leakbench import attacks, defences
+from leakbench.adaptive import Adaptation, adaptation, adapted
 from leakbench.adaptive.quantise import step_of
 from leakbench.adaptive.withhold import arrived
 from leakbench.attacks.observation import Observation
@@ -105,14 +105,14 @@ def seen(name: str, rounds: int, fixed: bool = True, **origin: int) -> Observati
 
 def test_the_defences_chance_averages_out() -> None:
     for name in ("gaussian", "laplacian"):
-        once, often = (pooled(seen(name, rounds)) for rounds in (1, 64))
+        once, often = (adapted(seen(name, rounds)) for rounds in (1, 64))
         errors = [
             apart({k: torch.from_numpy(v[:, 0]) for k, v in o.updates.items()}, TRUE) for o in (once, often)
         ]
         assert errors[1] < errors[0] / 5, name
         # One reconstruction, not as many as rounds: these would share the pooled noise.
         assert often.rounds == 1
-    gathered = pooled(seen("withhold", 20)).updates
+    gathered = adapted(seen("withhold", 20)).updates
     for key, value in TRUE.items():
         assert np.allclose(gathered[key][0, 0], value[0], atol=1e-5)
 
@@ -126,20 +126,19 @@ def test_of_laplacian_noise_the_median_is_nearer_than_the_mean() -> None:
 
 def test_rounds_that_differ_are_not_pooled() -> None:
     for observation in (seen("gaussian", 4, fixed=False), seen("gaussian", 4, moves=1), seen("clip", 4)):
-        assert pooled(observation) is observation
+        assert adapted(observation).updates is observation.updates
 
 
 def test_only_an_attack_that_adapts_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[int] = []
 
-    def attack(observation: Observation, rng: torch.Generator, adapts: bool = False) -> None:
+    def attack(observation: Observation, rng: torch.Generator) -> None:
         found.append(observation.rounds)
 
     monkeypatch.setattr(attacks, "part", lambda room, name: attack)
-    for adapts in (False, True):
-        attacks.run("made", seen("gaussian", 4), RNG, {"adapts": adapts})
+    for adaptive in (False, True):
+        attacks.run({"module": "made", "adaptive": adaptive}, seen("gaussian", 4), RNG)
     assert found == [4, 1]
-    assert adaptive.pooled is attacks.pooled
 
 
 def test_a_shut_neuron_and_a_black_pixel_are_known_to_be_zero() -> None:

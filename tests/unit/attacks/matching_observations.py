@@ -13,16 +13,25 @@ from torch import Tensor
 from leakbench import attacks, victims
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.catalogue.sections import named
 from leakbench.federation import local_update
+from leakbench.matching.terms import Weights
+from leakbench.parts import SECTIONS
 
 ROOT = Path(__file__).parents[3]
 LEVEL = {"lr": 1.0, "batch_size": None, "epochs": 1}
-QUICK = {"distance": "cosine", "lr": 0.1, "iterations": 4, "signed": True, "boxed": True}
+# The sections and parameters of an attack, side by side (`entry`).
+BOXED = {"dummies": {"boxed": True}}
+QUICK: dict[str, Any] = {
+    "objective": "cosine",
+    "unknowns": BOXED,
+    "optimiser": {"adam": {"lr": 0.1, "signed": True}},
+    "iterations": 4,
+}
 
 
-def equal(model: Any, observed: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return weight one for every layer."""
-    return {name: torch.ones(len(value)) for name, value in observed.items()}
+# Weight one for every layer.
+EQUAL = Weights(lambda group: lambda seen: {name: torch.ones(len(value)) for name, value in seen.items()})
 
 
 def photographs(count: int, size: int) -> Tensor:
@@ -73,8 +82,15 @@ def small(rounds: int = 2, k: int = 1, **options: Any) -> Observation:
     return observe(photographs(rounds * k, 8).unflatten(0, (rounds, k)), labels, **options)
 
 
-def run(observation: Observation, seed: int = 0, **parameters: Any) -> Reconstruction:
-    return attacks.run("gradient-matching", observation, torch.Generator().manual_seed(seed), parameters)
+def entry(adaptive: bool = False, module: str = "gradient-matching", **values: Any) -> dict[str, Any]:
+    """Return an attack's entry; what is no section among `values` is a parameter."""
+    sections = {key: named(values[key]) for key in SECTIONS if key in values}
+    parameters = {key: value for key, value in values.items() if key not in SECTIONS}
+    return {"module": module, "adaptive": adaptive, **sections, "parameters": parameters}
+
+
+def run(observation: Observation, seed: int = 0, **values: Any) -> Reconstruction:
+    return attacks.run(entry(**values), observation, torch.Generator().manual_seed(seed))
 
 
 def psnr(found: Tensor, truth: Tensor) -> list[float]:
@@ -82,6 +98,6 @@ def psnr(found: Tensor, truth: Tensor) -> list[float]:
 
 
 def configured(name: str) -> dict[str, Any]:
-    """Return the values of an attack as its catalogue file has them."""
+    """Return sections and parameters of an attack as its catalogue file has them."""
     value = yaml.safe_load((ROOT / "config" / "attacks" / f"{name}.yaml").read_text())
-    return dict(value["parameters"])
+    return {key: value[key] for key in SECTIONS if key in value} | value["parameters"]

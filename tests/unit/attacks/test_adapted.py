@@ -6,14 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matching_observations import observe, photographs, run
+from matching_observations import BOXED, observe, photographs, run
 
 from leakbench import defences
 from leakbench.attacks.observation import Observation
 from leakbench.federation import Truth, play
 
 SIZE, ROUNDS = 16, 2
-ATTACK = {"distance": "cosine", "tv": 1e-4, "lr": 0.1, "signed": True, "decay": True, "boxed": True}
+ATTACK: dict[str, Any] = {
+    "objective": ["cosine", {"total-variation": {"weight": 1e-4}}],
+    "unknowns": BOXED,
+    "optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}},
+}
 
 
 def correlation(observation: Observation, **parameters: Any) -> float:
@@ -55,14 +59,16 @@ def locked(**parameters: Any) -> Observation:
 
 def test_a_lock_holds_against_a_guess_and_falls_to_who_seeks_its_scale_and_shift() -> None:
     observation = locked()
-    plain, adapted = (correlation(observation, adapts=adapts) for adapts in (False, True))
+    plain, adapted = (correlation(observation, adaptive=adaptive) for adaptive in (False, True))
     assert plain < 0.35
     assert adapted > plain + 0.15
 
 
 def test_with_key_and_weights_nothing_is_left_to_seek() -> None:
     observation = locked(shares=["key", "lock-weights"])
-    plain, adapted = (run(observation, iterations=3, **ATTACK, adapts=adapts) for adapts in (False, True))
+    plain, adapted = (
+        run(observation, iterations=3, **ATTACK, adaptive=adaptive) for adaptive in (False, True)
+    )
     # But for the scales that are known to be zero, which they are in the lock too.
     assert torch.allclose(plain.images, adapted.images, atol=1e-4)
 
@@ -81,4 +87,4 @@ def test_a_coarse_update_is_worth_more_to_who_knows_how_it_was_made(
         updates={each: value[:, None].numpy() for each, value in sent.items()},
         knows={"defence": name},
     )
-    assert correlation(observation, adapts=True) > correlation(observation)
+    assert correlation(observation, adaptive=True) > correlation(observation)

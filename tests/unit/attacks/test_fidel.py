@@ -158,7 +158,7 @@ def test_rounds_are_attacked_one_like_many(make: Make, monkeypatch: pytest.Monke
     observation, _ = make("fcnn", (6, 6, 1), k=3, rounds=45)
     whole = fidel(observation, RNG)
     monkeypatch.setattr(fidel, "rounds_at_once", 7)
-    parts = list(attacks.pieces("fidel", observation, RNG, {"combine": True}))
+    parts = list(attacks.pieces({"module": "fidel", "parameters": {"combine": True}}, observation, RNG))
     assert [rounds for rounds, _ in parts] == [slice(i, min(i + 7, 45)) for i in range(0, 45, 7)]
     assert torch.equal(torch.cat([part.images for _, part in parts])[:, :, :-1], whole.images)
     assert torch.equal(torch.cat([part.usable for _, part in parts])[..., :-1], whole.usable)
@@ -178,7 +178,9 @@ def test_only_so_many_live_neurons_are_used_as_asked_for(make: Make) -> None:
 
 def test_the_attack_is_found_by_its_name(make: Make) -> None:
     observation, _ = make("fcnn", (4, 4, 1))
-    assert torch.equal(attacks.run("fidel", observation, RNG, {}).images, fidel(observation, RNG).images)
+    assert torch.equal(
+        attacks.run({"module": "fidel"}, observation, RNG).images, fidel(observation, RNG).images
+    )
 
 
 def test_join_is_the_median_of_what_was_shared() -> None:

@@ -5,13 +5,15 @@ from typing import Any
 
 import pytest
 import torch
-from matching_observations import configured, observe, psnr
+from matching_observations import configured, entry, observe, psnr
 
 from leakbench import attacks, generators
 from leakbench.attacks.observation import Observation
 from leakbench.errors import Unfit
 
 LATENT = 4
+
+FEW = {"optimiser": {"cma-es": {"population": 16}}}
 
 
 def generator() -> Any:
@@ -24,7 +26,7 @@ def generator() -> Any:
     return model.eval()
 
 
-def seen(labelling: Any = "inferred") -> tuple[Observation, torch.Tensor]:
+def seen(labelling: str = "idlg") -> tuple[Observation, torch.Tensor]:
     """Return an observation of three images of the generator's own, and them."""
     mine, labels = generator(), torch.tensor([3, 1, 7])
     with torch.no_grad():
@@ -34,12 +36,13 @@ def seen(labelling: Any = "inferred") -> tuple[Observation, torch.Tensor]:
 
 
 def run(observation: Observation, module: str = "gradient-matching", **parameters: Any) -> Any:
-    return attacks.run(module, observation, torch.Generator().manual_seed(0), parameters)
+    made = entry(module=module, **parameters)
+    return attacks.run(made, observation, torch.Generator().manual_seed(0))
 
 
 def test_an_image_of_the_generators_own_is_found_again_and_none_in_noise() -> None:
     observation, images = seen()
-    values = configured("ggl") | {"iterations": 45, "population": 16}
+    values = configured("ggl") | FEW | {"iterations": 45}
     found = run(observation, **values)
     assert found.labels.flatten().tolist() == [3, 1, 7]
     assert found.iterations == 45
@@ -53,23 +56,21 @@ def test_an_image_of_the_generators_own_is_found_again_and_none_in_noise() -> No
 
 def test_adam_through_the_generator_finds_it_too() -> None:
     observation, images = seen()
-    values = configured("ggl") | {"optimiser": "adam", "lr": 0.1, "iterations": 150}
+    values = configured("ggl") | {"optimiser": "adam", "iterations": 150}
     assert sum(value > 25 for value in psnr(run(observation, **values).images[:, 0, 0], images)) >= 2
 
 
 def test_one_round_is_worse_than_many() -> None:
     observation, _ = seen()
-    first, last = (
-        run(observation, **configured("ggl") | {"iterations": n, "population": 16}) for n in (1, 30)
-    )
+    first, last = (run(observation, **configured("ggl") | FEW | {"iterations": n}) for n in (1, 30))
     assert (last.gap < first.gap).all()
-    again = run(observation, **configured("ggl") | {"iterations": 1, "population": 16})
+    again = run(observation, **configured("ggl") | FEW | {"iterations": 1})
     assert torch.equal(again.images, first.images)
 
 
 def test_the_class_mean_looks_at_the_label_alone() -> None:
     observation, _ = seen()
-    found = run(observation, "class-mean", samples=50, inference="idlg")
+    found = run(observation, "class-mean", samples=50)
     assert found.labels.flatten().tolist() == [3, 1, 7]
     assert found.usable.all()
     rng = torch.Generator().manual_seed(0)
@@ -81,12 +82,12 @@ def test_the_class_mean_looks_at_the_label_alone() -> None:
     for name, value in observation.updates.items():
         if name != "dense.bias":
             value[:] = value[:, :, ...] * 0.5
-    assert torch.equal(run(observation, "class-mean", samples=50, inference="idlg").images, found.images)
+    assert torch.equal(run(observation, "class-mean", samples=50).images, found.images)
 
 
 def test_neither_goes_without_a_generator_of_classes() -> None:
     observation, _ = seen()
-    for module, values in (("class-mean", {}), ("gradient-matching", {"unknowns": "latent"})):
+    for module, values in (("class-mean", {}), ("gradient-matching", configured("ggl"))):
         with pytest.raises(Unfit, match="needs a generator"):
             run(replace(observation, generator=None), module, **values)
         with pytest.raises(Unfit, match="needs classes"):

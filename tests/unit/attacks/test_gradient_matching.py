@@ -7,17 +7,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matching_observations import QUICK, configured, equal, observe, photographs, psnr, run, small
+from matching_observations import (
+    EQUAL,
+    QUICK,
+    configured,
+    entry,
+    observe,
+    photographs,
+    psnr,
+    run,
+    small,
+)
 from torch import Tensor
 
 from leakbench import attacks, victims
-from leakbench.attacks import gradient_matching as module
-from leakbench.matching import objective
+from leakbench.matching import composition, objective
 from leakbench.matching.frozen import pays
-from leakbench.matching.loop import match
+from leakbench.matching.loop import Schedule, match
+from leakbench.matching.trials import groups
+from leakbench.objectives.cosine import cosine
+from leakbench.optimisers.adam import adam
+
+FALLING = QUICK | {"optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}}}
 
 
-@pytest.mark.parametrize(("name", "labelling"), [("dlg", "joint"), ("idlg", "inferred")])
+@pytest.mark.parametrize(("name", "labelling"), [("dlg", "joint"), ("idlg", "idlg")])
 def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> None:
     images, labels = photographs(2, 32)[1:, None], torch.tensor([[1]])
     observation = replace(observe(images, labels), labelling=labelling, labels=None)
@@ -26,7 +40,7 @@ def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> N
     torch.randn(1, 3, 32, 32, generator=rng)
     if labelling == "joint":
         torch.randn(1, 10, generator=rng)
-    found = attacks.run("gradient-matching", observation, rng, configured(name) | {"iterations": 90})
+    found = attacks.run(entry(**configured(name) | {"iterations": 90}), observation, rng)
     assert found.images.shape == (1, 1, 1, 3, 32, 32)
     assert found.labels is not None
     assert found.labels.item() == 1
@@ -36,10 +50,7 @@ def test_a_single_image_is_recovered_above_30_db(name: str, labelling: Any) -> N
 def test_adam_with_cosine_recovers_a_small_image() -> None:
     images = photographs(2, 8)[:, None]
     observation = observe(images, torch.tensor([[1], [2]]))
-    start, end = (
-        run(observation, distance="cosine", signed=True, decay=True, boxed=True, lr=0.1, iterations=n)
-        for n in (1, 400)
-    )
+    start, end = (run(observation, **FALLING | {"iterations": n}) for n in (1, 400))
     for before, after in zip(
         psnr(start.images[:, 0, 0], images[:, 0]), psnr(end.images[:, 0, 0], images[:, 0]), strict=True
     ):
@@ -52,9 +63,7 @@ def test_several_local_steps_are_approximated_or_simulated(updates: str) -> None
     local = {"lr": 1e-3, "batch_size": 1, "epochs": 1}
     images, labels = photographs(4, 8)[None], torch.tensor([[4, 1, 7, 2]])
     observation = observe(images, labels, kind="model", local=local)
-    found = run(
-        observation, updates=updates, distance="cosine", signed=True, decay=True, boxed=True, iterations=300
-    )
+    found = run(observation, **FALLING | {"updates": updates, "iterations": 300})
     assert found.losses is not None
     assert found.losses[0, 0, -1] < 0.1 * found.losses[0, 0, 0]
 
@@ -67,8 +76,8 @@ def test_simulated_steps_fit_where_one_batch_does_not() -> None:
     observation = observe(images, labels, kind="model", local=local)
     distances = {}
     for updates in ("one-batch", "simulated"):
-        (group,) = module.groups(observation, updates, "counted", 1)
-        evaluate = objective.Objective(group, "cosine", equal, 0.0).evaluate(torch.arange(1))
+        (group,) = groups(observation, updates)
+        evaluate = objective.Objective(group, [cosine(), EQUAL]).evaluate(torch.arange(1))
         distances[updates] = float(evaluate({"images": images})[0])
     assert abs(distances["simulated"]) < 1e-5
     assert distances["one-batch"] > 1e-3
@@ -79,13 +88,13 @@ def test_of_several_starts_the_one_with_the_lowest_loss_is_kept() -> None:
     several = run(observation, restarts=3, **QUICK)
     assert several.images.shape[:3] == (2, 1, 1)
     rng = torch.Generator().manual_seed(0)
-    (group,) = module.groups(observation, "one-batch", "counted", 3)
+    (group,) = groups(observation, restarts=3)
     outcome = match(
         group.draw("normal", rng),
-        objective.Objective(group, "cosine", equal, 0.0).evaluate,
-        lambda: module.Adam(0.1, 4, True, False),
+        objective.Objective(group, [cosine(), EQUAL]).evaluate,
+        lambda: adam(lr=0.1, signed=True)(4),
         group.clip,
-        module.Schedule(4, 0.0),
+        Schedule(4, 0.0),
         6,
     )
     best = outcome.final.view(2, 3).argmin(1) + torch.tensor([0, 3])
@@ -93,7 +102,7 @@ def test_of_several_starts_the_one_with_the_lowest_loss_is_kept() -> None:
     torch.testing.assert_close(several.images[:, 0], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("labelling", ["oracle", "inferred", "joint"])
+@pytest.mark.parametrize("labelling", ["oracle", "counted", "joint"])
 def test_the_same_seed_gives_the_same_bytes_and_another_does_not(labelling: Any) -> None:
     observation = replace(small(), labelling=labelling)
     one, same, other = (run(observation, seed, **QUICK) for seed in (0, 0, 1))
@@ -111,9 +120,9 @@ def test_a_round_does_not_depend_on_the_rounds_after_it() -> None:
 def test_the_attack_sees_labels_only_where_it_is_given_them() -> None:
     observation = small(k=2)
     wrong = [np.full((2, 2), 9)]
-    for labelling, differs in (("oracle", True), ("inferred", False), ("joint", False)):
-        told = run(replace(observation, labelling=labelling), **QUICK)  # type: ignore[arg-type]
-        lied = run(replace(observation, labelling=labelling, labels=wrong), **QUICK)  # type: ignore[arg-type]
+    for labelling, differs in (("oracle", True), ("counted", False), ("joint", False)):
+        told = run(replace(observation, labelling=labelling), **QUICK)
+        lied = run(replace(observation, labelling=labelling, labels=wrong), **QUICK)
         assert torch.equal(told.images, lied.images) is not differs
 
 
@@ -191,7 +200,7 @@ def test_shallow_networks_have_exact_derivatives_whatever_is_asked() -> None:
 
 
 def test_the_first_steps_of_a_longer_run_are_its_own() -> None:
-    values = QUICK | {"decay": True}
+    values = FALLING
     whole = run(small(), **values | {"iterations": 8, "snapshots": 1})
     assert whole.snapshots is not None
     assert whole.snapshot_iterations.tolist() == [4]
@@ -221,7 +230,7 @@ def test_a_chunk_keeps_no_more_memory_however_many_trials_there_are(monkeypatch:
             chunks[rounds] = rest[3]
             return match(start, made, *rest)
 
-        monkeypatch.setattr(module, "match", counted)
+        monkeypatch.setattr(composition, "match", counted)
         run(small(rounds=rounds), **QUICK | {"iterations": 2})
     assert 1 <= chunks[8] == chunks[16] < 8
     assert largest[8] == largest[16] <= 300_000

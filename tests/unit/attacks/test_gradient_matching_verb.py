@@ -11,15 +11,17 @@ import pytest
 import torch
 from matching_observations import (
     QUICK,
+    entry,
     run,
     small,
 )
 from torch import Tensor
 
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
-from leakbench.attacks import gradient_matching as module
+from leakbench.attacks import gradient_matching
 from leakbench.attacks.observation import Observation, read_observation
 from leakbench.errors import Unfit, UserError
+from leakbench.matching import composition
 from leakbench.verbs.attack import attack
 from leakbench.workers import Work
 
@@ -65,25 +67,22 @@ BAD: dict[str, tuple[Callable[[Observation], Observation], dict[str, Any], list[
     "rounds": (spoil("conv1.bias", lambda v: v[:1]), {},
     ["updates/conv1.bias has (1, 1) rounds and clients"]),
     "no labels": (lambda seen: seen, {"labels": "oracle"},
-    ["labels: oracle", "gives no labels/0", "set labels: inferred"]), "classes": (
+    ["labels: oracle", "gives no labels/0", "set labels: counted"]), "classes": (
         lambda seen: small(k=4, classes=3),
-        {"labels": "inferred", "parameters": QUICK | {"inference": "row-minimum"}},
+        {"labels": "row-minimum"},
         ["row-minimum", "4 images", "not 3", "use counted"],
     ),
     "idlg": (
         lambda seen: small(k=2),
-        {"labels": "inferred", "parameters": QUICK | {"inference": "idlg"}},
+        {"labels": "idlg"},
         ["idlg reads one label", "2 images"],
     ),
 }  # fmt: skip
 
 
-def spec(path: Path, **entry: Any) -> Path:
-    base = {
-        "module": "gradient-matching", "parameters": QUICK, "generator": None, "labels": "inferred",
-        "matching": "hungarian",
-    }  # fmt: skip
-    value = {"attack": base | entry, "attack_name": "made", "null_rounds": 2, "seed": 0}
+def spec(path: Path, **changes: Any) -> Path:
+    base = entry(**QUICK) | {"generator": None, "labels": "counted", "matching": "hungarian"}
+    value = {"attack": base | changes, "attack_name": "made", "null_rounds": 2, "seed": 0}
     path.write_text(json.dumps(value))
     return path
 
@@ -92,7 +91,7 @@ def spec(path: Path, **entry: Any) -> Path:
 def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
     case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    change, entry, says = BAD[case]
+    change, changes, says = BAD[case]
     labels = small().labels
     assert labels is not None
     seen = change(small())
@@ -101,7 +100,7 @@ def test_what_does_not_fit_is_one_line_that_names_it_and_marks_the_cell(
     write(tmp_path / "capture.safetensors", seen)
     out = tmp_path / "out.safetensors"
     attack(
-        tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", **entry), out, None, None, None,
+        tmp_path / "capture.safetensors", spec(tmp_path / "spec.json", **changes), out, None, None, None,
         tmp_path / "scratch",
     )  # fmt: skip
     tensors, facts = read_tensors(out)
@@ -140,7 +139,10 @@ def test_an_oracle_that_does_not_fit_is_a_mistake(
     assert "\n" not in str(problem.value)
 
 
-@pytest.mark.parametrize("labelling", ["oracle", "inferred", "joint"])
+WORDS = {"oracle": "given", "counted": "inferred", "joint": "joint"}
+
+
+@pytest.mark.parametrize("labelling", sorted(WORDS))
 def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, tmp_path: Path) -> None:
     seen = small(rounds=5)
     assert seen.labels is not None
@@ -157,7 +159,7 @@ def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, t
         written.append(out.read_bytes())
     assert written[0] == written[1]
     tensors, facts = read_tensors(out)
-    assert facts["knows"]["labels"] == ("given" if labelling == "oracle" else labelling)
+    assert facts["knows"]["labels"] == WORDS[labelling]
     assert tensors["images"].shape == (5, 1, 1, 3, 8, 8)
     assert tensors["labels"].tolist() == [[[n]] for n in range(5)] or labelling == "joint"
     # At most a quarter of the rounds are played on noise.
@@ -180,7 +182,7 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     )
     whole = run(seen, **QUICK)
     seen = replace(seen, work=Work(scratch=tmp_path))
-    kept = module.match
+    kept = composition.match
     calls = []
 
     class Killed(Exception):
@@ -202,12 +204,12 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
 
         return kept(start, dying, *rest)
 
-    monkeypatch.setattr(module, "match", killed)
+    monkeypatch.setattr(composition, "match", killed)
     with pytest.raises(Killed):
         run(seen, **QUICK)
     left = {path.parent.name: read_facts(path)["iteration"] for path in tmp_path.glob("*/0.safetensors")}
     assert left == {"match-client-0-model-0": 4, "match-client-0-model-1": 2}
-    monkeypatch.setattr(module, "match", kept)
+    monkeypatch.setattr(composition, "match", kept)
     resumed = run(seen, **QUICK)
     assert torch.equal(resumed.images, whole.images)
 
@@ -231,7 +233,7 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
 
     monkeypatch.setattr(loop, "track", track)
     # As an attack whose rounds see each other, which is run on noise by itself.
-    monkeypatch.delattr(module.gradient_matching, "together")
+    monkeypatch.delattr(gradient_matching.gradient_matching, "together")
     write(tmp_path / "capture.safetensors", replace(small(), labels=None))
     scratch = tmp_path / "scratch"
     out = tmp_path / "out.safetensors"
@@ -286,7 +288,7 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
     for lr, seen in ((0.1, one), (0.2, one), (0.1, one), (0.1, other)):
         # Written anew: what counts is what is in it.
         write(tmp_path / "capture.safetensors", seen)
-        made = spec(tmp_path / "spec.json", parameters=QUICK | {"lr": lr})
+        made = spec(tmp_path / "spec.json", optimiser={"adam": {"lr": lr}})
         attack(
             tmp_path / "capture.safetensors",
             made,
@@ -303,7 +305,7 @@ def test_two_attacks_and_attacks_on_two_victims_resume_from_their_own_work(
 def test_workers_change_no_byte_of_a_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from leakbench.matching.objective import Objective
 
-    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns, members: 2)
+    monkeypatch.setattr(Objective, "chunk", lambda self, optimiser, unknowns: 2)
     write(tmp_path / "capture.safetensors", replace(small(rounds=5), labels=None))
     where = (tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"))
     written = []

@@ -9,23 +9,31 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matching_observations import BOXED
+from matching_observations import run as once
 from observations import observe_passes
 from torch import Tensor
 
-from leakbench.attacks.gradient_matching import gradient_matching
-from leakbench.attacks.joint_matching import MATCHINGS, joint_matching
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.epochs.joint import MATCHINGS
 from leakbench.errors import Unfit
 from leakbench.matching import loop
 from leakbench.workers import Work
 
-VALUES: dict[str, Any] = {"pre_iterations": 40, "iterations": 150, "lr": 0.1, "decay": True, "boxed": True}
+VALUES: dict[str, Any] = {
+    "objective": "cosine",
+    "unknowns": BOXED,
+    "optimiser": {"adam": {"lr": 0.1, "decay": True}},
+    "iterations": 150,
+}
+EPOCHS = ("steps", "pooling", "label_filter", "pre_iterations", "later")
 DISTINCT = torch.randperm(10, generator=torch.Generator().manual_seed(4))
 
 
 def run(observation: Observation, **changes: Any) -> Reconstruction:
-    return joint_matching(observation, torch.Generator().manual_seed(0), **VALUES | changes)
+    joint = {"pre_iterations": 40} | {key: changes.pop(key) for key in EPOCHS if key in changes}
+    return once(observation, **VALUES | {"epochs": {"joint": joint}} | changes)
 
 
 def true_partners(index: Tensor, passes: int) -> list[list[int]]:
@@ -99,21 +107,13 @@ def test_an_update_without_a_partner_is_reconstructed_alone() -> None:
 def test_without_the_joint_step_images_stay_those_of_the_first_look() -> None:
     observation, _, index = observe_passes()
     found = run(observation, steps="matching")
-    alone = gradient_matching(
-        observation,
-        torch.Generator().manual_seed(0),
-        distance="cosine",
-        lr=0.1,
-        iterations=40,
-        decay=True,
-        boxed=True,
-    )
+    alone = once(observation, **VALUES | {"iterations": 40})
     assert torch.equal(found.images, alone.images)
     assert found.iterations == 40
     assert found.partners["partner"][:, 0].tolist() == true_partners(index, 2)
 
 
-@pytest.mark.parametrize("labelling", ["oracle", "inferred"])
+@pytest.mark.parametrize("labelling", ["oracle", "counted"])
 def test_batches_assumed_the_same_are_one_problem(labelling: str) -> None:
     observation, images, index = observe_passes(
         k=2, updates=2, shuffled=False, labels=DISTINCT[:4].sort().values

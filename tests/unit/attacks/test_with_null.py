@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
-from matching_observations import QUICK, run, small
+from matching_observations import QUICK, entry, run, small
 
 from leakbench import attacks
 from leakbench.attacks.reconstruction import Reconstruction
@@ -17,7 +17,7 @@ def rng(seed: int) -> torch.Generator:
 def both(**parameters: object) -> tuple[Reconstruction, Reconstruction]:
     seen = small()
     noise = seen.randomised(1, rng(9))
-    own, null = attacks.with_null("gradient-matching", seen, noise, (rng(0), rng(1)), {**QUICK, **parameters})
+    own, null = attacks.with_null(entry(**QUICK | parameters), seen, noise, (rng(0), rng(1)))
     ((rounds, found),), ((null_rounds, none),) = own, null
     assert rounds is ...
     assert null_rounds is ...
@@ -41,7 +41,7 @@ def test_noise_is_attacked_as_noise() -> None:
     seen = small()
     noise = seen.randomised(1, rng(9))
     _, none = both()
-    found, *_ = attacks.pieces("gradient-matching", noise, rng(0), QUICK)
+    found, *_ = attacks.pieces(entry(**QUICK), noise, rng(0))
     # Other starts, but the same updates: their gap is that of noise, far above the attack's own.
     assert none.gap is not None
     assert found[1].gap is not None
@@ -71,10 +71,13 @@ def test_rounds_are_read_from_where_they_are() -> None:
 
 
 def test_an_attack_whose_rounds_see_each_other_is_run_on_noise_alone() -> None:
-    seen = replace(small(), labels=None, labelling="inferred")
+    seen = replace(small(), labels=None, labelling="counted")
     noise = seen.randomised(1, rng(9))
     own, null = attacks.with_null(
-        "joint-matching", seen, noise, (rng(0), rng(1)), {"iterations": 2, "pre_iterations": 2}
+        entry(**QUICK | {"iterations": 2, "epochs": {"joint": {"pre_iterations": 2}}}),
+        seen,
+        noise,
+        (rng(0), rng(1)),
     )
     assert next(own)[1].images.shape[0] == seen.rounds
     assert next(null)[1].images.shape[0] == 1

@@ -18,6 +18,12 @@ from leakbench.errors import UserError
 
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
 ROOT = Path(__file__).parents[3]
+MATCHING: dict[str, Any] = {
+    "module": "gradient-matching",
+    "objective": "squares",
+    "unknowns": "dummies",
+    "optimiser": "adam",
+}
 
 
 def capping(caps: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -169,7 +175,7 @@ def test_a_cap_on_an_attack_may_tell_apart_what_it_runs_on(
     pattern: str, steps: int, root: Callable[..., Path]
 ) -> None:
     cells = {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["m"]}]}
-    attack = {"summary": "x", "module": "gradient-matching"}
+    attack = {"summary": "x", **MATCHING}
     caps = {"attacks": {pattern: {"parameters.iterations": 5}}}
     found = planned(root({"attacks/m": attack, "experiments/e": cells} | capping(caps)))
     assert found.specs["attack/d/v/f/none/m/0"]["attack"]["parameters"]["iterations"] == steps
@@ -229,7 +235,7 @@ def test_a_table_is_told_how_long_a_generator_was_trained(root: Callable[..., Pa
     cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["m"]}]
     more: dict[str, dict[str, Any]] = {
         "generators/g": generator,
-        "attacks/m": {"summary": "x", "module": "class-mean", "labels": "inferred", "generator": {"d": "g"}},
+        "attacks/m": {"summary": "x", "module": "class-mean", "labels": "counted", "generator": {"d": "g"}},
         "experiments/e": {"cells": cells, "seeds": [0]},
     }
     found = planned(
@@ -364,7 +370,7 @@ def test_a_figure_knows_the_parts_in_the_order_of_the_experiment_at_full_size(
     place = root(
         {
             "experiments/e": {"cells": cells},
-            "attacks/b": {"module": "gradient-matching", "parameters": {"iterations": 70}},
+            "attacks/b": MATCHING | {"parameters": {"iterations": 70}},
         }
     )
     (place / "config/scales/quick.yaml").write_text(
@@ -441,7 +447,7 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
 def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
     more = {
         "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
-        "attacks/a": {"parameters": {"adapts": True}},
+        "attacks/a": {"adaptive": True},
         "experiments/e": {
             "cells": [
                 {

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from leakbench.catalogue import signature
-from leakbench.catalogue.signature import module_file, parameters_model
+from leakbench.catalogue.signature import definition, module_file, parameters_model
 from leakbench.errors import UserError
 
 PART = """
@@ -22,6 +22,7 @@ def my_part(model, rng, *, kind: Literal["a", "b"] = "a", share: Annotated[float
 @pytest.fixture
 def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(signature, "PACKAGE", tmp_path)
+    definition.cache_clear()
     parameters_model.cache_clear()
     (tmp_path / "room").mkdir()
     (tmp_path / "room" / "my_part.py").write_text(PART)
@@ -31,6 +32,7 @@ def room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def forget() -> object:
     yield
+    definition.cache_clear()
     parameters_model.cache_clear()
 
 

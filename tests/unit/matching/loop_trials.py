@@ -5,12 +5,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from trial_networks import CLASSES, group, ones
+from trial_networks import CLASSES, group, ones, terms
 
 from leakbench import victims
 from leakbench.matching.loop import Outcome
 from leakbench.matching.objective import Objective
-from leakbench.matching.optimisers import Adam, Evaluate, Optimiser
+from leakbench.matching.optimiser import Evaluate, Optimiser
+from leakbench.optimisers.adam import Adam
 
 TRIALS = 5
 
@@ -64,4 +65,6 @@ def lenet(known: bool = False, dtype: torch.dtype = torch.float32) -> tuple[dict
     images = torch.rand(TRIALS, 1, 3, 16, 16, dtype=dtype)
     of = group(model, images, torch.randint(0, CLASSES, (TRIALS, 1)), known)
     drawn = of.draw("normal", torch.Generator().manual_seed(1))
-    return {name: value.to(dtype) for name, value in drawn.items()}, Objective(of, "squares", ones, 0.01)
+    return {name: value.to(dtype) for name, value in drawn.items()}, Objective(
+        of, terms("squares", ones, 0.01)
+    )

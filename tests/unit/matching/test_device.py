@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from trial_networks import CASES, IDS, group, network, ones
+from trial_networks import CASES, IDS, group, network, ones, priors, terms
 
 from leakbench.matching.joint import JointObjective, Part
 from leakbench.matching.objective import Objective
@@ -39,16 +39,18 @@ def test_an_objective_stays_on_its_device(
 ) -> None:
     of = elsewhere(module, parameters, steps, known)
     unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}
-    losses, moves = Objective(of, "cosine", ones, 0.1).evaluate(torch.arange(2))(unknowns)
+    losses, moves = Objective(of, terms("cosine", ones, 0.1)).evaluate(torch.arange(2))(unknowns)
     of.clip(unknowns)
     assert {value.device.type for value in [losses, *moves.values(), *unknowns.values()]} == {"meta"}
 
 
 def test_a_joint_objective_stays_on_its_device() -> None:
     of = elsewhere("lenet_dlg", {}, [], True)
-    part = Part(Objective(of, "cosine", ones, 0.0), torch.arange(2), torch.tensor([[0, 1], [1, 0]]), 1.0)
+    part = Part(
+        Objective(of, terms("cosine", ones, 0.0)), torch.arange(2), torch.tensor([[0, 1], [1, 0]]), 1.0
+    )
     unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}
-    losses, moves = JointObjective([part, part], 0.1).evaluate(torch.arange(2))(unknowns)
+    losses, moves = JointObjective([part, part], priors(0.1)).evaluate(torch.arange(2))(unknowns)
     assert losses.device.type == moves["images"].device.type == "meta"
 
 
@@ -58,4 +60,4 @@ def test_the_device_does_refuse_to_be_mixed() -> None:
     of = replace(of, mean=torch.zeros(3, 1, 1).double())
     unknowns = {n: v.double() for n, v in of.draw("normal", torch.Generator().manual_seed(0)).items()}
     with pytest.raises(RuntimeError, match="device"):
-        Objective(of, "cosine", ones, 0.1).evaluate(torch.arange(2))(unknowns)
+        Objective(of, terms("cosine", ones, 0.1)).evaluate(torch.arange(2))(unknowns)

@@ -5,9 +5,10 @@ import pytest
 import torch
 from scipy.spatial.distance import cosine
 from torch import Tensor
+from trial_networks import distance_of
 
-from leakbench.matching.distances import distance_of, products, whole_derivative
-from leakbench.matching.objective import total_variation
+from leakbench.matching.distances import products, whole_derivative
+from leakbench.objectives.total_variation import variation
 
 NAMES = ["squares", "norm", "cosine", "squares+norm", "squares+cosine"]
 TRIALS, SHAPES = 3, {"conv": (2, 3, 2), "bias": (4,), "dense": (3, 2)}
@@ -160,9 +161,7 @@ def test_total_variation_is_the_loop_over_neighbours() -> None:
                             down.append(abs(float(channel[row + 1, column] - channel[row, column])))
                         if column < 4:
                             across.append(abs(float(channel[row, column + 1] - channel[row, column])))
-        assert float(total_variation(images)[0][trial]) == pytest.approx(
-            np.mean(down) + np.mean(across), rel=1e-12
-        )
+        assert float(variation(images)[0][trial]) == pytest.approx(np.mean(down) + np.mean(across), rel=1e-12)
 
 
 def test_squared_variation_is_twice_the_mean_squares_of_neighbours() -> None:
@@ -171,19 +170,19 @@ def test_squared_variation_is_twice_the_mean_squares_of_neighbours() -> None:
     for trial in range(2):
         down, across = np.diff(images[trial].numpy(), axis=-2), np.diff(images[trial].numpy(), axis=-1)
         expected = 2 * ((down**2).sum() / (2 * 3 * 5) + (across**2).sum() / (2 * 4 * 4)) / 3
-        assert float(total_variation(images, squared=True)[0][trial]) == pytest.approx(expected, rel=1e-12)
+        assert float(variation(images, squared=True)[0][trial]) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("squared", [False, True])
 def test_total_variations_derivative_is_its_difference_and_it_is_zero_for_one_colour(squared: bool) -> None:
     images = torch.rand(2, 1, 2, 3, 4, dtype=torch.float64)
-    _, slope = total_variation(images, squared)
+    _, slope = variation(images, squared)
     step = 1e-7 * torch.eye(24, dtype=torch.float64).view(24, 1, 1, 2, 3, 4)
     rates = (
-        total_variation((images + step).flatten(0, 1), squared)[0]
-        - total_variation((images - step).flatten(0, 1), squared)[0]
+        variation((images + step).flatten(0, 1), squared)[0]
+        - variation((images - step).flatten(0, 1), squared)[0]
     ) / 2e-7
     torch.testing.assert_close(rates.view(24, 2).T.reshape(slope.shape), slope, rtol=1e-6, atol=1e-8)
-    nothing, still = total_variation(torch.full((2, 1, 3, 4, 4), 0.7), squared)
+    nothing, still = variation(torch.full((2, 1, 3, 4, 4), 0.7), squared)
     assert not nothing.any()
     assert not still.any()

@@ -8,10 +8,11 @@ from cmaes import CMA
 from torch import Tensor
 
 from leakbench.matching import loop
-from leakbench.matching.evolution import Evolution
 from leakbench.matching.loop import Schedule, match
-from leakbench.matching.optimisers import Evaluate, Tensors
+from leakbench.matching.optimiser import Evaluate
+from leakbench.optimisers.cma_es import Evolution
 from leakbench.seeds import stream
+from leakbench.tensors import Tensors
 from leakbench.workers import Work
 
 TRIALS, WIDE, POPULATION = 4, 6, 8

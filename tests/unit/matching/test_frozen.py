@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CLASSES, group, ones
+from trial_networks import CLASSES, group, ones, terms
 
 from leakbench import victims
 from leakbench.matching import frozen
-from leakbench.matching.layer_weights import layer_weights
 from leakbench.matching.objective import Objective
 from leakbench.matching.trials import Group
+from leakbench.objectives.layer_weights import parameter_weights
 
 VICTIMS: list[tuple[str, dict[str, Any]]] = [
     ("resnet20-4", {"width": 8, "normalise": "cifar10"}),
@@ -36,7 +36,8 @@ def both(
 ) -> tuple[tuple[Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]:
     unknowns = of.draw("normal", torch.Generator().manual_seed(1))
     exact, differences = (
-        Objective(of, distance, weights, tv, way).evaluate(torch.arange(3))(unknowns) for way in (False, True)
+        Objective(of, terms(distance, weights, tv), way).evaluate(torch.arange(3))(unknowns)
+        for way in (False, True)
     )
     return exact, differences
 
@@ -56,7 +57,7 @@ def test_differences_are_near_the_exact_derivative(
 ) -> None:
     of = trials(module, parameters, batch)
     weights = partial(
-        layer_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
+        parameter_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
     )
     (losses, exact), (same, found) = both(of, distance, weights)
     torch.testing.assert_close(same, losses, rtol=1e-4, atol=1e-6)
@@ -83,7 +84,7 @@ def test_total_variation_is_added_to_the_difference() -> None:
 def test_layers_without_weight_have_no_part() -> None:
     """As batch norm's in one reading of AGIC."""
     of = trials("resnet20-4", {"width": 8})
-    weights = partial(layer_weights, shape="linear", beta=50.0, relu=True, norms="none", order="forward")
+    weights = partial(parameter_weights, shape="linear", beta=50.0, relu=True, norms="none", order="forward")
     (_, exact), (_, found) = both(of, "cosine", weights)
     agree(exact["images"], found["images"])
 

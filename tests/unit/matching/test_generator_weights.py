@@ -10,8 +10,10 @@ from trial_networks import CLASSES, group, network
 
 from leakbench.errors import Unfit
 from leakbench.matching.generator_weights import GeneratorWeights
-from leakbench.matching.optimisers import Adam, Optimiser, RMSprop
-from leakbench.matching.unknowns import generated
+from leakbench.matching.optimiser import Optimiser
+from leakbench.optimisers.adam import Adam
+from leakbench.optimisers.rmsprop import RMSprop
+from leakbench.unknowns.generator import generator
 
 Tensors = dict[str, Tensor]
 
@@ -131,5 +133,5 @@ def test_images_that_no_generator_makes_are_refused_in_one_line(shape: tuple[int
     rows, columns, channels = shape
     trials = group(model, torch.rand(1, 1, channels, rows, columns).double(), torch.tensor([[3]]))
     with pytest.raises(Unfit, match=f"attack: unknowns: .* {rows}×{columns} .*mnist-32") as caught:
-        generated(trials, torch.Generator())
+        generator()(trials, torch.Generator())
     assert "\n" not in str(caught.value)

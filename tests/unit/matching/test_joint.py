@@ -4,12 +4,12 @@ import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
-from trial_networks import CLASSES, everything, gradient, group, network, ones
+from trial_networks import CLASSES, everything, gradient, group, network, ones, priors, terms
 
 from leakbench.matching.joint import JointObjective, Part, Problems, one_by_one, whole_batches
 from leakbench.matching.objective import Objective
-from leakbench.matching.optimisers import Adam
 from leakbench.matching.trials import Group
+from leakbench.optimisers.adam import Adam
 
 SHAPE, BATCH, UPDATES = (8, 8, 2), 3, 4
 
@@ -25,7 +25,7 @@ def epoch(seed: int) -> Group:
 def parts(epochs: list[Group], problems: Problems, later: float = 0.1) -> list[Part]:
     return [
         Part(
-            Objective(of, "cosine", ones, 0.0),
+            Objective(of, terms("cosine", ones, 0.0)),
             problems.rows[:, number],
             problems.places(BATCH, number),
             later if number else 1.0,
@@ -75,7 +75,7 @@ def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
     (problems,) = one_by_one(SAMPLES, BATCH) if way == "one by one" else whole_batches(UPDATES, 3, BATCH)
     start = unknown(problems)
     rows = torch.arange(len(start))
-    losses, slopes = JointObjective(parts(epochs, problems), 0.01).evaluate(rows)({"images": start})
+    losses, slopes = JointObjective(parts(epochs, problems), priors(0.01)).evaluate(rows)({"images": start})
     for one in rows.tolist():
         images = start[one].clone().requires_grad_()
         expected = 0.01 * (
@@ -100,7 +100,7 @@ def test_losses_and_slopes_are_autograds_of_equation_5(way: str) -> None:
 def test_a_chunk_of_problems_has_the_same_losses() -> None:
     epochs = [epoch(seed) for seed in range(3)]
     (problems,) = one_by_one(SAMPLES, BATCH)
-    objective, start = JointObjective(parts(epochs, problems), 0.01), unknown(problems)
+    objective, start = JointObjective(parts(epochs, problems), priors(0.01)), unknown(problems)
     losses, slopes = objective.evaluate(torch.arange(3))({"images": start})
     some = torch.tensor([2, 0])
     again, moves = objective.evaluate(some)({"images": start[some]})
@@ -113,9 +113,11 @@ def test_a_later_epoch_of_weight_zero_says_nothing() -> None:
     epochs = [epoch(seed) for seed in range(2)]
     (problems,) = one_by_one({range(0, 2): torch.tensor([[0, 5], [4, 4]])}, BATCH)
     start, rows = unknown(problems), torch.arange(2)
-    losses, slopes = JointObjective(parts(epochs, problems, 0.0), 0.0).evaluate(rows)({"images": start})
+    losses, slopes = JointObjective(parts(epochs, problems, 0.0), priors(0.0)).evaluate(rows)(
+        {"images": start}
+    )
     own = start.gather(1, problems.places(BATCH, 0)[:, :, None, None, None].expand(-1, -1, *start.shape[2:]))
-    alone, _ = Objective(epochs[0], "cosine", ones, 0.0).evaluate(problems.rows[:, 0])({"images": own})
+    alone, _ = Objective(epochs[0], terms("cosine", ones, 0.0)).evaluate(problems.rows[:, 0])({"images": own})
     torch.testing.assert_close(losses, alone, rtol=1e-12, atol=0)
     assert not slopes["images"][:, 3:].any()
     assert slopes["images"][:, :3].flatten(2).any(2).all()

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from trial_networks import CLASSES, group
+from trial_networks import CLASSES, group, terms
 
 from leakbench import generators, victims
 from leakbench.errors import Unfit
 from leakbench.matching.objective import Objective
 from leakbench.matching.trials import Group
-from leakbench.matching.unknowns import latent
+from leakbench.unknowns.latent import latent
 
 TRIALS, BATCH, LATENT = 3, 2, 5
 
@@ -28,7 +28,7 @@ def trials(steps: bool = False, generator: bool = True) -> Group:
 
 
 def drawn(of: Group, seed: int = 4) -> Any:
-    return latent(of, torch.Generator().manual_seed(seed))
+    return latent()(of, torch.Generator().manual_seed(seed))
 
 
 def test_latents_start_uniform_trial_by_trial() -> None:
@@ -63,7 +63,7 @@ def test_losses_of_members_are_those_of_the_differentiable_objective(distance: s
             for place, (name, value) in enumerate(observed.items())
         }
 
-    objective = Objective(of, distance, weigh if weighted else None, 0.01)
+    objective = Objective(of, terms(distance, weigh if weighted else None, 0.01))
     sought, rows = drawn(of), torch.tensor([0, 2])
     members = torch.rand(2, 7, BATCH, LATENT, generator=torch.Generator().manual_seed(1))
     # Four at a time: one pass holds members of both trials.
@@ -78,7 +78,7 @@ def test_losses_of_members_are_those_of_the_differentiable_objective(distance: s
 def test_slopes_go_through_the_generator() -> None:
     of = trials()
     sought, rows = drawn(of), torch.arange(TRIALS)
-    evaluate = sought.through(Objective(of, "squares", None, 0.0).evaluate)(rows)
+    evaluate = sought.through(Objective(of, terms("squares", None, 0.0)).evaluate)(rows)
     start = sought.start["latents"]
     losses, slopes = evaluate({"latents": start})
     after, _ = evaluate({"latents": start - 0.02 * slopes["latents"] / slopes["latents"].norm()})
@@ -94,7 +94,7 @@ def test_what_is_missing_is_told_in_one_line(missing: str) -> None:
     if missing == "labels":
         of = replace(of, labels=None)
     with pytest.raises(
-        Unfit, match="labels: inferred" if missing == "labels" else "needs a generator"
+        Unfit, match="labels: counted" if missing == "labels" else "needs a generator"
     ) as told:
         drawn(of)
     assert "\n" not in str(told.value)
@@ -105,13 +105,13 @@ def test_losses_without_gradients_refuse_what_needs_them(what: str) -> None:
     of = trials(steps=what == "steps")
     distance = "squares+wasserstein" if what == "wasserstein" else "squares"
     with pytest.raises(Unfit, match="cma-es takes"):
-        Objective(of, distance, None, 0.0).losses(torch.arange(TRIALS))
+        Objective(of, terms(distance, None, 0.0)).losses(torch.arange(TRIALS))
 
 
 def test_losses_tell_dummies_apart_that_hardly_change_the_gradient() -> None:
     """Products in float32 would leave nothing of a distance that is 1e-9 of them."""
     of = trials()
-    objective, rows = Objective(of, "squares", None, 0.0), torch.arange(1)
+    objective, rows = Objective(of, terms("squares", None, 0.0)), torch.arange(1)
     assert of.labels is not None
     images = torch.rand(1, BATCH, 3, 16, 16, generator=torch.Generator().manual_seed(2))
     own = of.caused(of.to_pixels(images).requires_grad_(), of.labels[:1], rows, {})
@@ -119,7 +119,7 @@ def test_losses_tell_dummies_apart_that_hardly_change_the_gradient() -> None:
     observed = {name: value.detach() for name, value in own.items()}
     object.__setattr__(near, "observed", lambda trials: observed)
     moved = torch.cat([images + 1e-4 * step for step in (1, 2, 3)])
-    losses = Objective(near, "squares", None, 0.0).losses(rows)(
+    losses = Objective(near, terms("squares", None, 0.0)).losses(rows)(
         {"images": moved}, torch.zeros(3, dtype=torch.long)
     )
     expected, _ = objective.evaluate(rows)({"images": images})

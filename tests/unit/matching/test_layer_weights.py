@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from trial_networks import gradient, network
 
 from leakbench import victims
-from leakbench.matching.layer_weights import Shape, curve, layer_weights, shut_share, zero_share
+from leakbench.objectives.layer_weights import Shape, curve, parameter_weights, shut_share, zero_share
 
 # Table I: through (1, 1) and (21, beta); convex or concave as named.
 TABLE_1: dict[str, tuple[Shape, float, int]] = {
@@ -80,7 +80,7 @@ def test_resnet20_4_has_21_convolutions_which_the_curve_counts() -> None:
     names = convolutions(model)
     assert len(names) == 21
     assert len(convolutions(victims.build("resnet20-4", (32, 32, 3), 10, {}))) == 21
-    weights = layer_weights(model, observed, "linear", 50.0, False, "following", "parameters")
+    weights = parameter_weights(model, observed, "linear", 50.0, False, "following", "parameters")
     assert set(weights) == {name for name, _ in model.named_parameters()}
     found = [float(weights[f"{name}.weight"][0]) for name in names]
     assert found == pytest.approx(curve("linear", 21, 50.0).tolist(), rel=1e-12)
@@ -89,7 +89,7 @@ def test_resnet20_4_has_21_convolutions_which_the_curve_counts() -> None:
 def test_the_dense_layer_has_the_mean_of_the_curve() -> None:
     model, observed = resnet()
     for relu in (False, True):
-        weights = layer_weights(model, observed, "exponential", 9.0, relu, "following", "parameters")
+        weights = parameter_weights(model, observed, "exponential", 9.0, relu, "following", "parameters")
         for part in ("weight", "bias"):
             expected = float(curve("exponential", 21, 9.0).mean())
             assert weights[f"dense.{part}"].tolist() == pytest.approx([expected] * 2, rel=1e-12)
@@ -98,8 +98,8 @@ def test_the_dense_layer_has_the_mean_of_the_curve() -> None:
 def test_the_relu_modifier_divides_by_the_share_that_is_not_zero() -> None:
     """Equation 8, trial by trial."""
     model, observed = resnet(4)
-    plain = layer_weights(model, observed, "linear", 50.0, False, "one", "parameters")
-    modified = layer_weights(model, observed, "linear", 50.0, True, "one", "parameters")
+    plain = parameter_weights(model, observed, "linear", 50.0, False, "one", "parameters")
+    modified = parameter_weights(model, observed, "linear", 50.0, True, "one", "parameters")
     for name in plain:
         factor = [1, 1 / (1 - 0.25)] if name == "layer1.0.conv1.weight" else [1, 1]
         expected = (plain[name] * torch.tensor(factor, dtype=torch.float64)).tolist()
@@ -109,14 +109,14 @@ def test_the_relu_modifier_divides_by_the_share_that_is_not_zero() -> None:
 def test_a_layer_of_zeros_alone_keeps_a_finite_weight() -> None:
     model, observed = resnet()
     observed["conv1.weight"].zero_()
-    weights = layer_weights(model, observed, "linear", 50.0, True, "following", "parameters")
+    weights = parameter_weights(model, observed, "linear", 50.0, True, "following", "parameters")
     assert all(bool(weight.isfinite().all()) for weight in weights.values())
 
 
 @pytest.mark.parametrize("norms", ["following", "one", "none"])
 def test_batch_norm_follows_its_convolution_or_has_one_or_none(norms: str) -> None:
     model, observed = resnet()
-    weights = layer_weights(model, observed, "linear", 50.0, True, norms, "parameters")  # type: ignore[arg-type]
+    weights = parameter_weights(model, observed, "linear", 50.0, True, norms, "parameters")  # type: ignore[arg-type]
     for norm, conv in (
         ("bn1", "conv1"),
         ("layer1.0.bn1", "layer1.0.conv1"),
@@ -138,7 +138,7 @@ def test_order_forward_reads_a_projection_before_its_blocks_convolutions(normali
     observed = {name: torch.ones(1, *p.shape, dtype=torch.float64) for name, p in model.named_parameters()}
 
     def places(order: str) -> dict[str, int]:
-        weights = layer_weights(model, observed, "linear", 21.0, False, "one", order)  # type: ignore[arg-type]
+        weights = parameter_weights(model, observed, "linear", 21.0, False, "one", order)  # type: ignore[arg-type]
         # With beta = 21 the i-th convolution has weight i.
         return {
             name.removeprefix(prefix): round(float(weights[f"{name}.weight"])) for name in convolutions(model)
@@ -160,7 +160,7 @@ def test_order_forward_is_the_order_in_which_torchvisions_networks_would_be_read
     model = network("resnet", {"depth": 18})
     observed = {name: torch.ones(1, *p.shape) for name, p in model.named_parameters()}
     names = convolutions(model)
-    weights = layer_weights(model, observed, "linear", float(len(names)), False, "one", "forward")
+    weights = parameter_weights(model, observed, "linear", float(len(names)), False, "one", "forward")
     place = {name: round(float(weights[f"{name}.weight"])) for name in names}
     assert sorted(place.values()) == list(range(1, len(names) + 1))
     for stage in (2, 3, 4):
@@ -171,14 +171,14 @@ def test_a_network_without_convolutions_has_equal_weights() -> None:
     model = network("fcnn", {"width": 4}, (4, 4, 1))
     each = gradient(model, torch.rand(1, 1, 4, 4, dtype=torch.float64), torch.tensor([3]))
     observed = {name: value[None] for name, value in each.items()}
-    weights = layer_weights(model, observed, "linear", 50.0, True, "following", "forward")
+    weights = parameter_weights(model, observed, "linear", 50.0, True, "following", "forward")
     assert {float(weight) for weight in weights.values()} == {1.0}
 
 
 def test_weights_have_the_precision_of_the_gradients() -> None:
     model, observed = resnet()
     single = {name: value.float() for name, value in observed.items()}
-    weights = layer_weights(model, single, "linear", 50.0, True, "following", "parameters")
+    weights = parameter_weights(model, single, "linear", 50.0, True, "following", "parameters")
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
     assert {weight.shape for weight in weights.values()} == {(2,)}
 
@@ -186,8 +186,8 @@ def test_weights_have_the_precision_of_the_gradients() -> None:
 def test_the_zeros_may_be_given_for_each_convolution() -> None:
     model, observed = resnet()
     zeros = dict.fromkeys(convolutions(model), 0.0) | {"layer1.0.conv2": 0.75}
-    plain = layer_weights(model, observed, "linear", 50.0, False, "one", "parameters")
-    modified = layer_weights(model, observed, "linear", 50.0, True, "one", "parameters", zeros)
+    plain = parameter_weights(model, observed, "linear", 50.0, False, "one", "parameters")
+    modified = parameter_weights(model, observed, "linear", 50.0, True, "one", "parameters", zeros)
     for name in plain:
         factor = 4 if name == "layer1.0.conv2.weight" else 1
         torch.testing.assert_close(modified[name], plain[name] * factor, rtol=1e-6, atol=0)

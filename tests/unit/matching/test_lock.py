@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad
 from torch.nn.functional import cross_entropy
-from trial_networks import group
+from trial_networks import group, terms
 
 from leakbench import victims
 from leakbench.attacks.observation import Observation
@@ -136,7 +136,7 @@ def test_losses_of_members_count_the_shared_gradients_of_the_lock() -> None:
     alike = {name: torch.randn(TRIALS, *p.shape).double() for name, p in server.named_parameters()}
     alike |= {f"{LAYER}.{name}": torch.randn(TRIALS, *own.known[name].shape[1:]).double() for name in LAYERS}
     objective = Objective(
-        replace(group(server, images, labels, observed=alike), lock=own), "squares", None, 0.0
+        replace(group(server, images, labels, observed=alike), lock=own), terms("squares", None, 0.0)
     )
     rows = torch.arange(TRIALS)
     losses = objective.losses(rows)({"images": images}, rows)

@@ -9,7 +9,9 @@ from loop_trials import TRIALS, bowls, lenet, nothing, same, start, steady
 from torch import Tensor
 
 from leakbench.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match, measured_bytes, traced
-from leakbench.matching.optimisers import LBFGS, Adam, Evaluate
+from leakbench.matching.optimiser import Evaluate
+from leakbench.optimisers.adam import Adam
+from leakbench.optimisers.lbfgs import LBFGS
 
 
 @pytest.mark.parametrize("kind", ["adam", "lbfgs"])

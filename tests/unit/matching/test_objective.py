@@ -6,14 +6,17 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CLASSES, everything, group, network, ones
+from trial_networks import CLASSES, everything, group, network, ones, terms
 
 from leakbench.matching import objective as module
 from leakbench.matching.loop import measured_bytes
-from leakbench.matching.objective import Objective, total_variation
-from leakbench.matching.optimisers import LBFGS, Adam, Evaluate
+from leakbench.matching.objective import Objective
+from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import AT_ONCE
+from leakbench.objectives.total_variation import variation
+from leakbench.optimisers.adam import Adam
+from leakbench.optimisers.lbfgs import LBFGS
 
 SHAPE = (8, 8, 2)
 ADAM = Adam(0.1, 1, False, False)
@@ -55,7 +58,7 @@ def told(evaluate: Evaluate, names: list[str]) -> Any:
 def test_the_derivative_passes_gradcheck(distance: str, known: bool) -> None:
     of = trials(known)
     weights = {name: torch.rand(2, dtype=torch.float64) + 0.5 for name in everything(of)}
-    evaluate = Objective(of, distance, lambda *_: weights, 0.01).evaluate(torch.arange(2))
+    evaluate = Objective(of, terms(distance, lambda *_: weights, 0.01)).evaluate(torch.arange(2))
     unknowns = start(of)
     assert set(unknowns) == ({"images"} if known else {"images", "labels"})
     inputs = tuple(value.requires_grad_() for value in unknowns.values())
@@ -64,7 +67,7 @@ def test_the_derivative_passes_gradcheck(distance: str, known: bool) -> None:
 
 def test_the_derivative_of_simulated_steps_passes_gradcheck() -> None:
     of = trials(steps=[slice(0, 1), slice(1, 2), slice(0, 1)], lr=0.1)
-    evaluate = Objective(of, "cosine", ones, 0.0).evaluate(torch.arange(2))
+    evaluate = Objective(of, terms("cosine", ones, 0.0)).evaluate(torch.arange(2))
     (images,) = start(of).values()
     assert torch.autograd.gradcheck(told(evaluate, ["images"]), (images.requires_grad_(),), fast_mode=True)
 
@@ -73,9 +76,9 @@ def test_the_loss_is_the_distance_plus_the_variation() -> None:
     of = trials()
     unknowns = start(of)
     bare, more = (
-        Objective(of, "squares", ones, tv).evaluate(torch.arange(2))(unknowns)[0] for tv in (0.0, 0.25)
+        Objective(of, terms("squares", ones, tv)).evaluate(torch.arange(2))(unknowns)[0] for tv in (0.0, 0.25)
     )
-    torch.testing.assert_close(more, bare + 0.25 * total_variation(unknowns["images"])[0], rtol=1e-12, atol=0)
+    torch.testing.assert_close(more, bare + 0.25 * variation(unknowns["images"])[0], rtol=1e-12, atol=0)
 
 
 def test_the_true_images_have_no_loss() -> None:
@@ -84,7 +87,7 @@ def test_the_true_images_have_no_loss() -> None:
     images = torch.rand(2, 2, 2, 8, 8, dtype=torch.float64)
     of = group(model, images, torch.randint(0, CLASSES, (2, 2)))
     exact = {"images": (images - of.mean) / of.deviation}
-    losses, moves = Objective(of, "squares", ones, 0.0).evaluate(torch.arange(2))(exact)
+    losses, moves = Objective(of, terms("squares", ones, 0.0)).evaluate(torch.arange(2))(exact)
     assert losses.max() < 1e-24
     assert moves["images"].abs().max() < 1e-10
 
@@ -100,7 +103,7 @@ def test_rows_are_the_trials_that_are_asked_for() -> None:
         trial = [(everywhere == value).all(1).nonzero().item() for value in observed[last]]
         return dict.fromkeys(observed, shares[trial])
 
-    objective = Objective(of, "squares", weigh, 0.01)
+    objective = Objective(of, terms("squares", weigh, 0.01))
     losses, moves = objective.evaluate(torch.arange(4))(unknowns)
     rows = torch.tensor([3, 1])
     some, part = objective.evaluate(rows)({"images": unknowns["images"][rows]})
@@ -113,13 +116,13 @@ def test_what_is_given_stays_as_it_was(frozen: bool) -> None:
     of = trials()
     unknowns = start(of)
     before = {name: value.clone() for name, value in unknowns.items()}
-    Objective(of, "cosine", ones, 0.1, frozen).evaluate(torch.arange(2))(unknowns)
+    Objective(of, terms("cosine", ones, 0.1), frozen).evaluate(torch.arange(2))(unknowns)
     assert all(torch.equal(unknowns[name], value) for name, value in before.items())
     assert not any(value.requires_grad for value in unknowns.values())
 
 
 def test_a_chunk_depends_on_one_trial_and_not_on_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    few, many = (Objective(of, "squares", ones, 0.0) for of in (trials(count=2), trials(count=9)))
+    few, many = (Objective(of, terms("squares", ones, 0.0)) for of in (trials(count=2), trials(count=9)))
     assert few.chunk(ADAM) == many.chunk(ADAM) > 1
     unknowns = {name: value[:1].float() for name, value in start(few.group).items()}
     one = measured_bytes(few.evaluate(torch.arange(1)), unknowns)
@@ -132,22 +135,22 @@ def test_a_chunk_depends_on_one_trial_and_not_on_how_many_there_are(monkeypatch:
 
 def test_larger_batches_make_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORKING_BYTES", 1_000_000)
-    small, large = (Objective(of, "squares", ones, 0.0) for of in (trials(batch=1), trials(batch=8)))
+    small, large = (Objective(of, terms("squares", ones, 0.0)) for of in (trials(batch=1), trials(batch=8)))
     assert small.chunk(ADAM) > large.chunk(ADAM) >= 1
 
 
 def test_what_an_optimiser_remembers_makes_smaller_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORKING_BYTES", 1_000_000)
-    objective = Objective(trials(), "squares", ones, 0.0)
+    objective = Objective(trials(), terms("squares", ones, 0.0))
     assert objective.chunk(LBFGS(1.0, 100, 20)) < objective.chunk(ADAM)
 
 
 def test_small_trials_leave_chunks_for_workers() -> None:
-    assert Objective(trials(count=90), "squares", ones, 0.0).chunk(ADAM) == AT_ONCE
+    assert Objective(trials(count=90), terms("squares", ones, 0.0)).chunk(ADAM) == AT_ONCE
 
 
 def test_frozen_differences_go_trial_by_trial() -> None:
-    assert Objective(trials(count=9), "squares", ones, 0.0, frozen=True).chunk(ADAM) == 1
+    assert Objective(trials(count=9), terms("squares", ones, 0.0), frozen=True).chunk(ADAM) == 1
 
 
 def test_only_the_updates_of_the_trials_at_work_are_read() -> None:
@@ -163,7 +166,7 @@ def test_only_the_updates_of_the_trials_at_work_are_read() -> None:
 
     for name, value in of.observation.updates.items():
         of.observation.updates[name] = value.view(File)
-    objective = Objective(of, "squares", ones, 0.0)
+    objective = Objective(of, terms("squares", ones, 0.0))
     objective.chunk(ADAM)
     assert set(asked) == {1}
     objective.evaluate(torch.tensor([7, 2, 3]))

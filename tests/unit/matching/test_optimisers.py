@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from leakbench.matching.optimisers import LBFGS, Adam, RMSprop
+from leakbench.optimisers.adam import Adam
+from leakbench.optimisers.lbfgs import LBFGS
+from leakbench.optimisers.rmsprop import RMSprop
 
 Rows = Callable[[Tensor], Tensor]
 

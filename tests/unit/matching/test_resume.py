@@ -14,7 +14,9 @@ from torch import Tensor
 from leakbench.artefacts import read_facts
 from leakbench.matching import loop
 from leakbench.matching.loop import DIVERGED, ENDED, RUNNING, Outcome, Schedule, match
-from leakbench.matching.optimisers import LBFGS, Adam, Evaluate
+from leakbench.matching.optimiser import Evaluate
+from leakbench.optimisers.adam import Adam
+from leakbench.optimisers.lbfgs import LBFGS
 from leakbench.workers import Work
 
 

@@ -1,5 +1,7 @@
 """Every victim in float64, made small, and groups of trials on them."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ from torch.nn.functional import cross_entropy
 
 from leakbench import victims
 from leakbench.attacks.observation import Observation
+from leakbench.matching.distances import added
+from leakbench.matching.terms import Distance, Term, Valued, Weights
 from leakbench.matching.trials import Group
+from leakbench.objectives.total_variation import total_variation, variation
+from leakbench.parts import part
 
 CLASSES = 10
+Weigh = Callable[[nn.Module, dict[str, Tensor]], dict[str, Tensor]]
 ROOM = Path(victims.__file__).parent
 # Whatever lies in the room is a victim, so a new one is tested without being listed here.
 NETWORKS = sorted(path.stem for path in ROOM.glob("*.py") if path.stem not in ("__init__", "file", "layers"))
@@ -113,3 +120,22 @@ def ones(model: nn.Module, observed: dict[str, Tensor]) -> dict[str, Tensor]:
 def everything(of: Group) -> dict[str, Tensor]:
     """Return what was observed of all trials."""
     return of.observed(torch.arange(of.trials))
+
+
+def distance_of(names: str) -> Distance:
+    """Return the sum of the distances whose names are joined by `+`."""
+    return added([part("objectives", name)() for name in names.split("+")])
+
+
+def priors(tv: float) -> list[tuple[float, Valued]]:
+    """Return total variation of this weight as an objective has it."""
+    return [(tv, variation)] if tv else []
+
+
+def terms(names: str, weigh: Weigh | None = None, tv: float = 0.0) -> list[Term]:
+    """Return distances joined by `+`, weights of parameters by `weigh(model, observed)`, and total
+    variation."""
+    found: list[Term] = [part("objectives", name)() for name in names.split("+")]
+    if weigh is not None:
+        found.append(Weights(lambda group: partial(weigh, group.model)))
+    return [*found, total_variation(weight=tv)]

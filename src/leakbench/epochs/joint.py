@@ -11,16 +11,14 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from leakbench.attacks.gradient_matching import gradient_matching
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
-from leakbench.matching.frozen import pays
+from leakbench.matching.composition import Composition, Epochs
 from leakbench.matching.joint import JointObjective, Part, Problems, add, begun, one_by_one, whole_batches
-from leakbench.matching.layer_weights import layer_weights
-from leakbench.matching.loop import Schedule, match
-from leakbench.matching.objective import Objective
-from leakbench.matching.optimisers import Adam
+from leakbench.matching.loop import Outcome, Schedule, match
+from leakbench.matching.objective import priors_of
+from leakbench.matching.terms import Prior
 from leakbench.matching.trials import Collected, Group, groups
 from leakbench.matching.update_matching import Looks, chains, partners
 
@@ -33,94 +31,84 @@ MATCHINGS = {
 }
 
 
-def joint_matching(
-    observation: Observation,
-    rng: torch.Generator,
+def joint(
     *,
     steps: Literal["both", "matching", "joint"] = "both",
     pooling: bool = True,
     label_filter: bool = True,
     pre_iterations: Annotated[int, Field(gt=0)] = 2000,
     later: Annotated[float, Field(ge=0)] = 0.1,
-    tv: Annotated[float, Field(ge=0)] = 0.0,
-    lr: Annotated[float, Field(gt=0)] = 0.1,
-    iterations: Annotated[int, Field(gt=0)] = 10000,
-    signed: bool = False,
-    decay: bool = False,
-    boxed: bool = False,
-    start: Literal["normal", "uniform"] = "normal",
-    layers: Literal["one", "linear", "exponential", "logarithmic"] = "one",
-    beta: Annotated[float, Field(gt=0)] = 1.0,
-    relu: bool = False,
-    norms: Literal["following", "one", "none"] = "following",
-    order: Literal["parameters", "forward"] = "parameters",
-    inference: Literal["idlg", "row-minimum", "counted"] = "counted",
-    derivative: Literal["exact", "frozen"] = "exact",
-) -> Reconstruction:
+) -> Epochs:
     """Reconstruct samples from the updates of several epochs. All rounds that started from one model are an
     epoch.
 
-    `steps`, first `matching`: each update is reconstructed alone, in `pre_iterations`, and images of
-    consecutive epochs are paired. All four ways of Table V are told; `pooling` and `label_filter` choose the
-    one that is used. Then `joint`: a sample is reconstructed from all its updates, the first one's distance
-    with weight 1, the others' with `later`, and the image stands wherever the sample was seen. The second
-    step alone assumes that every epoch has the same batches in the same order (Table III). A single epoch
-    leaves nothing to match, and its batches are reconstructed one by one. All other values are those of
-    `attacks.gradient_matching`. Source: AGIC, section IV-B.
+    steps: first `matching`: each update is reconstructed alone and images of consecutive epochs are paired.
+    Then `joint`: a sample is reconstructed from all its updates, and the image stands wherever the sample was
+    seen. The second step alone assumes that every epoch has the same batches in the same order (Table III). A
+    single epoch leaves nothing to match, and its batches are reconstructed one by one. pooling, label_filter:
+    which of the four ways of Table V pairs the images; all four are reported. pre_iterations: of the first
+    step. later: the weight of the later updates' distances, where the first one's is 1, at least 0. Source:
+    AGIC, section IV-B.
     """
-    epochs = [
-        torch.from_numpy(np.flatnonzero(observation.origin == o)) for o in np.unique(observation.origin)
-    ]
-    if steps == "joint" or (steps == "both" and len(epochs) == 1):
-        found = Collected(observation, Schedule(iterations)).found
-        problems = _same_batches(observation, epochs, found)
-    else:
-        found = gradient_matching(
-            observation, rng, distance="cosine", tv=tv, lr=lr, iterations=pre_iterations, signed=signed,
-            decay=decay,
-            boxed=boxed, start=start, layers=layers, beta=beta, relu=relu, norms=norms, order=order,
-            inference=inference, derivative=derivative,
-        )  # fmt: skip
-        problems = _matched(observation, epochs, found, (pooling, label_filter))
-        if steps == "matching":
-            return found
-        found.iterations += iterations
-    found = begun(found, iterations)
 
-    def make() -> Adam:
-        return Adam(lr, iterations, signed, decay)
-
-    def optimise(own: list[Group], objectives: list[Objective], asked: Problems) -> None:
-        batch = own[0].batch
-        parts = [
-            Part(objectives[epoch], asked.rows[:, i], asked.places(batch, i), 1.0 if i == 0 else later)
-            for i, epoch in enumerate(asked.seen)
+    def attack(
+        observation: Observation, rng: torch.Generator, composed: Composition, iterations: int
+    ) -> Reconstruction:
+        epochs = [
+            torch.from_numpy(np.flatnonzero(observation.origin == o)) for o in np.unique(observation.origin)
         ]
-        objective = JointObjective(parts, tv)
-        start_of = replace(own[0], batch=asked.unknowns(batch))
-        outcome = match(
-            start_of.draw(start, rng, len(asked.rows)),
-            objective.evaluate,
-            make,
-            own[0].clip if boxed else lambda unknowns: None,
-            Schedule(iterations),
-            objective.chunk(make()),
-            observation.work.part(
-                f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"
-            ),
+        if steps == "joint" or (steps == "both" and len(epochs) == 1):
+            found = Collected(observation, Schedule(iterations)).found
+            problems = _same_batches(observation, epochs, found)
+        else:
+            found = composed.reconstruct(observation, rng, Schedule(pre_iterations, 0.0), pre_iterations)
+            problems = _matched(observation, epochs, found, (pooling, label_filter))
+            if steps == "matching":
+                return found
+            found.iterations += iterations
+        found = begun(found, iterations)
+        every = list(groups(observation))
+        for client, sets in enumerate(problems):
+            own = _labelled([group for group in every if group.client == client], found)
+            for asked in sets:
+                outcome = _optimised(own, asked, composed, iterations, later, rng)
+                add(found, own, asked, outcome)
+        return found
+
+    return attack
+
+
+def _optimised(
+    own: list[Group], asked: Problems, composed: Composition, iterations: int, later: float,
+    rng: torch.Generator,
+) -> Outcome:  # fmt: skip
+    """Return what the joint problems `asked` of one client come to, whose epochs are the groups `own`."""
+    batch, work = own[0].batch, own[0].observation.work
+    distances = [term for term in composed.objective if not isinstance(term, Prior)]
+    parts = [
+        Part(
+            composed.objective_of(own[epoch], distances),
+            asked.rows[:, i],
+            asked.places(batch, i),
+            1.0 if i == 0 else later,
         )
-        add(found, own, asked, outcome)
-
-    weigh = partial(layer_weights, shape=layers, beta=beta, relu=relu, norms=norms, order=order)
-    every = list(groups(observation, "one-batch", inference, 1))
-    for client, sets in enumerate(problems):
-        own = _labelled([group for group in every if group.client == client], found)
-        objectives = [
-            Objective(g, "cosine", weigh, 0.0, derivative == "frozen" and pays(g.model)) for g in own
-        ]
-        for asked in sets:
-            optimise(own, objectives, asked)
-    return found
+        for i, epoch in enumerate(asked.seen)
+    ]
+    # A problem has more unknown images than an update has samples.
+    problems = replace(own[0], batch=asked.unknowns(batch), rounds=own[0].rounds[asked.rows[:, 0]])
+    objective = JointObjective(parts, priors_of(problems, composed.objective))
+    sought, make = composed.unknowns(problems, rng), partial(composed.optimiser, iterations)
+    label = f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"
+    return match(
+        sought.start,
+        sought.through(objective.evaluate),
+        make,
+        sought.project,
+        Schedule(iterations),
+        objective.chunk(make()),
+        work.part(label),
+        sought.dummies,
+    )
 
 
 def _matched(
@@ -178,8 +166,7 @@ def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
     if (found.labels[own[0].rounds, client, :batch] < 0).any():
         if own[0].labels is None:
             raise Unfit(
-                "attack: labels: joint, but steps: joint has no first look to find them (set labels: "
-                "inferred)"
+                "attack: labels: joint, but steps: joint has no first look to find them (set labels: counted)"
             )
         for group in own:
             found.labels[group.rounds, client, :batch] = own[0].labels.cpu()

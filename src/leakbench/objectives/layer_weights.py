@@ -1,17 +1,55 @@
 """AGIC's weights of layers in the distance (Eqn 7 and 8, Table I)."""
 
 import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
+from leakbench.matching.terms import Weights
+from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
 Shape = Literal["one", "linear", "exponential", "logarithmic"]
 Norms = Literal["following", "one", "none"]
 Order = Literal["parameters", "forward"]
+
+
+def layer_weights(
+    *,
+    shape: Literal["one", "linear", "exponential", "logarithmic"] = "linear",
+    beta: Annotated[float, Field(gt=0)] = 1.0,
+    relu: bool = False,
+    zeros: Literal["gradient", "outputs"] = "gradient",
+    norms: Literal["following", "one", "none"] = "following",
+    order: Literal["parameters", "forward"] = "parameters",
+) -> Weights:
+    """Return weights of the parameters in every distance of the objective, which differ from layer to layer.
+
+    shape: the curve of the weights over the convolutions. beta: the last convolution's weight where the first
+    one's is 1, above 0. relu: divide a convolution's weight by one minus its share of zeros (Eqn 8). zeros:
+    the share that `relu` means: of exact zeros in the observed gradient of the convolution, or of zeros in
+    the output of the ReLU behind it, measured on noise. norms, order: what the paper leaves open, see
+    `parameter_weights`. Source: AGIC.
+    """
+
+    def of(group: Group) -> Callable[[Tensors], Tensors]:
+        shares = shut_share(group.model, group.noise) if relu and zeros == "outputs" else None
+        return partial(
+            parameter_weights,
+            group.model,
+            shape=shape,
+            beta=beta,
+            relu=relu,
+            norms=norms,
+            order=order,
+            zeros=shares,
+        )
+
+    return Weights(of)
 
 
 def curve(shape: Shape, count: int, beta: float) -> Tensor:
@@ -78,7 +116,7 @@ def _as_read(names: list[str]) -> list[str]:
     return sorted(names, key=lambda name: (first[block[name]], "downsample" not in name))
 
 
-def layer_weights(
+def parameter_weights(
     model: nn.Module,
     observed: Tensors,
     shape: Shape,

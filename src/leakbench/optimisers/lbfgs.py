@@ -1,108 +1,28 @@
-"""Optimisers of many independent trials at once: each trial has its own state, its own history, its own end.
+"""Limited-memory BFGS."""
 
-Unknowns are one flat matrix [trials, unknowns] for each named part (images, labels), so that a trial is a
-row.
-"""
-
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Annotated
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
+from leakbench.matching.optimiser import Evaluate, Make
 from leakbench.tensors import Tensors
 
-# Unknowns in; losses [trials] and the gradients of each out.
-Evaluate = Callable[[Tensors], tuple[Tensor, Tensors]]
-DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
 
+def lbfgs(
+    *,
+    lr: Annotated[float, Field(gt=0)] = 1.0,
+    memory: Annotated[int, Field(gt=0)] = 100,
+    inner: Annotated[int, Field(gt=0)] = 20,
+) -> Make:
+    """Return L-BFGS with a fixed step, as torch has it without line search.
 
-class Optimiser(Protocol):
-    """One step for all trials; `state` holds everything that a resumed run needs, trials first.
-
-    copies: how many times the unknowns' size the state takes.
+    lr: the length of a step in lengths of the quasi-Newton direction, above 0. memory: the number of moves
+    that are remembered. inner: the largest number of evaluations in an iteration. Source: the codes of DLG
+    and iDLG, with torch's defaults for memory and evaluations.
     """
-
-    copies: int
-    state: Tensors
-
-    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
-
-
-def _kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
-    """Return the parts of an unknown's state, zeros at first."""
-    for part in parts:
-        if f"{name}/{part}" not in state:
-            state[f"{name}/{part}"] = torch.zeros_like(value)
-    return [state[f"{name}/{part}"] for part in parts]
-
-
-class Adam:
-    """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations."""
-
-    def __init__(self, lr: float, iterations: int, signed: bool, decay: bool) -> None:
-        self.lr, self.signed = lr, signed
-        self.copies = 2
-        self.drops = [int(iterations * share) for share in DECAY_AT] if decay else []
-        self.state: Tensors = {}
-
-    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
-        losses, gradients = evaluate(unknowns)
-        lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops)
-        bias = 1 - 0.9 ** (iteration + 1), 1 - 0.999 ** (iteration + 1)
-        going = losses.isfinite()
-        for name, value in unknowns.items():
-            gradient = gradients[name].sign() if self.signed else gradients[name]
-            mean, square = _kept(self.state, name, value, ("mean", "square"))
-            mean.lerp_(gradient, 0.1)
-            square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-            move = (mean / bias[0]) / ((square / bias[1]).sqrt() + 1e-8) * -lr
-            value.add_(torch.where(going[(..., *[None] * (value.dim() - 1))], move, 0))
-        return losses
-
-
-class RMSprop:
-    """RMSprop with momentum, as torch's (GRNN uses it so)."""
-
-    def __init__(self, lr: float, momentum: float) -> None:
-        self.lr, self.momentum = lr, momentum
-        self.copies = 2
-        self.state: Tensors = {}
-
-    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
-        losses, gradients = evaluate(unknowns)
-        lost = ~losses.isfinite()
-        stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
-        kept = [_kept(self.state, name, value, ("square", "momentum")) for name, value in unknowns.items()]
-        squares, momenta = ([each[place] for each in kept] for place in (0, 1))
-        _fused_momentum(momenta, squares, [gradients[name].contiguous() for name in unknowns], self.momentum)
-        for value, momentum in zip(unknowns.values(), momenta, strict=True):
-            value.sub_(momentum, alpha=self.lr)
-        for name, before in stay.items():
-            unknowns[name][lost] = before
-        return losses
-
-
-def _fused_momentum(
-    momenta: list[Tensor], squares: list[Tensor], gradients: list[Tensor], decay: float
-) -> None:
-    """Take RMSprop's step of each momentum in one pass instead of five: square ← 0.99 square + 0.01
-    gradient², momentum ← decay · momentum + gradient / (√square + 1e-8).
-
-    torch fuses no RMSprop, but AdamW without a mean of its own is one, with the momentum as what it moves:
-    `decay` is its weight decay, at a learning rate of −1, so many steps in that no bias is left to correct.
-    """
-    late = gradients[0].new_tensor(1e9)
-    torch._fused_adamw_(
-        momenta, gradients, gradients, squares, [], [late] * len(momenta), amsgrad=False, maximize=False,
-        lr=-1.0, beta1=0.0, beta2=0.99, weight_decay=decay - 1, eps=1e-8,
-    )  # fmt: skip
+    return lambda iterations: LBFGS(lr, memory, inner)
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
@@ -122,7 +42,7 @@ class LBFGS:
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
         self.lr, self.memory, self.inner = lr, memory, inner
-        self.copies = 2 * memory + 2
+        self.copies, self.population = 2 * memory + 2, 1
         self.state: Tensors = {}
 
     def _start(self, flat: Tensor) -> None:

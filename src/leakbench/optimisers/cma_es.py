@@ -1,16 +1,32 @@
 """CMA-ES of many independent trials at once, one evolution each (GGL uses it so)."""
 
+from functools import partial
+from typing import Annotated
+
 import numpy as np
 import torch
 from cmaes import CMA
+from pydantic import Field
 from torch import Tensor
 
-from leakbench.matching.optimisers import Evaluate
+from leakbench.matching.optimiser import Evaluate, Make
 from leakbench.seeds import stream
 from leakbench.tensors import Tensors
 
 # What the evolution is told of a member without a loss: it sorts behind every other.
 WORST = float(np.finfo(np.float64).max)
+
+
+def cma_es(
+    *, sigma: Annotated[float, Field(gt=0)] = 1.0, population: Annotated[int, Field(gt=1)] = 50
+) -> Make:
+    """Return the evolution strategy with adapted covariance, which needs no gradients of the unknowns.
+
+    sigma: the first standard deviation of a population, above 0, in units of the unknowns. population: the
+    number of its members, at least 2; an iteration values all of them. Source: Hansen 2016 (the library
+    `cmaes`); GGL's code.
+    """
+    return partial(Evolution, sigma, population)
 
 
 class Evolution:

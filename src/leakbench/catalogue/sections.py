@@ -1,0 +1,130 @@
+"""The sections of an attack's YAML: each names parts of a room and gives values to their keyword
+arguments."""
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from leakbench.catalogue.signature import definition, parts_of
+from leakbench.errors import UserError
+from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE
+from leakbench.yamls import suggest
+
+Named = dict[str, dict[str, Any]]
+
+# What an editor allows for a section: a name, a list, or a mapping of names to arguments.
+_MAPPING = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
+FORMS = {
+    "anyOf": [
+        {"type": "string"},
+        {"type": "array", "items": {"anyOf": [{"type": "string"}, _MAPPING]}},
+        _MAPPING,
+    ]
+}
+
+# Keys that stood under `parameters:` when an attack was flat, and what is written now.
+_WEIGHED = "objective: [cosine, {layer-weights: {shape: linear, beta: 50.0, relu: true}}]"
+_STEPPED = "optimiser: {adam: {lr: 0.1, signed: true, decay: true}}"
+_JOINT = "epochs: {joint: {steps: both}}"
+FLAT = {
+    "distance": "objective: [squares, norm]",
+    **dict.fromkeys(("tv", "variation"), "objective: [cosine, {total-variation: {weight: 0.0001}}]"),
+    **dict.fromkeys(("layers", "beta", "relu", "zeros", "norms", "order"), _WEIGHED),
+    **dict.fromkeys(("unknowns", "boxed", "start"), "unknowns: {dummies: {boxed: true}}"),
+    **dict.fromkeys(("optimiser", "lr", "momentum", "population", "signed", "decay"), _STEPPED),
+    **dict.fromkeys(("steps", "pooling", "label_filter", "pre_iterations", "later"), _JOINT),
+    "inference": "labels: row-minimum",
+    "adapts": "adaptive: true",
+}
+
+
+def named(value: Any) -> Named:
+    """Return a section as part → keyword arguments, whichever of the three forms it has.
+
+    value: a name; a list whose entries are names or mappings name → arguments; or one such mapping. Raises
+    ValueError for anything else, and for a part that is named twice.
+    """
+    entries = [value] if isinstance(value, str | dict) else value
+    if not isinstance(entries, list):
+        raise ValueError("names parts: a name, a list of names, or a mapping of names to arguments")
+    found: Named = {}
+    for entry in entries:
+        for name, arguments in ({entry: {}} if isinstance(entry, str) else entry).items():
+            if name in found:
+                raise ValueError(f"{name!r} is given twice")
+            if not isinstance(arguments, dict | None):
+                raise ValueError(f"{name}: the arguments are no mapping, such as {{{name}: {{weight: 0.1}}}}")
+            found[name] = arguments or {}
+    return found
+
+
+def varied(base: Any, change: Any, section: str) -> Any:
+    """Return a section of a file as a variant has it.
+
+    A name or a list replaces the section. A mapping changes the arguments of the parts that it names, adds
+    parts that are not there, and leaves out those that it maps to nothing. In a section of one part another
+    part replaces it.
+    """
+    if not isinstance(change, dict) or not base:
+        return change
+    known = named(base)
+    out = known if section in SEVERAL or set(change) <= set(known) else {}
+    kept = {name: values for name, values in out.items() if change.get(name, values) is not None}
+    laid = {name: {**kept.get(name, {}), **values} for name, values in change.items() if values is not None}
+    return kept | laid
+
+
+def check(module: str, entry: Mapping[str, Any], where: str) -> None:
+    """Refuse sections that an attack does not take, lacks, or that do not fit. Raises UserError.
+
+    module: of the attack. entry: its resolved keys. where: what a message calls the entry, followed by a
+    colon.
+    """
+    function = definition("attacks", module)
+    taken = [argument.arg for argument in function.args.args[2:]]
+    needed = taken[: len(taken) - len(function.args.defaults)]
+    own = {argument.arg for argument in function.args.kwonlyargs}
+    flat = next((key for key in entry["parameters"] if key in FLAT and key not in own), None)
+    if flat:
+        raise UserError(
+            f"{where}parameters.{flat}: the parts of an attack have sections of their own ({FLAT[flat]})"
+        )
+    for section, room in SECTIONS.items():
+        given = entry[section]
+        if given and section not in taken:
+            raise UserError(f"{where}{section}: attack module {module} takes no such section (remove it)")
+        if not given and section in needed:
+            names = ", ".join(_names(room))
+            raise UserError(f"{where}{section}: attack module {module} needs this section (one of {names})")
+        if len(given) > 1 and section not in SEVERAL:
+            raise UserError(
+                f"{where}{section}: names {', '.join(given)}, and one part is needed (choose one)"
+            )
+        for name in given:
+            if name not in _names(room):
+                raise UserError(
+                    f"{where}{section}: '{name}' is no part of src/leakbench/{room} "
+                    f"({suggest(name, _names(room))})"
+                )
+    kinds = [
+        ast.unparse(definition("objectives", name).returns or ast.Name("")) for name in entry["objective"]
+    ]
+    if kinds and ("Distance" not in kinds or kinds.count("Weights") > 1):
+        raise UserError(
+            f"{where}objective: needs a distance of gradients, and weights of layers at most once (add "
+            "squares or cosine)"
+        )
+    if (rule := entry["labels"]) not in [*WITHOUT_RULE, *_names("labels")]:
+        raise UserError(
+            f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
+            f"src/leakbench/labels ({suggest(rule, _names('labels'))})"
+        )
+
+
+def _names(room: str) -> list[str]:
+    return [part.replace("_", "-") for part in parts_of(room)]
+
+
+def parts(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return (section, room, name) of each part that an attack's sections name."""
+    return [(section, room, name) for section, room in SECTIONS.items() for name in entry[section]]

@@ -1,0 +1,87 @@
+"""What a gradient-matching attack is composed of, and the reconstruction of each update by it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.matching.frozen import pays
+from leakbench.matching.gap import gradient_gap
+from leakbench.matching.lock import guess
+from leakbench.matching.loop import Schedule, match
+from leakbench.matching.objective import Objective
+from leakbench.matching.optimiser import Make
+from leakbench.matching.terms import Term
+from leakbench.matching.trials import Collected, Group, groups
+from leakbench.matching.unknowns import Parameterisation, beside
+
+
+@dataclass(frozen=True)
+class Composition:
+    """The parts of an attack, and how it takes updates and derivatives (`attacks.gradient_matching`)."""
+
+    objective: Sequence[Term]
+    unknowns: Parameterisation
+    optimiser: Make
+    updates: Literal["one-batch", "simulated"] = "one-batch"
+    derivative: Literal["exact", "frozen"] = "exact"
+
+    def objective_of(self, group: Group, terms: Sequence[Term] | None = None) -> Objective:
+        """Return the objective of a group's trials, by all terms or by the given ones.
+
+        Differences stand for second derivatives only where the attack asks for them, the network is deep
+        enough to gain by them, and nothing else stands between the dummies and their gradients.
+        """
+        objective = Objective(group, self.objective if terms is None else terms)
+        mechanism = group.observation.adaptation.mechanism
+        plain = not group.steps and group.lock is None and mechanism is None
+        frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
+        return replace(objective, frozen=frozen and pays(group.model), mechanism=mechanism)
+
+    def reconstruct(
+        self,
+        observation: Observation,
+        rng: torch.Generator,
+        schedule: Schedule,
+        length: int,
+        restarts: int = 1,
+    ) -> Reconstruction:
+        """Reconstruct each update's images from it alone, all updates and restarts together.
+
+        length: the number of iterations over which the learning rate falls, of which `schedule` may make the
+        first ones only. restarts: trials of each update, of which the one with the lowest loss is kept.
+        """
+        collected = Collected(observation, schedule)
+        make = partial(self.optimiser, length)
+        for plain in groups(observation, self.updates, restarts):
+            lock = guess(observation, plain.client, plain.rounds, restarts, observation.adaptation.lock, rng)
+            group = replace(plain, lock=lock)
+            objective, sought = self.objective_of(group), self.unknowns(group, rng)
+            if lock:
+                sought = beside(sought, lock.start())
+            population = make().population
+            chunk = objective.chunk(make(), sought)
+            evaluate = sought.through(objective.evaluate)
+            if population > 1:
+                evaluate, chunk = sought.members(objective.losses, chunk), max(1, chunk // population)
+            outcome = match(
+                sought.start,
+                evaluate,
+                make,
+                sought.project,
+                schedule,
+                chunk,
+                observation.work.part(f"match client {group.client}, model {group.origin}"),
+                sought.dummies,
+            )
+            collected.add(group, outcome, partial(gradient_gap, group, chunk=chunk))
+        return collected.found
+
+
+# How updates of several epochs are attacked together: what an attack is given, and the number of iterations,
+# in.
+Epochs = Callable[[Observation, torch.Generator, Composition, int], Reconstruction]

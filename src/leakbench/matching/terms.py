@@ -1,0 +1,68 @@
+"""What an objective is made of: distances of gradients, weights of layers in them, priors of images."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from leakbench.matching.trials import Group
+from leakbench.tensors import Tensors
+
+# Images [trials, batch, channels, rows, columns] in the victim's normalised space in; a value for each trial,
+# and its derivative in the images, out.
+Valued = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Distance:
+    """A distance of gradients as a function of a few products of dummy g and observed o, summed over all
+    parameters.
+
+    of: the products that it reads: `dot` (g·o), `mine` (g·g), `gap` (|g − o|²). value(products, theirs):
+    products name → [trials], `theirs` the squared norms of o alike, all by the weights of the layers; returns
+    [trials]. whole: a further term [trials] that needs the gradients themselves, dummy and observed
+    (parameter → [trials, *shape]).
+    """
+
+    of: tuple[str, ...]
+    value: Callable[[Tensors, Tensor], Tensor]
+    whole: Callable[[Tensors, Tensors], Tensor] | None = None
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of parameters in every distance of an objective.
+
+    of(group): a function from observed gradients, parameter → [trials, *shape], to weights, parameter →
+    [trials].
+    """
+
+    of: Callable[[Group], Callable[[Tensors], Tensors]]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """How unlikely images are, whatever their gradients.
+
+    weight: of the prior in the objective, at least 0. of(group): a `Valued` function of the group's images.
+    """
+
+    weight: float
+    of: Callable[[Group], Valued]
+
+
+Term = Distance | Weights | Prior
+
+
+def differentiated(value: Callable[[Tensor], Tensor]) -> Valued:
+    """Return a function images → [trials] with its derivative, which the tape takes."""
+
+    def valued(images: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = images.detach().requires_grad_()
+            found = value(leaf)
+            (slope,) = torch.autograd.grad(found.sum(), leaf)
+        return found.detach(), slope
+
+    return valued

@@ -1,0 +1,8 @@
+"""The sum of squared differences of gradients."""
+
+from leakbench.matching.terms import Distance
+
+
+def squares() -> Distance:
+    """Return the squared Euclidean distance. Source: DLG, Eqn 3."""
+    return Distance(("gap",), lambda products, theirs: products["gap"])

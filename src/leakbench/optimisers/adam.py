@@ -1,0 +1,50 @@
+"""Adam, with the habits of Inverting Gradients."""
+
+from functools import partial
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.matching.optimiser import Evaluate, Make, kept
+from leakbench.tensors import Tensors
+
+# The shares of the run after which the learning rate falls to a tenth.
+DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
+
+
+def adam(*, lr: Annotated[float, Field(gt=0)] = 0.1, signed: bool = False, decay: bool = False) -> Make:
+    """Return Adam with torch's moments (0.9, 0.999).
+
+    lr: the learning rate, above 0, in units of the normalised images. signed: move by the gradient's sign
+    alone. decay: let the rate fall to a tenth at 3/8, 5/8 and 7/8 of the run. Source: Kingma and Ba 2015;
+    signs and decay: InvG's code.
+    """
+    return partial(Adam, lr, signed=signed, decay=decay)
+
+
+class Adam:
+    """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations."""
+
+    def __init__(self, lr: float, iterations: int, signed: bool, decay: bool) -> None:
+        self.lr, self.signed = lr, signed
+        self.copies, self.population = 2, 1
+        self.drops = [int(iterations * share) for share in DECAY_AT] if decay else []
+        self.state: Tensors = {}
+
+    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
+        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
+        before."""
+        losses, gradients = evaluate(unknowns)
+        lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops)
+        bias = 1 - 0.9 ** (iteration + 1), 1 - 0.999 ** (iteration + 1)
+        going = losses.isfinite()
+        for name, value in unknowns.items():
+            gradient = gradients[name].sign() if self.signed else gradients[name]
+            mean, square = kept(self.state, name, value, ("mean", "square"))
+            mean.lerp_(gradient, 0.1)
+            square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+            move = (mean / bias[0]) / ((square / bias[1]).sqrt() + 1e-8) * -lr
+            value.add_(torch.where(going[(..., *[None] * (value.dim() - 1))], move, 0))
+        return losses

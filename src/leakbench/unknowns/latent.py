@@ -1,0 +1,40 @@
+"""The latents that the attacker's own, trained generator reads."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from leakbench.errors import Unfit
+from leakbench.matching.trials import Group
+from leakbench.matching.unknowns import Parameterisation, Unknowns
+from leakbench.tensors import Tensors
+
+
+def latent() -> Parameterisation:
+    """Return a parameterisation by a latent for each image, whose tanh a class-conditional generator reads.
+
+    Latents are uniform in [0, 1) at first and drawn trial by trial. The classes are the group's labels, the
+    generator is the attacker's own. Source: GGL. The parameterisation raises Unfit if there is no such
+    generator, or if labels are unknown.
+    """
+    return _of
+
+
+def _of(group: Group, rng: torch.Generator) -> Unknowns:
+    generator: Any = group.observation.generator
+    if generator is None or not hasattr(generator, "latent"):
+        raise Unfit(
+            "attack: unknowns: latent needs a generator of a latent and a class (name one under generator)"
+        )
+    if group.labels is None:
+        raise Unfit("attack: unknowns: latent needs classes (set labels: counted)")
+    network, labels = generator.to(group.device).requires_grad_(False), group.labels
+    drawn = [torch.rand(group.batch, generator.latent, generator=rng) for _ in range(group.trials)]
+
+    def dummies(unknowns: Tensors, rows: Tensor) -> Tensors:
+        z = unknowns["latents"].tanh()
+        images = network(z.flatten(0, 1), labels[rows].flatten()).unflatten(0, z.shape[:2])
+        return {"images": (images - group.mean) / group.deviation}
+
+    return Unknowns({"latents": torch.stack(drawn).to(group.device)}, dummies)
