@@ -91,7 +91,7 @@ def facts() -> dict[str, Any]:
     look = "cifar100/resnet20-4-cifar100/agic-passes/none/agic-joint-matching"
     return {
         f"run.attack.{cell}/agic-single.attack.parameters.iterations": 10000,
-        f"run.attack.{look}.attack.parameters.pre_iterations": 2000,
+        f"run.attack.{look}.attack.epochs.joint.pre_iterations": 2000,
         f"run.capture.{cell}.federation.rounds": 100,
         "network.victims/cifar10/resnet20-4.tensors": [[64, 3, 3, 3]] * 21 + [[64]],
     }
@@ -322,8 +322,9 @@ def test_the_catalogue_has_the_settings_of_the_paper(held) -> None:
 def test_changed_facts_change_exactly_their_rows(tables, facts, held) -> None:
     catalogue = world.known(facts)
     other = facts | {
-        "attacks.agic": catalogue("attacks.agic") | {"distance": "squares", "tv": 0.0, "optimiser": "lbfgs"},
-        "attacks.agic.tv": 0.0, "attacks.agic-joint.later": 0.5,
+        "attacks.agic": catalogue("attacks.agic")
+        | {"objective": {"squares": {}}, "optimiser": {"lbfgs": {}}},
+        "attacks.agic.objective.total-variation.weight": 0.0, "attacks.agic-joint.epochs.joint.later": 0.5,
         "network.victims/cifar10/resnet20-4.tensors": [[64, 3, 3, 3]] * 19,
         "run.attack.cifar10/resnet20-4/agic-gradient/none/agic-single.attack.parameters.iterations": 20,
         "run.capture.cifar10/resnet20-4/agic-gradient/none.federation.rounds": 2,
