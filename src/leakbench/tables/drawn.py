@@ -26,28 +26,28 @@ def boundaries(
     of the last round.
     """
     tensors: dict[str, np.ndarray] = {}
-    told: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     for rows, facts in studies:
         if "boundary" not in facts:
             continue
-        own, place = facts["boundary"], len(told)
+        own, place = facts["boundary"], len(described)
         tensors[f"{place}/surface"] = np.array(own["surface"], np.float32)
         groups = [*enumerate(own["points"]["clients"]), ("test", own["points"]["test"])]
         tensors |= {f"{place}/points/{name}": np.array(points, np.float32) for name, points in groups}
         names = _named(rows)
         last = rows[(rows["round"] == facts["rounds"]) & (rows["key"] != "client")]
         about = {"extent": own["extent"], "round": facts["rounds"], "clients": len(groups) - 1}
-        told.append(names | about | {"accuracy": float(last["test_accuracy"].mean())})
+        described.append(names | about | {"accuracy": float(last["test_accuracy"].mean())})
     same = ("dataset", "victim", "defence", "seed")
-    surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(told))]
-    for about, own in zip(told, surfaces, strict=True):
+    surfaces = [tensors[f"{place}/surface"] > 0.5 for place in range(len(described))]
+    for about, own in zip(described, surfaces, strict=True):
         alike = [
             other
-            for each, other in zip(told, surfaces, strict=True)
+            for each, other in zip(described, surfaces, strict=True)
             if each["clients"] == 1 and all(each[key] == about[key] for key in same)
         ]
         about["apart"] = float((own != alike[0]).mean()) if alike else None
-    return tensors, told
+    return tensors, described
 
 
 def examples(
@@ -57,11 +57,11 @@ def examples(
     `words` on them and what its model of the last round `read`.
     """
     tensors: dict[str, np.ndarray] = {}
-    told: list[dict[str, Any]] = []
+    described: list[dict[str, Any]] = []
     for rows, facts in studies:
         names = _named(rows)
         for tested, own in facts.get("examples", {}).items():
             tensors.setdefault(f"words/{tested}", np.array(own["pictures"], np.uint8))
             spelled = {kind: [spelt(codes) for codes in own[kind]] for kind in ("words", "read")}
-            told.append(names | spelled | {"tested": tested, "round": facts["rounds"]})
-    return tensors, told
+            described.append(names | spelled | {"tested": tested, "round": facts["rounds"]})
+    return tensors, described

@@ -12,7 +12,7 @@ from leakbench.catalogue.cell import capture_of
 from leakbench.tables.attacked import COLUMNS, aggregate
 from leakbench.tables.failures import failed
 from leakbench.tables.found import Found, no_lines
-from leakbench.tables.pictures import Files, Panel, pictures
+from leakbench.tables.pictures import Files, Panel, panel_of
 
 
 def _scored(
@@ -61,7 +61,7 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
         if facts["classes"]:
             classes[stem.partition("/")[0]] = facts["classes"]
         if shown:
-            drawn += pictures(stem, files[stem], rows, shown, client or 0)
+            drawn.append(panel_of(stem, files[stem], rows, shown, client or 0))
     found = no_lines(COLUMNS)
     if frames:
         rows = pd.concat(frames, ignore_index=True)

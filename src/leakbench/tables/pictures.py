@@ -1,6 +1,6 @@
 """The pictures an experiment shows, chosen by a stated rule and never by eye."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from leakbench.pixels import pixels
 from leakbench.scoring.aim import aim_at
 
 Panel = tuple[dict[str, Any], dict[str, np.ndarray]]
+TENSORS = ("truth", "guess", "usable", "sample", "score")
 
 
 def _correlation(guess: np.ndarray, truth: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -31,10 +32,8 @@ class Files(NamedTuple):
     data: Path
 
 
-def pictures(
-    stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, Any], client: int
-) -> Iterator[Panel]:
-    """Yield one panel for a client of the cell `stem`: its description and its tensors.
+def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, Any], client: int) -> Panel:
+    """Return the pictures of a client of the cell `stem`: their description and their tensors.
 
     scored: the attack's score rows. shown: how the experiment chooses. Tensors: truth [k, C, H, W] in [0, 1],
     guess [m, C, H, W] as reconstructed, usable [m], sample [m], score [m] (r). With target features, a guess
@@ -62,53 +61,30 @@ def pictures(
         rows = scored[own]
         if rule == "worst-median-best":
             rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
-        at = rows["round"].to_numpy(), np.maximum(rows["match"].to_numpy(), 0)
-        yield (
-            panel,
-            {
-                "truth": truth[rows["round"].to_numpy(), rows["sample"].to_numpy()],
-                "guess": guess[at],
-                "usable": (rows["match"] >= 0).to_numpy(),
-                "sample": np.arange(len(rows)),
-                "score": rows["pearson"].to_numpy().astype(np.float32),
-            },
-        )
-        return
-    sample, value = _correlation(guess[0], aim[0], usable[0])
-    order = np.arange(len(value))
+        turn, match = rows["round"].to_numpy(), rows["match"].to_numpy()
+        truth, guess = truth[turn, rows["sample"].to_numpy()], guess[turn, np.maximum(match, 0)]
+        usable, sample = match >= 0, np.arange(len(rows))
+        score = rows["pearson"].to_numpy().astype(np.float32)
+        return panel, dict(zip(TENSORS, (truth, guess, usable, sample, score), strict=True))
+    truth, guess, usable = truth[0], guess[0], usable[0]
+    sample, score = _correlation(guess, aim[0], usable)
+    order = np.arange(len(score))
     if rule == "usable":
-        order = order[usable[0]]
+        order = order[usable]
     elif rule == "best":
-        order = np.argsort(-value, kind="stable")
+        order = np.argsort(-score, kind="stable")
     elif rule == "faintest":
-        order = np.argsort(value, kind="stable")
-        order = order[value[order] >= THRESHOLD]
+        order = np.argsort(score, kind="stable")
+        order = order[score[order] >= THRESHOLD]
     if facts["target"] == "features":
-        alive = order[usable[0][order]]
+        alive = order[usable[order]]
         # An update that reached no neuron still has a panel: its first neuron, dead.
         neuron = alive[:1] if len(alive) else np.array([0])
-        channels = guess[0][neuron][0][:count, None]
+        guess = guess[neuron][0][:count, None]
         truths = aim[0][max(int(sample[neuron][0]), 0)][:count, None]
-        r = np.diag(pearson_matrix(channels.reshape(len(channels), -1), truths.reshape(len(truths), -1)))
-        yield (
-            panel | {"neuron": int(neuron[0])},
-            {
-                "truth": truth[0],
-                "guess": channels,
-                "usable": np.repeat(usable[0][neuron], len(channels)),
-                "sample": np.repeat(sample[neuron], len(channels)),
-                "score": r.astype(np.float32),
-            },
-        )
-        return
-    order = order[:count]
-    yield (
-        panel,
-        {
-            "truth": truth[0],
-            "guess": guess[0][order],
-            "usable": usable[0][order],
-            "sample": sample[order],
-            "score": value[order],
-        },
-    )
+        r = np.diag(pearson_matrix(guess.reshape(len(guess), -1), truths.reshape(len(truths), -1)))
+        usable, sample = (np.repeat(each[neuron], len(guess)) for each in (usable, sample))
+        chosen = truth, guess, usable, sample, r.astype(np.float32)
+        return panel | {"neuron": int(neuron[0])}, dict(zip(TENSORS, chosen, strict=True))
+    first = (each[order[:count]] for each in (guess, usable, sample, score))
+    return panel, dict(zip(TENSORS, (truth, *first), strict=True))

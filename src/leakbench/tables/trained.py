@@ -46,16 +46,10 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
     by_rule, rows = rows[rows["key"] == "client"], rows[rows["key"] != "client"].copy()
     for each in by_rule.to_dict("records"):
-        condition = {
-            "client": each["client"],
-            "key": "",
-            "tested": "",
-            "baseline": SNAPSHOT,
-            "round": each["round"],
-        }
+        own = _at(client=each["client"], baseline=SNAPSHOT, round=each["round"])
         for metric in BY_RULE:
             if each[metric] == each[metric]:
-                yield condition, metric, "standard", each[metric]
+                yield own, metric, "standard", each[metric]
     if rows["filtered_accuracy"].notna().any():
         rows["published"] = rows["filtered_accuracy"]
     else:
@@ -65,39 +59,33 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
         metrics = {"accuracy": tested, "test_loss": tested} | (
             dict.fromkeys(TRAINED, "") if tested == first else {}
         )
-        whole = (
-            of_round.groupby("key")[["published", "accuracy", "test_loss", *TRAINED]]
-            .mean()
-            .reset_index()
-            .assign(client=np.nan)
-        )
+        measured = ["published", "accuracy", "test_loss", *TRAINED]
+        whole = of_round.groupby("key", as_index=False)[measured].mean().assign(client=np.nan)
         for each in whole.to_dict("records"):
             for metric, where in metrics.items():
-                condition = {
-                    "client": np.nan,
-                    "key": each["key"],
-                    "tested": where,
-                    "baseline": SNAPSHOT,
-                    "round": turn,
-                }
-                yield condition, metric, "standard", each[metric]
+                own = _at(key=each["key"], tested=where, baseline=SNAPSHOT, round=turn)
+                yield own, metric, "standard", each[metric]
         if turn != facts["selected"]:
             continue
         random = whole[whole["key"] == "random"]
         clients = of_round[of_round["client"] >= 0]
         for each in pd.concat([whole, clients]).to_dict("records"):
-            condition = {"client": each["client"], "key": each["key"], "baseline": "", "round": np.nan}
+            own = _at(client=each["client"], key=each["key"])
             for name, column in CONVENTIONS.items():
-                own = condition | {"tested": tested}
-                yield own, "accuracy", name, each[column]
+                yield own | {"tested": tested}, "accuracy", name, each[column]
                 if each["key"] in ("own", "other"):
-                    yield own, "gap_to_random", name, each[column] - random[column].mean()
+                    gap = each[column] - random[column].mean()
+                    yield own | {"tested": tested}, "gap_to_random", name, gap
             for metric, where in metrics.items():
                 if metric != "accuracy":
-                    yield condition | {"tested": where}, metric, "standard", each[metric]
-    condition = {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan}
+                    yield own | {"tested": where}, metric, "standard", each[metric]
     for metric in (*WHOLE, *(name for name in SOMETIMES if name in facts)):
-        yield condition, metric, "standard", float(facts[metric])
+        yield _at(), metric, "standard", float(facts[metric])
+
+
+def _at(**where: Any) -> dict[str, Any]:
+    """Return the condition of a value: that of the whole study but for what is given."""
+    return {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan} | where
 
 
 def aggregate_studies(
@@ -111,10 +99,10 @@ def aggregate_studies(
     """
     found = []
     for rows, facts in studies:
-        names = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
-        told = names | {"rounds": facts["rounds"], "images": facts["images"]}
+        names: dict[str, Any] = {name: rows[name].iloc[0] for name in [*STUDY, "seed"]}
+        names |= {"rounds": facts["rounds"], "images": facts["images"]}
         found += [
-            told | condition | {"metric": metric, "convention": convention, "value": value}
+            names | condition | {"metric": metric, "convention": convention, "value": value}
             for condition, metric, convention, value in values(rows, facts)
         ]
     # Lines of one study stand together; within it they keep their order.

@@ -10,7 +10,7 @@ import torch
 from cell import STEM, Cell, make_cell, make_table, write_guesses
 
 from leakbench.artefacts import read_table, read_tensors
-from leakbench.tables.pictures import pictures
+from leakbench.tables.pictures import panel_of
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
 
@@ -36,7 +36,7 @@ def graded(tmp_path: Path) -> Cell:
 def show(cell: Cell, rule: str, **changes: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     shown = {"rule": rule, "rounds": 1, "reconstructions": 24} | changes
     scored = read_table(cell.scores)[0] if cell.scores.is_file() else pd.DataFrame()
-    (panel,) = pictures(STEM, cell.files(), scored, shown, 0)
+    panel = panel_of(STEM, cell.files(), scored, shown, 0)
     assert panel[0]["rule"] == rule
     return panel
 
