@@ -14,12 +14,12 @@ from matplotlib.ticker import NullFormatter
 from leakbench.drawing import words
 from leakbench.drawing.legend import (
     MARKERS,
+    add_legend,
     bounded,
     colours,
     compare,
     compared,
     entry,
-    legend,
     legend_height,
     scatter,
 )
@@ -108,7 +108,7 @@ def dots(
         for column, value in enumerate(across):
             _limits(grid[-1][column], value, log, zoom)
             grid[-1][column].set_xlabel(word(result, panels, value, text))
-        legend(body, entries)
+        add_legend(body, entries)
 
     height = sum(heights) + AXIS + legend_height(entries)
     return Body(height, counted(rows) + small, paint)

@@ -21,8 +21,8 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
     """Draw each panel's private samples and its reconstructions.
 
     Under each reconstruction stands the sample that it resembles most and Pearson r; r >= 0.98 has a red
-    frame; a dead neuron is a black tile. tile: side of a tile in inches. most: how many reconstructions are
-    shown at the most, those with the highest r.
+    frame; a dead neuron is a black tile. tile: the side of a tile in inches. most: how many reconstructions
+    are shown at the most, those with the highest r.
     """
     panels = [_best(panel, most) for panel in result.panels]
     if not panels:

@@ -19,23 +19,21 @@ WORST = "worst attacker"
 def heat(
     result: Result,
     *,
-    metric: str = "pearson",
-    images: str = "psnr",
     apart: tuple[str, ...] = (),
     against: tuple[str, ...] = (),
 ) -> Body | None:
-    """Draw attacks down and defences across, the mean of `metric` in each square.
+    """Draw attacks down and defences across, the mean Pearson r in each square.
 
-    images: a metric that only reconstructed images have: the names of attacks without it, which reconstruct
-    what the first dense layer reads, have an asterisk. apart: attacks that use no gradient; they stand below
+    Only reconstructed images have a PSNR: the names of attacks without it, which reconstruct what the first
+    dense layer reads, have an asterisk. apart: attacks that use no gradient; they stand below
     with the null baselines `against` and are no attacker. An empty square was not measured.
     """
-    rows = chosen(result, [metric], baselines=["", *against])
+    rows = chosen(result, ["pearson"], baselines=["", *against])
     own = rows[rows["baseline"] == ""]
     if own.empty:
         return None
     defences = sorted(levels(result, own, "defence"), key=lambda name: name != "none")
-    of_images = result.rows[result.rows["metric"] == images]
+    of_images = result.rows[result.rows["metric"] == "psnr"]
     pixels = set(zip(of_images["victim"], of_images["attack"], strict=True))
     groups = [
         (key, _square(result, part, defences, apart))
@@ -64,7 +62,7 @@ def heat(
                 yticklabels=[
                     _line(result, n) + " *" * star for n, star in zip(square.index, starred, strict=True)
                 ],
-                cbar_kws={"label": words.called("metric", metric), "pad": 0.01},
+                cbar_kws={"label": words.called("metric", "pearson"), "pad": 0.01},
             )
             axes.axhline(1, color="white", linewidth=4)
             axes.set(

@@ -53,7 +53,7 @@ def legend_height(entries: Sequence[Line2D]) -> float:
     return ENTRY * (1 + math.ceil(len(entries) / across(entries))) if entries else 0.1
 
 
-def legend(body: SubFigure, entries: Sequence[Line2D]) -> None:
+def add_legend(body: SubFigure, entries: Sequence[Line2D]) -> None:
     """Put a legend below a drawing's axes."""
     if entries:
         body.legend(

@@ -18,12 +18,12 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 from leakbench.drawing import words
 from leakbench.drawing.legend import (
     MARKERS,
+    add_legend,
     bounded,
     colours,
     compare,
     compared,
     entry,
-    legend,
     legend_height,
 )
 from leakbench.drawing.result import Result
@@ -117,7 +117,7 @@ def lines(
             shown = metric
         for axes in grid.flat[len(titles) :]:
             axes.remove()
-        legend(body, entries)
+        add_legend(body, entries)
 
     return Body(height * down + legend_height(entries), counted(rows), paint)
 

@@ -71,7 +71,7 @@ def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, A
     in place of its name.
     """
     by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
-    names = rows[by].apply(lambda row: " | ".join(_plain(value) for value in row), axis=1)
+    names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)
     known = {key: value for key, value in how.items() if key not in ("by", "else", "parameter")}
 
     def became(name: str) -> Any:
@@ -116,7 +116,7 @@ def named(
 def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:
     """Return the words for a value of a column: the experiment's own, or the title of the part that it
     names."""
-    plain = _plain(value)
+    plain = words.plain(value)
     if text and plain in text:
         return text[plain]
     part = result.parts("dataset" if column == "tested" else column).get(plain, {})
@@ -202,10 +202,3 @@ def _printed(result: Result) -> pd.DataFrame:
         )
         out.append(found.assign(baseline=PRINTED, mean=mark["value"], ci_low=math.nan, ci_high=math.nan))
     return pd.concat(out) if out else rows.head(0)
-
-
-def _plain(value: Any) -> str:
-    """Return a value as YAML writes it: 4.0 of a column with gaps is 4, what is missing nothing."""
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:g}"
-    return str(value)

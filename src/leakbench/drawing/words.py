@@ -1,5 +1,6 @@
 """The words that figures and the report use for metrics, axes, null baselines and threat models."""
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -99,6 +100,13 @@ def threat(knows: Mapping[str, Any]) -> str:
     return "; ".join(
         value if field == "threat model" else f"{field}: {value}" for field, value in fields.items()
     )
+
+
+def plain(value: Any) -> str:
+    """A value as YAML writes it: 4.0 of a column with gaps is 4, what is missing is an empty text."""
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:g}"
+    return str(value)
 
 
 def listed(values: list[Any], most: int = 6) -> str:

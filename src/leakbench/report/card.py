@@ -102,34 +102,19 @@ def _group(key: str, name: str, rows: list[Line]) -> Group:
 
 
 def _line(row: dict[Any, Any]) -> Line:
-    text = {
-        key: "" if pd.isna(row[key]) else str(row[key])
-        for key in (
-            "item",
-            "condition",
-            "convention",
-            "reason",
-            "scale",
-            "device",
-            "commit",
-            "here",
-            "here_n",
-            "agrees",
-        )
-    }
-    origin = ", ".join(filter(None, (text.pop("scale"), text.pop("device"), text.pop("commit"))))
-    here, count_here, agrees = (text.pop(key) for key in ("here", "here_n", "agrees"))
-    if here:
-        meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(agrees, "")
-        origin += f"; this run alone {number(here)} (n = {count(count_here)}){meets}"
+    row = {key: "" if pd.isna(value) else value for key, value in row.items()}
+    origin = ", ".join(str(row[key]) for key in ("scale", "device", "commit") if row[key] != "")
+    if row["here"] != "":
+        meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
+        origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
     return Line(
-        id=str(row["id"]),
-        metric=str(row["metric"]),
+        **{
+            key: str(row[key])
+            for key in ("id", "item", "metric", "condition", "convention", "verdict", "reason")
+        },
         published=number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
         measured=number(row["measured"]),
         interval=interval(row["ci_low"], row["ci_high"]),
-        n=count(row["n"] if not pd.isna(row["n"]) else ""),
-        verdict=str(row["verdict"]),
+        n=count(row["n"]),
         origin=origin,
-        **text,
     )

@@ -39,11 +39,3 @@ def percent(value: Any) -> str:
     """A rate between 0 and 1 as percent."""
     text = number(value)
     return f"{number(100 * float(value), 3)} %" if text else ""
-
-
-def span(values: list[Any]) -> str:
-    """Smallest to largest."""
-    known = sorted({float(value) for value in values if number(value)})
-    if not known:
-        return "0"
-    return count(known[0]) if len(known) == 1 else f"{count(known[0])} to {count(known[-1])}"

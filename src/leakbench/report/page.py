@@ -9,9 +9,8 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from leakbench.drawing.words import merged
+from leakbench.drawing.words import merged, span
 from leakbench.report.card import VERDICTS, Line, groups, lines
-from leakbench.report.numbers import span
 from leakbench.report.results import results
 from leakbench.report.section import Section, picture
 
@@ -61,7 +60,7 @@ def _section(section: Section, rows: Sequence[tuple[str, str, Line]]) -> dict[st
         "results": results(section.table),
         "threat": merged(section.knows),
         "reasons": list(dict.fromkeys(section.absent.values())),
-        "n": {unit: span(part["n"].tolist()) for unit, part in own.groupby("unit")} if len(own) else {},
+        "n": {unit: span(part["n"]) for unit, part in own.groupby("unit")} if len(own) else {},
         "seeds": " ".join(map(str, _seeds([section]))) or "none",
     }
 

@@ -1,11 +1,11 @@
 """A result table as the page shows it: what varies in columns, what does not in one line, nulls beside the
 attack."""
 
-import math
 from dataclasses import dataclass
 
 import pandas as pd
 
+from leakbench.drawing.words import BASELINES, plain
 from leakbench.report.numbers import count, interval, number, percent
 
 CONDITION = {
@@ -26,12 +26,7 @@ CONDITION = {
     "images": "images",
 }
 FIRST = ["revealed", "revealed_fraction"]
-NULLS = {
-    "random-gradient": "random gradient",
-    "random-noise": "random noise",
-    "dataset-mean": "data-set mean",
-    "unrelated-image": "unrelated images",
-}
+NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()}
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,7 @@ def results(table: pd.DataFrame) -> Results:
     own = own.assign(order=own["metric"].map(order.index)).sort_values("order", kind="stable")
     rows = [
         Row(
-            condition=[_value(row[column]) for column in varying],
+            condition=[plain(row[column]) for column in varying],
             metric=str(row["metric"]),
             unit=str(row["unit"]),
             convention=str(row["convention"]),
@@ -116,15 +111,8 @@ def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
     ).all():
         varying.remove("client")
     constant = [
-        (CONDITION[column], _value(table[column].iloc[0]))
+        (CONDITION[column], plain(table[column].iloc[0]))
         for column in there
         if column not in varying and table[column].nunique(dropna=False) == 1
     ]
     return varying, constant
-
-
-def _value(value: object) -> str:
-    # A line about the whole federation has no client.
-    if isinstance(value, float):
-        return "" if math.isnan(value) else f"{value:g}"
-    return str(value)

@@ -30,10 +30,14 @@ def planned(scale: str = "paper") -> Plan:
 
 def metrics_of(figure: list[dict[str, Any]]) -> list[str]:
     """Return the metrics that a figure's drawings ask for."""
-    names = [
-        name for part in figure for name in (*part.get("metrics", ()), part.get("metric"), part.get("images"))
-    ]
-    return list(dict.fromkeys(filter(None, names)))
+    of_maps = ("pearson", "psnr")
+    return list(
+        dict.fromkeys(
+            name
+            for part in figure
+            for name in part.get("metrics", of_maps if part["drawing"] == "heat" else ())
+        )
+    )
 
 
 def invent(name: str) -> Result:

@@ -26,4 +26,4 @@ def test_counts_and_lists() -> None:
     assert words.listed([1, 2, 3]) == "1, 2, 3"
     assert words.listed(list(range(10))) == "0, 1 … 9"
     assert words.span([200, 20.0, float("nan")]) == "20 to 200"
-    assert words.span([]) == "0"
+    assert (words.span([5]), words.span([])) == ("5", "0")

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from leakbench.report.numbers import count, interval, number, percent, span
+from leakbench.report.numbers import count, interval, number, percent
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,3 @@ def test_interval_needs_both_ends() -> None:
 
 def test_percent_and_count() -> None:
     assert (percent(0.125), percent(math.nan), count(200.0), count("10")) == ("12.5 %", "", "200", "10")
-
-
-def test_span() -> None:
-    assert (span([200, 20, 200]), span([5]), span([])) == ("20 to 200", "5", "0")

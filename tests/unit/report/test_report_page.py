@@ -128,7 +128,8 @@ def test_the_result_table_has_nulls_beside_the_attack_and_only_columns_that_vary
     article = page(card, [section()], FACTS).split("<article")[1]
     table = article[article.index('<table class="results">') :]
     assert re.findall(r'<th scope="col"[^>]*>(.*?)</th>', table) == [
-        "victim", "k", "metric", "mean", "95 % interval", "median", "n", "failed", "null: random gradient",
+        "victim", "k", "metric", "mean", "95 % interval", "median", "n", "failed",
+        "null: a random gradient attacked",
     ]  # fmt: skip
     rows = [
         re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)).strip()
@@ -151,7 +152,7 @@ def test_points_of_curves_are_left_to_the_figure(section: Callable[..., Section]
 def test_the_threat_model_scale_n_and_seed_stand_under_each_experiment(
     card: pd.DataFrame, section: Callable[..., Section]
 ) -> None:
-    threat = visible(page(card, [section()], FACTS)).rsplit("null: random gradient", 1)[1]
+    threat = visible(page(card, [section()], FACTS)).rsplit("null: a random gradient attacked", 1)[1]
     for words in (
         "honest-but-curious server",
         "none or noise",

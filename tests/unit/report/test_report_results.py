@@ -31,5 +31,5 @@ def test_lines_of_the_whole_federation_have_no_client_and_tell_the_last_round() 
         (["none", ""], "accuracy", "0.8"),
         (["sign", ""], "accuracy", "0.8"),
     ]
-    assert found.nulls == ["random gradient"]
+    assert found.nulls == ["a random gradient attacked"]
     assert [row.nulls for row in found.rows] == [["0.2"], ["0.2"], [""], [""]]
