@@ -68,18 +68,16 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
         pool = np.arange(private["start"], stop)
         fixed = federation["local_set"] == "fixed"
         draw = _without_repeats if federation["distinct_labels"] else _any
-        if passes > 1 and fixed:
-            batches: list[np.ndarray] = []
-            for _ in range(rounds // passes):
-                batches.append(draw(rng, pool, k, labels))
-                pool = np.setdiff1d(pool, batches[-1])
-            chosen = np.stack(batches * passes)
-        elif passes > 1:
+        if passes > 1 and not fixed:
             own = rng.choice(pool, k * rounds // passes, replace=False, shuffle=True)
             chosen = np.concatenate([rng.permutation(own) for _ in range(passes)]).reshape(rounds, k)
         else:
-            draws = [draw(rng, pool, k, labels) for _ in range(1 if fixed else rounds)]
-            chosen = np.stack(draws * rounds if fixed else draws)
+            draws: list[np.ndarray] = []
+            for _ in range(rounds // passes if passes > 1 else 1 if fixed else rounds):
+                draws.append(draw(rng, pool, k, labels))
+                # Within a pass a sample is used once.
+                pool = np.setdiff1d(pool, draws[-1]) if passes > 1 else pool
+            chosen = np.stack(draws * (rounds // len(draws)))
         truth.images.append(chosen)
         truth.labels.append(labels[chosen])
     return truth
@@ -96,11 +94,8 @@ def _protect(defence: Defence, update: Tensors, rng: torch.Generator) -> Tensors
     """Apply a defence round by round, so that chunks of rounds change nothing of what it does."""
     if defence.protect_update is unchanged:
         return update
-    rounds = range(len(next(iter(update.values()))))
-    parts = [
-        defence.protect_update({name: value[i : i + 1] for name, value in update.items()}, rng)
-        for i in rounds
-    ]
+    rounds = zip(*(value.split(1) for value in update.values()), strict=True)
+    parts = [defence.protect_update(dict(zip(update, values, strict=True)), rng) for values in rounds]
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
@@ -129,13 +124,13 @@ def play(
     `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers.
     With server `frozen` each round starts from the same weights (the demonstration code restores them); with
     `fedavg` the server adds the mean update, weighted by the number of samples, and the next round starts
-    there; over several `passes` it moves after each pass, by all its rounds. `moved` is told the network that
+    there; over several `passes` it moves after each pass, by all its rounds. `moved` gets the network that
     clients train and its weights after every move, the last included. Returns the models that were sent out,
     in order of origin.
 
     Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
     no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
-    before the round, and `moved` is told the first client's.
+    before the round, and `moved` gets the first client's.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng = torch.Generator().manual_seed(stream("local", seed))

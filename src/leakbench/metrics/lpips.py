@@ -1,7 +1,7 @@
 """LPIPS 0.1 (Zhang et al. 2018), distance in the features of a trained network; and FedKL's use of it."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,44 +22,6 @@ _PIXELS_AT_ONCE = 1 << 18
 # The last network of each kind, and the arrays it was made of: making one takes as long as a dozen small
 # images.
 _made: dict[str, tuple[Mapping[str, np.ndarray], "torch.nn.Module"]] = {}
-
-
-def lpips_alex(
-    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """Return LPIPS with AlexNet of images [N, C, H, W] in [0, 1], RGB, float64 [N] ≥ 0; 0 if identical.
-
-    Grey images are repeated in three channels. Images narrower than 31 pixels, such as MNIST, which the
-    network cannot take, are enlarged bilinearly to 64 pixels on the shorter side; all others go in as they
-    are. `lpips_backbones` maps "alex/features.0.weight"… (torchvision's names, OIHW) to arrays; nothing is
-    downloaded. Raises UserError if one of them is missing or of the wrong shape.
-    """
-    return _distance("alex", lpips_backbones, *_standard(reconstructions, truths))
-
-
-def lpips_vgg(
-    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """Return LPIPS with VGG16; as `lpips_alex`, but "vgg/features.0.weight"… and enlarged below 16 pixels."""
-    return _distance("vgg", lpips_backbones, *_standard(reconstructions, truths))
-
-
-def lpips_alex_raw255_bgr(
-    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """Return what thesis Table 5.6 prints as LPIPS (Alex), float64 [N]; not LPIPS as its authors mean it.
-
-    FedKL's `evaluation_metrics.py` gives the network 8-bit values 0..255 in BGR order, where it expects RGB
-    in [-1, 1]. Sizes, grey images and weights as in `lpips_alex`.
-    """
-    return _distance("alex", lpips_backbones, *_raw255_bgr(reconstructions, truths))
-
-
-def lpips_vgg_raw255_bgr(
-    reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """Return what thesis Table 5.6 prints as LPIPS (VGG), float64 [N]: see `lpips_alex_raw255_bgr`."""
-    return _distance("vgg", lpips_backbones, *_raw255_bgr(reconstructions, truths))
 
 
 def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
@@ -94,12 +56,17 @@ def _kept_network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Mo
     return _made[net][1]
 
 
-def _standard(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+Images = tuple[np.ndarray, np.ndarray]
+
+
+def _standard(reconstructions: np.ndarray, truths: np.ndarray) -> Images:
+    """Return images as the network expects them, in [-1, 1]."""
     a, b = pair(reconstructions, truths)
     return 2.0 * a - 1.0, 2.0 * b - 1.0
 
 
-def _raw255_bgr(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _raw255_bgr(reconstructions: np.ndarray, truths: np.ndarray) -> Images:
+    """Return images as FedKL's `evaluation_metrics.py` gives them: 8-bit values 0..255 in BGR order."""
     a, b = pair(reconstructions, truths)
     nothing = undisplayable(a, b)[:, None, None, None]
     x, y = (np.where(nothing, np.nan, to_uint8(batch)[:, ::-1]) for batch in (a, b))
@@ -129,21 +96,33 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
     return scores
 
 
+def _lpips(net: str, scaled: Callable[[np.ndarray, np.ndarray], Images]) -> Callable[..., np.ndarray]:
+    """Return LPIPS with a network ("alex", "vgg") that is given images as `scaled` makes them.
+
+    It takes images [N, C, H, W] in [0, 1] and returns float64 [N] ≥ 0; 0 if identical. Grey images are
+    repeated in three channels. Images too narrow for the network, such as MNIST for AlexNet, are enlarged
+    bilinearly to 64 pixels on the shorter side; all others go in as they are. `lpips_backbones` maps
+    "alex/features.0.weight"… (torchvision's names, OIHW) to arrays; nothing is downloaded. Raises UserError
+    if one of them is missing or of the wrong shape.
+    """
+
+    def distance(
+        reconstructions: np.ndarray, truths: np.ndarray, *, lpips_backbones: Mapping[str, np.ndarray]
+    ) -> np.ndarray:
+        return _distance(net, lpips_backbones, *scaled(reconstructions, truths))
+
+    return distance
+
+
+lpips_alex, lpips_vgg = (_lpips(net, _standard) for net in ("alex", "vgg"))
+# What thesis Table 5.6 prints as LPIPS; not LPIPS as its authors mean it.
+lpips_alex_raw255_bgr, lpips_vgg_raw255_bgr = (_lpips(net, _raw255_bgr) for net in ("alex", "vgg"))
+
 METRICS = (
     Metric("lpips_alex", lpips_alex, "standard", higher_is_better=False, needs=("lpips_backbones",)),
     Metric("lpips_vgg", lpips_vgg, "standard", higher_is_better=False, needs=("lpips_backbones",)),
-    Metric(
-        "lpips_alex_raw255_bgr",
-        lpips_alex_raw255_bgr,
-        "published",
-        higher_is_better=False,
-        needs=("lpips_backbones",),
-    ),
-    Metric(
-        "lpips_vgg_raw255_bgr",
-        lpips_vgg_raw255_bgr,
-        "published",
-        higher_is_better=False,
-        needs=("lpips_backbones",),
-    ),
-)
+    Metric("lpips_alex_raw255_bgr", lpips_alex_raw255_bgr, "published", higher_is_better=False,
+    needs=("lpips_backbones",)),
+    Metric("lpips_vgg_raw255_bgr", lpips_vgg_raw255_bgr, "published", higher_is_better=False,
+    needs=("lpips_backbones",)),
+)  # fmt: skip

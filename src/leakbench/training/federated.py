@@ -102,20 +102,32 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 
 
 @contextmanager
-def at_work(client: Client, lr: float, rng: torch.Generator) -> Iterator[Callable[[int], None]]:
-    """Have a client's model train at a learning rate; give what draws dropout's masks for a batch of so many
-    images."""
+def at_work(
+    client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType
+) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
+    """Have a client's model train at a learning rate. Give the function that takes a step.
+
+    It takes the places of a batch among the client's images, int64 [n], and returns the mean loss and how
+    many answers were right. All chance comes from `rng`: first what `prepare` draws, then dropout's masks.
+    """
     model = client.model.train()
     device = next(model.parameters()).device
     dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
     for group in client.optimiser.param_groups:
         group["lr"] = lr
 
-    def draw(count: int) -> None:
+    def step(batch: Tensor) -> tuple[Tensor, Tensor]:
+        x, y = prepare(client.images[batch], rng), client.labels[batch].to(device)
         for layer in dropouts:
-            layer.keep = layer.draw((count,), rng).to(device)
+            layer.keep = layer.draw((len(batch),), rng).to(device)
+        client.optimiser.zero_grad()
+        outputs = model(x)
+        loss = task.loss(outputs, y)
+        loss.backward()
+        client.optimiser.step()
+        return loss.detach(), task.correct(outputs.detach(), y).sum()
 
-    yield draw
+    yield step
     for layer in dropouts:
         layer.keep = torch.ones((), device=device)
     model.eval()
@@ -135,10 +147,9 @@ def train_locally(
 
     A last batch of one image is left out: batch norm has nothing to normalise it by.
     """
-    model, count = client.model, len(client.images)
-    device = next(model.parameters()).device
-    total, right = torch.zeros((2,), device=device)
-    with at_work(client, lr, rng) as draw:
+    count = len(client.images)
+    total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
+    with at_work(client, lr, prepare, rng, task) as step:
         for _ in range(epochs):
             order = torch.randperm(count, generator=rng)
             total.zero_()
@@ -146,15 +157,9 @@ def train_locally(
             for batch in order.split(size):
                 if len(batch) == 1 and count > 1:
                     continue
-                x, y = prepare(client.images[batch], rng), client.labels[batch].to(device)
-                draw(len(batch))
-                client.optimiser.zero_grad()
-                found = model(x)
-                loss = task.loss(found, y)
-                loss.backward()
-                client.optimiser.step()
-                total += loss.detach() * len(batch)
-                right += task.correct(found.detach(), y).sum()
+                loss, correct = step(batch)
+                total += loss * len(batch)
+                right += correct
     return Fit(float(total) / count, float(right) / count)
 
 

@@ -10,10 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.progress import track
 from leakbench.seeds import stream
-from leakbench.training.resume import packed, unpack
+from leakbench.training.resume import State, packed, resume, save, unpack
 from leakbench.victims.layers import Drawn
 
 OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
@@ -21,47 +20,10 @@ OPTIMISERS: dict[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": partial(torch.optim.Adam, fused=True),
     "adadelta": torch.optim.Adadelta,
 }
-State = dict[str, Tensor]
 
 
 def _snapshot(model: nn.Module) -> State:
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-def _save(
-    path: Path,
-    epoch: int,
-    kept: dict[int, State],
-    model: nn.Module,
-    optimiser: torch.optim.Optimizer,
-    mean: float,
-) -> None:
-    tensors = {
-        f"kept/{e}/{name}": value.numpy() for e, state in kept.items() for name, value in state.items()
-    }
-    tensors |= {f"model/{name}": value.numpy() for name, value in _snapshot(model).items()}
-    tensors |= {f"optimiser/{name}": value for name, value in packed(optimiser).items()}
-    write_tensors(path, tensors, {"epoch": epoch, "mean": mean})
-
-
-def _resume(
-    path: Path, model: nn.Module, optimiser: torch.optim.Optimizer
-) -> tuple[int, dict[int, State], float]:
-    tensors, facts = read_tensors(path)
-    kept: dict[int, State] = {}
-    state = {}
-    weights: State = {}
-    for name, array in tensors.items():
-        kind, _, rest = name.partition("/")
-        if kind == "model":
-            weights[rest] = torch.from_numpy(array)
-        elif kind == "kept":
-            kept.setdefault(int(rest.partition("/")[0]), {})[rest.partition("/")[2]] = torch.from_numpy(array)
-        else:
-            state[rest] = array
-    model.load_state_dict(weights)
-    unpack(optimiser, model, state)
-    return int(facts["epoch"]), kept, float(facts["mean"])
 
 
 def fit(
@@ -88,9 +50,13 @@ def fit(
     # Convolutions and pools run twice as fast on a CPU with the channels last.
     layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
     model.to(memory_format=layout)
-    begin, kept, before = _resume(scratch, model, optimiser) if scratch.is_file() else (0, {}, math.inf)
-    if begin == 0 and 0 in checkpoints:
-        kept[0] = _snapshot(model)
+    begin, before, kept = 0, math.inf, {0: _snapshot(model)} if 0 in checkpoints else {}
+    if scratch.is_file():
+        groups, facts = resume(scratch)
+        model.load_state_dict(groups.pop("model"))
+        unpack(optimiser, model, groups.pop("optimiser", {}))
+        begin, before = facts["epoch"], facts["mean"]
+        kept = {int(group.removeprefix("kept-")): state for group, state in groups.items()}
     drawn = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
     inputs, targets = inputs[: training["images"]], targets[: training["images"]]
     progress = track(range(begin, epochs), label, every=save_every)
@@ -118,7 +84,9 @@ def fit(
         if last:
             break
         if due and epoch + 1 < epochs:
-            _save(scratch, epoch + 1, kept, model, optimiser, mean)
+            groups = {f"kept-{number}": state for number, state in kept.items()}
+            groups |= {"model": _snapshot(model), "optimiser": packed(optimiser)}
+            save(scratch, groups, {"epoch": epoch + 1, "mean": mean})
     for layer in drawn:
         layer.keep = torch.ones(())
     model.eval()

@@ -84,26 +84,22 @@ def train_privately(
     Source: Abadi et al., Deep learning with differential privacy (2016), algorithm 1.
     """
     model, optimiser, count = client.model, client.optimiser, len(client.labels)
-    device = next(model.parameters()).device
     optimiser.generator = rng  # type: ignore[attr-defined]
     rate = min(1.0, size / count)
     loss_sum = right = seen = 0.0
-    with at_work(client, lr, rng) as draw:
+    with at_work(client, lr, prepare, rng, task) as step:
         for _ in range(epochs):
             loss_sum = right = seen = 0.0
             for _ in range(steps_of(count, size)):
                 batch = torch.nonzero(torch.rand(count, generator=rng) < rate).flatten()
-                optimiser.zero_grad()
                 if len(batch):
-                    draw(len(batch))
-                    found, y = model(prepare(client.images[batch], rng)), client.labels[batch].to(device)
-                    loss = task.loss(found, y)
-                    loss.backward()
-                    loss_sum += float(loss.detach()) * len(batch)
-                    right += int(task.correct(found.detach(), y).sum())
+                    loss, correct = step(batch)
+                    loss_sum += float(loss) * len(batch)
+                    right += int(correct)
                     seen += len(batch)
-                else:
-                    for parameter in model.parameters():
-                        parameter.grad_sample = torch.zeros((0, *parameter.shape), device=device)  # type: ignore[attr-defined]
+                    continue
+                optimiser.zero_grad()
+                for parameter in model.parameters():
+                    parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))  # type: ignore[attr-defined]
                 optimiser.step()
     return Fit(loss_sum / max(seen, 1), right / max(seen, 1))

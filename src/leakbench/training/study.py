@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from leakbench import defences, victims
 from leakbench.absence import lacking
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.artefacts import read_facts
 from leakbench.defences import Defence, sent_bytes
 from leakbench.errors import UserError
 from leakbench.progress import track
@@ -27,7 +27,7 @@ from leakbench.training.enlisted import enlist, protocol_of, sealed_bytes, spent
 from leakbench.training.examples import examples
 from leakbench.training.federated import Client, State, hold, play_round, shared
 from leakbench.training.plane import drawing, extent, flat_data, sample
-from leakbench.training.resume import packed, unpack
+from leakbench.training.resume import packed, resume, save, unpack
 from leakbench.training.server import Outcome
 from leakbench.training.sets import Examined, examined, told_apart, training_images
 from leakbench.training.shares import divide, hold_out
@@ -179,24 +179,20 @@ def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, 
 
 
 def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any]) -> None:
-    tensors = {f"server/{name}": value.cpu().numpy() for name, value in server.items()}
+    groups = {"server": server}
     for number, client in enumerate(clients):
         own = client.model.state_dict()
-        tensors |= {f"secret-{number}/{name}": own[name].cpu().numpy() for name in client.secret}
-        tensors |= {f"optimiser-{number}/{name}": value for name, value in packed(client.optimiser).items()}
-    write_tensors(path, tensors, facts)
+        groups[f"secret-{number}"] = {name: own[name] for name in client.secret}
+        groups[f"optimiser-{number}"] = packed(client.optimiser)
+    save(path, groups, facts)
 
 
 def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict[str, Any]]:
-    tensors, facts = read_tensors(path)
-
-    def below(kind: str) -> dict[str, np.ndarray]:
-        return {n.partition("/")[2]: v for n, v in tensors.items() if n.partition("/")[0] == kind}
-
+    groups, facts = resume(path)
     for number, client in enumerate(clients):
-        hold(client.model, {n: torch.from_numpy(v) for n, v in below(f"secret-{number}").items()})
-        unpack(client.optimiser, client.model, below(f"optimiser-{number}"))
-    return {n: torch.from_numpy(v).to(device) for n, v in below("server").items()}, facts
+        hold(client.model, groups.get(f"secret-{number}", {}))
+        unpack(client.optimiser, client.model, groups.get(f"optimiser-{number}", {}))
+    return {name: value.to(device) for name, value in groups["server"].items()}, facts
 
 
 def _counts(test: Examined) -> dict[str, int]:
@@ -296,7 +292,7 @@ def study(
         .groupby("round")[["validation_accuracy", "validation_loss"]]
         .mean()
     )
-    told = {
+    found = {
         "selected": int(np.lexsort((own["validation_loss"], -own["validation_accuracy"]))[0]) + 1,
         "rounds": training["rounds"],
         "images": sum(map(len, shares)),
@@ -309,19 +305,19 @@ def study(
         **lock_shares(models[0], secret),
     }
     if owners is not None and len(sources) > 1:
-        told["told_apart"] = told_apart(images, owners)
+        found["told_apart"] = told_apart(images, owners)
     if protocol:
-        told |= {"problems": facts["problems"]}
+        found |= {"problems": facts["problems"]}
     if protocol and protocol.scheme:
-        told |= {"upload_bytes": sealed_bytes(protocol, server), "encryption": protocol.scheme.about}
+        found |= {"upload_bytes": sealed_bytes(protocol, server), "encryption": protocol.scheme.about}
     if training.get("privacy"):
-        told |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
+        found |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
     if flat_data(images):
         hold(clients[0].model, server)
         test = tests[image["name"]]
         points = {"clients": [sample(*each) for each in kept], "test": sample(test.images, test.labels)}
-        told |= {"boundary": drawing(clients[0].model, extent(images)) | {"points": points}}
+        found |= {"boundary": drawing(clients[0].model, extent(images)) | {"points": points}}
     if task_of(training) is recognition:
         hold(clients[0].model, server)
-        told |= {"examples": examples(clients[0].model, tests, training["size"])}
-    return rows, told, facts["seconds"] / training["rounds"]
+        found |= {"examples": examples(clients[0].model, tests, training["size"])}
+    return rows, found, facts["seconds"] / training["rounds"]

@@ -1,14 +1,12 @@
 """ResNet-20 and ResNet-32, the narrow residual networks for small images."""
 
-from collections import OrderedDict
-from functools import partial
 from typing import Literal
 
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from leakbench.victims.layers import activate, normalised
-from leakbench.victims.resnet20_4 import Block
+from leakbench.victims.resnet20_4 import three_stages
 
 
 class ZeroPadding(nn.Module):
@@ -43,27 +41,11 @@ def cifar_resnet(
     code the network with the lock has projections and torch's initialisation, the one without zeros and
     Kaiming's; its tests of leakage have sigmoids and batch statistics.
     """
-    norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
-    layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv1=nn.Conv2d(shape[2], 16, 3, 1, 1, bias=False), bn1=norm(16), relu=nn.ReLU()
-    )
-    channels = 16
-    for stage, stride in enumerate((1, 2, 2)):
-        width = 16 * 2**stage
-        blocks = [
-            Block(channels if number == 0 else width, width, stride if number == 0 else 1, norm)
-            for number in range((depth - 2) // 6)
-        ]
-        if shortcut == "zero-padding" and stride > 1:
-            blocks[0].set_submodule("downsample", ZeroPadding(width - channels, stride))
-        layers[f"layer{stage + 1}"] = nn.Sequential(*blocks)
-        channels = width
-    layers |= {
-        "pool": nn.AdaptiveAvgPool2d(1),
-        "flatten": nn.Flatten(),
-        "dense": nn.Linear(channels, classes),
-    }
-    network = activate(nn.Sequential(layers), activation)
+    network = three_stages(shape[2], classes, 16, (depth - 2) // 6, statistics)
+    if shortcut == "zero-padding":
+        for stage, channels in (("layer2", 16), ("layer3", 32)):
+            network.set_submodule(f"{stage}.0.downsample", ZeroPadding(channels, 2))
+    activate(network, activation)
     if initialisation == "kaiming":
         for layer in network.modules():
             if isinstance(layer, nn.Conv2d | nn.Linear):

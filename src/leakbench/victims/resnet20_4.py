@@ -33,6 +33,32 @@ class Block(nn.Module):
         return self.relu(self.bn2(self.conv2(x)) + shortcut)
 
 
+def three_stages(channels: int, classes: int, width: int, blocks: int, statistics: str) -> nn.Sequential:
+    """Return a narrow residual network as torch initialises it: a 3×3 stem, three stages, mean pool, dense.
+
+    `channels`: those of the images. Stages have `blocks` blocks, 1, 2 and 4 times `width` channels, and
+    strides 1, 2, 2. `statistics`: see `resnet20_4`.
+    """
+    norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv1=nn.Conv2d(channels, width, 3, 1, 1, bias=False), bn1=norm(width), relu=nn.ReLU()
+    )
+    channels = width
+    for stage, stride in enumerate((1, 2, 2)):
+        made = width * 2**stage
+        first = Block(channels, made, stride, norm)
+        layers[f"layer{stage + 1}"] = nn.Sequential(
+            first, *(Block(made, made, 1, norm) for _ in range(1, blocks))
+        )
+        channels = made
+    layers |= {
+        "pool": nn.AdaptiveAvgPool2d(1),
+        "flatten": nn.Flatten(),
+        "dense": nn.Linear(channels, classes),
+    }
+    return nn.Sequential(layers)
+
+
 def resnet20_4(
     shape: tuple[int, int, int],
     classes: int,
@@ -49,23 +75,7 @@ def resnet20_4(
     channels last, corrupts memory on a CPU). `statistics`: batch norm's own, as in evaluation mode, or each
     batch's, as in training mode. Source: InvG, section 5; AGIC, Table I.
     """
-    norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
-    layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv1=nn.Conv2d(shape[2], width, 3, 1, 1, bias=False), bn1=norm(width), relu=nn.ReLU()
-    )
-    channels = width
-    for stage, stride in enumerate((1, 2, 2)):
-        blocks = []
-        for number in range(3):
-            blocks.append(Block(channels, width * 2**stage, stride if number == 0 else 1, norm))
-            channels = width * 2**stage
-        layers[f"layer{stage + 1}"] = nn.Sequential(*blocks)
-    layers |= {
-        "pool": nn.AdaptiveAvgPool2d(1),
-        "flatten": nn.Flatten(),
-        "dense": nn.Linear(channels, classes),
-    }
-    network = nn.Sequential(layers)
+    network = three_stages(shape[2], classes, width, 3, statistics)
     for layer in network.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
