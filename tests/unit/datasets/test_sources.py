@@ -171,12 +171,12 @@ def test_download_says_in_one_line_why_no_address_serves(place: Path, server: st
 
 
 def test_an_address_that_never_answers_is_given_up(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(official, "REACH_SECONDS", 0.2)
+    monkeypatch.setattr(official, "SECONDS", 0.2)
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
-        with pytest.raises(Unavailable, match=r"no answer within 0\.2 s|timed out"):
+        with pytest.raises(Unavailable, match="timed out"):
             download([address], place, "x", MD5)
 
 
