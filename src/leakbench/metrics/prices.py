@@ -1,4 +1,4 @@
-"""What a defence costs: accuracy of the model that the federation trains, and bytes that a client sends."""
+"""Numbers of a whole update: what a defence costs, what an attack costs, how well its gradients match."""
 
 import numpy as np
 
@@ -8,12 +8,23 @@ from leakbench.metrics.metric import Metric
 def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
     """Return a value of each round [rounds] for each of its private images, float64 [rounds · samples].
 
-    Accuracy, in [0, 1], is that of the model after the round; bytes are those of the client's update.
+    Accuracy, in [0, 1], is that of the model after the round; bytes are those of the client's update; the
+    squared error is that of a reconstruction's gradients against those observed, as the attack gives it.
     """
     return np.repeat(np.asarray(values, np.float64), samples)
+
+
+def seconds(spent: float, updates: int) -> float:
+    """Return an attack's seconds for one update: the updates of a cell run together, so each bears its share.
+
+    It is the one metric that differs from run to run and from machine to machine.
+    """
+    return spent / updates
 
 
 METRICS = (
     Metric("accuracy", of_rounds, "standard", higher_is_better=True, of="models"),
     Metric("update_bytes", of_rounds, "standard", higher_is_better=False, of="updates"),
+    Metric("gradient_mse", of_rounds, "standard", higher_is_better=False, of="updates"),
+    Metric("seconds", seconds, "standard", higher_is_better=False, of="updates"),
 )

@@ -9,7 +9,7 @@ import pandas as pd
 
 from leakbench.absence import absent, pass_on
 from leakbench.artefacts import open_tensors, write_table
-from leakbench.metrics.seconds import seconds
+from leakbench.metrics.prices import seconds
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.scoring.attack import attack_rows
 from leakbench.scoring.hidden import Hidden

@@ -1,27 +1,26 @@
 """Stand-ins for rendered word sets: what they say is what is drawn, the same from the same seed, and the two
 look different."""
 
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from catalogued import spec
 
-from leakbench.datasets import fetch, rendered, words_over_photos, words_plain
+from leakbench.datasets import fetch, rendered
 from leakbench.datasets.official import Unavailable
-from leakbench.datasets.word_list import WORDS
 from leakbench.datasets.words import codes, spelt
+from leakbench.errors import UserError
 
-SETS = [words_plain, words_over_photos]
+GROUNDS = ["plain", "photographs"]
 
 
-def drawn(module: ModuleType, **counts: int) -> dict[str, np.ndarray]:
-    name = module.__name__.rpartition(".")[2]
-    function: Callable[..., Any] = getattr(module, name)
-    return function(Path(), **{"train": 40, "test": 20, **counts}).tensors
+def drawn(ground: Any, **changes: int) -> dict[str, np.ndarray]:
+    return rendered.rendered(Path(), **{"ground": ground, "train": 40, "test": 20, **changes}).tensors
+
+
+WORDS = rendered.words()
 
 
 def test_the_list_is_of_plain_words() -> None:
@@ -29,20 +28,20 @@ def test_the_list_is_of_plain_words() -> None:
     assert all(len(codes(word)) == len(word) <= 25 and word.islower() for word in WORDS)
 
 
-@pytest.mark.parametrize("module", SETS)
-def test_a_seed_draws_the_same_again(module: ModuleType) -> None:
-    first, again, other = drawn(module), drawn(module), drawn(module, seed=7)
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_a_seed_draws_the_same_again(ground: str) -> None:
+    first, again, other = drawn(ground), drawn(ground), drawn(ground, seed=7)
     for name, array in first.items():
         assert np.array_equal(array, again[name]), name
     assert not np.array_equal(first["train/labels"], other["train/labels"])
     assert not np.array_equal(first["train/labels"][:20], first["test/labels"])
     # More of a split begin as fewer do.
-    assert np.array_equal(drawn(module, train=10)["train/images"], first["train/images"][:10])
+    assert np.array_equal(drawn(ground, train=10)["train/images"], first["train/images"][:10])
 
 
-@pytest.mark.parametrize("module", SETS)
-def test_words_and_numbers_are_drawn(module: ModuleType) -> None:
-    tensors = drawn(module)
+@pytest.mark.parametrize("ground", GROUNDS)
+def test_words_and_numbers_are_drawn(ground: str) -> None:
+    tensors = drawn(ground)
     assert tensors["train/images"].shape == (40, 32, 100, 3)
     texts = [spelt(label).lower() for label in tensors["train/labels"]]
     assert all(text in WORDS or (text.isdigit() and len(text) <= 4) for text in texts)
@@ -69,7 +68,7 @@ def test_the_same_word_looks_the_same_and_another_does_not() -> None:
 
 
 def test_the_two_sets_are_told_apart_at_a_glance() -> None:
-    plain, photos = (drawn(module)["train/images"].astype(float) for module in SETS)
+    plain, photos = (drawn(ground)["train/images"].astype(float) for ground in GROUNDS)
     assert (plain == plain[..., :1]).all()
     colour = np.ptp(photos, axis=3).mean((1, 2))
     assert (colour > 10).mean() > 0.9
@@ -82,12 +81,21 @@ def test_the_two_sets_are_told_apart_at_a_glance() -> None:
 def test_they_are_fetched_without_any_folder_and_called_stand_ins(name: str, tmp_path: Path) -> None:
     from leakbench.artefacts import open_tensors
 
-    drawing = spec(name, parameters={"train": 4, "test": 3, "seed": 0})
+    drawing = spec(name)
+    drawing["parameters"] |= {"train": 4, "test": 3}
     fetch(drawing, tmp_path / "out.safetensors", [tmp_path], tmp_path / "scratch")
     tensors, facts = open_tensors(tmp_path / "out.safetensors")
     assert len(tensors["train/images"]) == 4
     assert str(facts["source"]).startswith("drawn by leakbench")
     assert "a stand-in, not a published set" in str(facts["source"])
+
+
+def test_another_list_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "list.txt").write_text("other words\n")
+    monkeypatch.setattr(rendered, "_LIST", tmp_path / "list.txt")
+    rendered.words.cache_clear()
+    with pytest.raises(UserError, match="write the new one into rendered"):
+        rendered.words()
 
 
 def test_without_the_fonts_the_reason_is_said() -> None:
