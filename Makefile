@@ -1,8 +1,8 @@
 # `make reproduce` and `make test` set up everything they need. `make help` lists all targets.
 
-# The interpreter that .venv is made from, also where .venv is activated: it has no pip.
+# The interpreter that .venv is made from. Where an environment is active it is the one behind it: an environment may lack pip.
 ifndef PYTHON
-PYTHON := $(shell PATH=$$(printf %s "$$PATH" | tr : '\n' | grep -vxF '$(CURDIR)/.venv/bin' | paste -sd :) && command -v python3)
+PYTHON := $(shell python3 -c 'import sys; print(sys._base_executable)')
 endif
 CORES ?= $(shell nproc)
 VENV := .venv
@@ -10,11 +10,14 @@ BIN := $(VENV)/bin
 UV := .bootstrap/bin/uv
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export PYTHONNOUSERSITE := 1
+# `make test` installs Debian packages only where it is asked to: in CI, or by SYSTEM=yes.
+export SYSTEM ?= $(if $(CI),yes)
+install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
 .PHONY: help reproduce test lint manual bench fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
-	@echo "make test        set up the environment, run every check and every test"
+	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
 	@echo "make lint        check style, types, import contracts and the workflow"
 	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
@@ -66,6 +69,7 @@ kills: env
 env: $(VENV)/.complete
 $(VENV)/.complete: requirements.lock bootstrap.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "leakbench needs Python 3.11 or newer: make PYTHON=python3.11")'
+	$(PYTHON) -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("pip") is None and sys.executable + " has no pip (apt-get install python3-pip, or make PYTHON=<one with pip>)")'
 	rm -f $@
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .bootstrap --require-hashes -r bootstrap.lock
 	test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
@@ -73,14 +77,15 @@ $(VENV)/.complete: requirements.lock bootstrap.lock pyproject.toml
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 
-# The report is tested in a real browser. Without root the tests of the page are skipped and say so.
+# The report is tested in a real browser.
 browser:
-	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
-	  || echo "chromium is missing, so the tests of the report page are skipped (apt-get install chromium)"
+	@command -v chromium >/dev/null || $(call install,chromium) \
+	  || echo "chromium is missing, so the tests of the report page are skipped (as root: make test SYSTEM=yes installs it)"
 
-# profiles/slurm is tested on a real Slurm of one node. Without root that test is skipped and says so.
+# profiles/slurm is tested on a real Slurm of one node, whose configuration lies in /etc/slurm while that test runs.
 slurm:
-	@command -v sbatch >/dev/null && test -x /usr/sbin/munged || { test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq slurm-wlm munge >/dev/null; } \
+	@test "$(SYSTEM)" = yes || { echo "Slurm's test writes to /etc/slurm and is skipped (as root: make test SYSTEM=yes runs it)"; exit 0; }; \
+	  { command -v sbatch >/dev/null && test -x /usr/sbin/munged; } || $(call install,slurm-wlm munge) \
 	  || echo "Slurm is missing, so its test is skipped (apt-get install slurm-wlm munge)"
 
 # The test of a Flower app's capture runs that app; flwr wants an environment of its own.

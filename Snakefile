@@ -3,29 +3,25 @@
 import sys
 from pathlib import Path
 
-ROOT = Path(workflow.basedir)
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+# The checkout; results and data lie in the working directory, which another workflow may choose (docs/workflow.md).
+ROOT = Path(workflow.current_basedir)
 sys.path.insert(0, str(ROOT / "src"))
 
-from leakbench.catalogue.shift import checked
+from leakbench.catalogue.settings import checked
 from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
 
-# `--config scale=S seed=K`, behind all targets, adds K to every seed and writes to results/S-seedK/.
-SCALE = config.get("scale", "quick")
 try:
-    flow = Workflow(ROOT, SCALE, checked(config.get("seed")))
+    settings = checked(config)
+    flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd())
 except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)
-R, LOGS = flow.results, flow.logs
-
-
-# For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.
-container: "leakbench.sif"
-
-
-wildcard_constraints:
-    **flow.constraints,
+R, LOGS, DEVICE = flow.results, flow.logs, settings.device
 
 
 # Here and not in an included file, whose default target Snakemake passes over.

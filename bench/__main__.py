@@ -1,24 +1,47 @@
-"""Run every comparison and write results/bench.csv."""
+"""Run every comparison and write results/bench.csv.
 
+python -m bench           the whole bench, on an idle machine
+python -m bench --try     every comparison at a tiny size, to see that it works; nothing is written
+"""
+
+import importlib
+import os
+import sys
 from pathlib import Path
 
 import pandas as pd
-import torch
 
-from bench import encryption, fidel, grnn, matching, scheduler
-from bench.measure import COLUMNS
+from bench.measure import COLUMNS, kept
 from leakbench.artefacts import write_text
+from leakbench.process import prepare
+
+ENTRIES = ("fidel", "grnn", "encryption", "matching", "scheduler")
+SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before", "load_after")]
 
 
-def main() -> None:
-    """Print and write the table; all of the machine's cores are used."""
-    print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
-    frame = pd.DataFrame(
-        [*fidel.rows(), *grnn.rows(), *encryption.rows(), *matching.rows(), *scheduler.rows()],
-        columns=COLUMNS,
-    )
-    print(frame.drop(columns="work").to_string(index=False))
-    write_text(Path("results/bench.csv"), frame.to_csv(index=False))
+def main(small: bool) -> None:
+    """Print every row, and write those that no busy machine spoilt; every side may use all cores."""
+    cores = len(os.sched_getaffinity(0))
+    # As every job does, before torch is loaded.
+    prepare(cores)
+    from bench.ceiling import PRECISIONS, measured
+
+    speeds = {name: measured(name, 0.1 if small else 1.0) for name in PRECISIONS}
+    for name, speed in speeds.items():
+        text = ", ".join(f"{kind} {value / 1e9:.0f} GFLOP/s" for kind, value in speed.items())
+        print(f"one core of {cores}, {name}: {text}", flush=True)
+    ceiling = {kind: cores * value for kind, value in speeds["float32"].items()}
+    rows = []
+    for entry in ENTRIES:
+        for row in importlib.import_module(f"bench.{entry}").rows(ceiling, small):
+            rows.append(row)
+            print(pd.DataFrame([row], columns=SHOWN).to_string(index=False), flush=True)
+    good = kept(rows)
+    if len(good) < len(rows):
+        print(f"{len(rows) - len(good)} of {len(rows)} rows were taken on a busy machine and are not written")
+    if good and not small:
+        write_text(Path("results/bench.csv"), pd.DataFrame(good, columns=COLUMNS).to_csv(index=False))
 
 
-main()
+if __name__ == "__main__":
+    main("--try" in sys.argv[1:])

@@ -1,13 +1,13 @@
 """What each encryption costs: seconds and bytes for a value, and the largest error, beside one value per
 ciphertext."""
 
-import resource
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from bench.measure import COLUMNS, compare
+from bench.measure import Row, Side, compare, stated
 from leakbench import encryption
 from leakbench.encryption import Keys, Scheme
 
@@ -33,43 +33,30 @@ def _error(scheme: Scheme, keys: Keys, number: int) -> tuple[float, float]:
     return float(np.abs(scheme.opened(keys, total) - exact).max()), scheme.bound(WEIGHTS)
 
 
-def rows() -> Iterator[dict[str, Any]]:
-    """Yield the bench's rows. Both ways have the same keys and draw their blinding in the same way."""
-    for name, (module, parameters, number) in SCHEMES.items():
+def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
+    """Yield the bench's rows. Both ways have the same keys and draw their blinding in the same way.
+
+    ceiling: not used, since whole numbers are multiplied here. small: few values, to try it.
+    """
+    for name, (module, parameters, whole) in SCHEMES.items():
         # One value per ciphertext of the same key size; CKKS has no such form, and Paillier 2048 stands
         # beside it.
         bits = parameters.get("bits", 2048)
-        ways = []
-        for scheme, count in (
-            (encryption.build(module, parameters), number),
-            (encryption.build("paillier", {"bits": bits, "packed": False}), ALONE),
-        ):
-            ways.append((scheme, scheme.keys(), _values(count)[0]))
-        (scheme, keys, values), (single, own, few) = ways
+        number, count = (40, 1) if small else (whole, ALONE)
+        scheme, single = (
+            encryption.build(module, parameters),
+            encryption.build("paillier", {"bits": bits, "packed": False}),
+        )
+        keys, own = scheme.keys(), single.keys()
+        values, few = _values(number)[0], _values(count)[0]
         alone = f"Paillier {bits}, one value per ciphertext"
-
-        def work(*way: Any) -> Any:
-            return lambda: way[0].seal(*way[1:])
-
-        yield compare(
-            "encryption", f"{name}: encrypt", "seconds per value", (work(scheme, keys, values), number),
-            (work(single, own, few), ALONE), alone, repeats=3,
-        )  # fmt: skip
-        sizes = scheme.seal(keys, values).size / number, single.seal(own, few).size / ALONE
-        told = {
-            "bytes per value": (*sizes, alone),
-            "largest error": (*_error(scheme, keys, number), "the bound it states"),
-        }
-        for unit, (ours, other, against) in told.items():
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-            line = [
-                "encryption",
-                f"{name}: weighted sum of {len(WEIGHTS)}",
-                unit,
-                f"{ours:.3e}",
-                f"{other:.3e}",
-                against,
-                f"{other / ours:.1f}",
-                memory,
-            ]
-            yield dict(zip(COLUMNS, line, strict=True))
+        sides = (
+            Side("ours", partial(scheme.seal, keys, values), number),
+            Side(alone, partial(single.seal, own, few), count),
+        )
+        yield from compare("encryption", f"{name}: encrypt", "seconds per value", sides[0], sides[1:])
+        sizes = scheme.seal(keys, values).size / number, single.seal(own, few).size / count
+        sums = f"{name}: weighted sum of {len(WEIGHTS)}"
+        yield stated("encryption", sums, "bytes per value", *sizes, alone)
+        error, bound = _error(scheme, keys, number)
+        yield stated("encryption", sums, "largest error", error, bound, "the bound it states")

@@ -1,16 +1,18 @@
-"""Fidel's 200 measurements at k = 30: capture, attack and scoring, batched against one measurement at a
-time."""
+"""Fidel's 200 measurements at k = 30: capture, attack and scoring, batched against one measurement at a time.
+
+The rival takes one measurement after the other, and correlates all its neurons with all its samples at once
+(numpy.corrcoef).
+"""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import pearsonr
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bench.measure import compare
+from bench.measure import Row, Side, compare
 from leakbench import defences, victims
 from leakbench.attacks.fidel import fidel
 from leakbench.attacks.observation import Observation
@@ -23,13 +25,13 @@ ROUNDS, K = 200, 30
 SHAPE, CLASSES, PARAMETERS = (28, 28, 1), 10, {"activation": "relu", "dropout": 0.5}
 
 
-def _setting() -> tuple[torch.nn.Module, Tensor, np.ndarray, dict[str, Any]]:
+def _setting(rounds: int) -> tuple[torch.nn.Module, Tensor, np.ndarray, dict[str, Any]]:
     torch.manual_seed(0)
     model = victims.build("fcnn", SHAPE, CLASSES, PARAMETERS)
     rng = np.random.default_rng(0)
     images = torch.from_numpy(rng.integers(0, 256, (4000, *SHAPE), dtype=np.uint8))
     federation = {
-        "clients": [K], "rounds": ROUNDS, "update": "model", "server": "frozen", "local_set": "fresh",
+        "clients": [K], "rounds": rounds, "update": "model", "server": "frozen", "local_set": "fresh",
         "passes": 1, "distinct_labels": False,
         "private": {"split": "test", "start": 0, "stop": 4000},
         "local": {"lr": 0.01, "batch_size": None, "epochs": 1},
@@ -37,13 +39,13 @@ def _setting() -> tuple[torch.nn.Module, Tensor, np.ndarray, dict[str, Any]]:
     return model, images, rng.integers(0, CLASSES, 4000), federation
 
 
-def batched() -> np.ndarray:
+def batched(rounds: int) -> np.ndarray:
     """Return how many samples each measurement reveals, all measurements together, by the project's own
     rooms."""
-    model, images, labels, federation = _setting()
+    model, images, labels, federation = _setting(rounds)
     truth = private_samples(federation, labels, ("bench",))
     weights = {name: p.detach() for name, p in model.named_parameters()}
-    updates = {name: np.empty((ROUNDS, 1, *p.shape), np.float32) for name, p in weights.items()}
+    updates = {name: np.empty((rounds, 1, *p.shape), np.float32) for name, p in weights.items()}
 
     def sink(part: slice, client: int, update: dict[str, Tensor]) -> None:
         for name, value in update.items():
@@ -52,10 +54,10 @@ def batched() -> np.ndarray:
     play(model, [weights], images, truth, federation, defences.build("none", {}), 0, sink)
     network = {"module": "fcnn", "parameters": PARAMETERS, "shape": SHAPE, "classes": CLASSES}
     sent = {name: value.numpy()[None] for name, value in weights.items()}
-    found = fidel(Observation(network, sent, updates, np.zeros(ROUNDS, int), [K], "model"), torch.Generator())
-    pixels = images.numpy()[truth.images[0]].reshape(ROUNDS, K, -1).astype(np.float32) / 255
+    found = fidel(Observation(network, sent, updates, np.zeros(rounds, int), [K], "model"), torch.Generator())
+    pixels = images.numpy()[truth.images[0]].reshape(rounds, K, -1).astype(np.float32) / 255
     counts = []
-    for start in range(0, ROUNDS, 20):
+    for start in range(0, rounds, 20):
         part = slice(start, start + 20)
         r = pearson_matrix(found.images[part].numpy().reshape(-1, 128, 784), pixels[part])
         counts.append((best(r)[1] >= THRESHOLD).sum(-1))
@@ -65,7 +67,7 @@ def batched() -> np.ndarray:
 def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield (reconstructions [live neurons, 784], samples [k, 784]) of one measurement after the other, by
     autograd."""
-    model, images, labels, federation = _setting()
+    model, images, labels, federation = _setting(measurements)
     truth = private_samples(federation, labels, ("bench",))
     rng = torch.Generator().manual_seed(0)
     for turn in range(measurements):
@@ -79,16 +81,8 @@ def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield np.stack(rows), x.flatten(1).numpy()
 
 
-def per_pair(measurements: int) -> list[int]:
-    """Return the same counts with one call of scipy's pearsonr for every neuron and sample."""
-    return [
-        sum(any(pearsonr(row, sample).statistic >= THRESHOLD for row in rows) for sample in samples)
-        for rows, samples in _one_by_one(measurements)
-    ]
-
-
 def per_measurement(measurements: int) -> list[int]:
-    """Return the same counts with one numpy.corrcoef for each measurement."""
+    """Return the same counts, one measurement after the other."""
     counts = []
     for rows, samples in _one_by_one(measurements):
         r = np.corrcoef(rows, samples)[: len(rows), len(rows) :]
@@ -96,17 +90,18 @@ def per_measurement(measurements: int) -> list[int]:
     return counts
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return the bench's rows. Both baselines do the same work; the second is as good as one at a time
-    gets."""
-    work = f"capture, attack and score {ROUNDS} updates of {K} MNIST-sized samples, fully connected network"
-    return [
-        compare(
-            "fidel", work, "seconds per measurement", (batched, ROUNDS), (lambda: per_pair(2), 2),
-            "one at a time: autograd, scipy.stats.pearsonr per pair", repeats=3,
-        ),
-        compare(
-            "fidel", work, "seconds per measurement", (batched, ROUNDS), (lambda: per_measurement(40), 40),
-            "one at a time: autograd, numpy.corrcoef per measurement",
-        ),
-    ]  # fmt: skip
+def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
+    """Yield the bench's row. ceiling: operations a second of all cores. small: a tiny size, to try it."""
+    many, few = (20, 4) if small else (ROUNDS, 40)
+    # Forward, the gradients of both layers' weights and of what is between them, and the correlations.
+    layers = SHAPE[0] * SHAPE[1] * 128, 128 * CLASSES
+    flop = 2 * K * (2 * sum(layers) + layers[1] + layers[0])
+    yield from compare(
+        "fidel",
+        f"capture, attack and score {many} updates of {K} MNIST-sized samples, fully connected network",
+        "seconds per measurement",
+        Side("ours", lambda: batched(many), many, flop),
+        [Side("one at a time: autograd, numpy.corrcoef per measurement",
+              lambda: per_measurement(few), few, flop)],
+        ceiling["product"],
+    )  # fmt: skip

@@ -5,14 +5,15 @@ The machine's cores are either side's to use: ours by a worker process each, the
 """
 
 import os
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from bench.measure import compare
+from bench.ceiling import flop_of
+from bench.measure import Row, Side, compare
 from leakbench import victims
 from leakbench.attacks.gradient_matching import gradient_matching
 from leakbench.attacks.observation import Observation
@@ -24,25 +25,26 @@ from leakbench.optimisers.rmsprop import rmsprop
 from leakbench.unknowns.generator import generator
 from leakbench.workers import Work
 
-# A whole attack takes a thousand iterations, beside which its first weights are quickly drawn.
-TRIALS, ITERATIONS, ALONE = 16, 1000, 100
+# A whole attack takes a thousand iterations. With fewer a turn is short, and drawing the first weights is
+# still quick beside it.
+TRIALS, ITERATIONS, ALONE = 16, 300, 50
 SHAPE, CLASSES = (32, 32, 3), 10
 TV, LR, MOMENTUM = 1e-3, 1e-4, 0.99
 
 
-def _task() -> tuple[nn.Module, list[list[Tensor]]]:
-    """Return victim and gradients of TRIALS images of noise: what an iteration costs does not depend on
+def _task(trials: int) -> tuple[nn.Module, list[list[Tensor]]]:
+    """Return victim and gradients of images of noise: what an iteration costs does not depend on
     them."""
     torch.manual_seed(0)
     model = victims.build("lenet-grnn", SHAPE, CLASSES, {}).eval()
-    pairs = [(torch.rand(1, 3, 32, 32), torch.randint(0, CLASSES, (1,))) for _ in range(TRIALS)]
+    pairs = [(torch.rand(1, 3, 32, 32), torch.randint(0, CLASSES, (1,))) for _ in range(trials)]
     loss = [cross_entropy(model(x), y) for x, y in pairs]
     return model, [list(torch.autograd.grad(each, list(model.parameters()))) for each in loss]
 
 
-def batched() -> Tensor:
+def batched(trials: int, iterations: int, workers: int) -> Tensor:
     """Return reconstructions of all trials, by the project's own attack."""
-    model, gradients = _task()
+    model, gradients = _task(trials)
     names = [name for name, _ in model.named_parameters()]
     observation = Observation(
         network={"module": "lenet-grnn", "parameters": {}, "shape": SHAPE, "classes": CLASSES},
@@ -51,11 +53,11 @@ def batched() -> Tensor:
             name: torch.stack(values)[:, None].numpy()
             for name, values in zip(names, zip(*gradients, strict=True), strict=True)
         },
-        origin=np.zeros(TRIALS, int),
+        origin=np.zeros(trials, int),
         clients=[1],
         kind="gradient",
         labelling="joint",
-        work=Work(workers=len(os.sched_getaffinity(0))),
+        work=Work(workers=workers),
     )
     objective = [squares(), norm(), total_variation(weight=TV, squared=True)]
     optimiser = rmsprop(lr=LR, momentum=MOMENTUM)
@@ -65,7 +67,7 @@ def batched() -> Tensor:
         objective,
         generator(),
         optimiser,
-        iterations=ITERATIONS,
+        iterations=iterations,
     ).images
 
 
@@ -94,14 +96,14 @@ class _Generator(nn.Module):
         return self.blocks(self.first(z[:, :, None, None])).sigmoid(), self.label(z).softmax(1)
 
 
-def one_at_a_time() -> Tensor:
-    """Return the reconstruction of one trial, as the authors' loop goes about it, ALONE iterations."""
-    model, gradients = _task()
+def one_at_a_time(iterations: int) -> Tensor:
+    """Return the reconstruction of one trial, as the authors' loop goes about it."""
+    model, gradients = _task(1)
     generator, latent = _Generator(), torch.randn(1, 128)
     optimiser = torch.optim.RMSprop(generator.parameters(), lr=LR, momentum=MOMENTUM)
     wanted = torch.cat([g.flatten() for g in gradients[0]])
     images = torch.empty(0)
-    for _ in range(ALONE):
+    for _ in range(iterations):
         images, labels = generator(latent)
         loss = -(labels * model(images).log_softmax(1)).sum(1).mean()
         found = torch.autograd.grad(loss, list(model.parameters()), create_graph=True)
@@ -113,12 +115,15 @@ def one_at_a_time() -> Tensor:
     return images
 
 
-def rows() -> list[dict[str, Any]]:
-    """Return the bench's row."""
-    work = f"GRNN, LeNet, batch 1, {TRIALS} trials"
-    return [
-        compare(
-            "grnn", work, "seconds per image-iteration", (batched, TRIALS * ITERATIONS),
-            (one_at_a_time, ALONE), "one at a time: torch's layers, autograd, torch.optim.RMSprop", repeats=3,
-        )
-    ]  # fmt: skip
+def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
+    """Yield the bench's row. ceiling: operations a second of all cores. small: a tiny size, to try it."""
+    trials, iterations, alone = (2, 4, 2) if small else (TRIALS, ITERATIONS, ALONE)
+    cores = len(os.sched_getaffinity(0))
+    yield from compare(
+        "grnn", f"GRNN, LeNet, batch 1, {trials} trials", "seconds per image-iteration",
+        Side("ours", lambda: batched(trials, iterations, cores), trials * iterations,
+             flop_of(lambda: batched(2, 2, 1), 4)),
+        [Side("one at a time: torch's layers, autograd, torch.optim.RMSprop", lambda: one_at_a_time(alone),
+              alone, flop_of(lambda: one_at_a_time(2), 2))],
+        ceiling["convolution"],
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gradient matching: image-iterations per second and final PSNR, against breaching and a plain one-at-a-time
+"""Gradient matching: seconds per image-iteration and final PSNR, against breaching and a plain one-at-a-time
 loop.
 
 Same network, targets, first images, loss (cosine), optimiser (signed and boxed Adam with step decay) and
@@ -7,12 +7,10 @@ torch's threads.
 """
 
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from bench.measure import COLUMNS
+from bench.ceiling import flop_of
+from bench.measure import Row, Side, compare
 from leakbench import attacks, victims
 from leakbench.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.attacks.observation import Observation
@@ -57,7 +56,9 @@ def _task(module: str, work: dict[str, Any]) -> tuple[torch.nn.Module, dict[str,
     return model, tensors, images
 
 
-def _ours(module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor]) -> Tensor:
+def _ours(
+    module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], workers: int
+) -> Tensor:
     """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together."""
     count = work["targets"]
     observation = Observation(
@@ -66,7 +67,7 @@ def _ours(module: str, work: dict[str, Any], model: torch.nn.Module, tensors: di
         weights={n: v.detach().numpy()[None].copy() for n, v in model.state_dict().items()},
         updates={n: tensors[f"observed/{n}"].numpy()[:, None] for n, _ in model.named_parameters()},
         origin=np.zeros(count, np.int64), clients=[1], kind="gradient", labelling="oracle",
-        labels=[tensors["labels"].numpy()], work=Work(workers=torch.get_num_threads()),
+        labels=[tensors["labels"].numpy()], work=Work(workers=workers),
     )  # fmt: skip
     # The attack draws its first images in this order from a fresh generator, as `_task` does after the
     # weights.
@@ -155,38 +156,40 @@ def _psnr(found: Tensor, truth: Tensor) -> str:
     return f"PSNR {middle:.1f} [{low:.1f}, {high:.1f}] dB"
 
 
-def _timed(run: Callable[[], Tensor]) -> tuple[Tensor, float]:
-    start = time.perf_counter()
-    found = run()
-    return found, time.perf_counter() - start
+def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
+    """Yield a row per network and rival. ceiling: operations a second of all cores. small: a tiny size, to
+    try it."""
+    for module, whole in WORK.items():
+        yield from _network(module, whole | {"targets": 2, "iterations": 2} if small else whole, ceiling)
 
 
-def rows(turns: int = 3) -> Iterator[dict[str, Any]]:
-    """Yield a row per network and rival: image-iterations per second of both, medians of `turns` alternating
-    turns."""
-    for module, work in WORK.items():
-        model, tensors, truth = _task(module, work)
-        few = min(work["targets"], 8)
-        ways: dict[str, Callable[[], tuple[Tensor, float]]] = {
-            "ours": lambda: _timed(lambda: _ours(module, work, model, tensors)),  # noqa: B023
-            "breaching 0.1.2": lambda: _breaching(module, work, model, tensors, few),  # noqa: B023
-            "plain loop": lambda: _timed(lambda: _plain(work, model, tensors, few)),  # noqa: B023
-        }
-        speed: dict[str, list[float]] = {name: [] for name in ways}
-        said: dict[str, str] = {}
-        for _ in range(turns):
-            for name, way in ways.items():
-                found, seconds = way()
-                speed[name].append(len(found) * work["iterations"] / seconds)
-                said[name] = _psnr(found, truth)
-        medians = {name: statistics.median(values) for name, values in speed.items()}
-        for rival in list(ways)[1:]:
-            text = (
-                f"{work['targets']} targets, batch 1, {work['iterations']} iterations; ours {said['ours']}; "
-                f"{rival}, {few} targets, {said[rival]}"
-            )
-            values = [
-                f"matching {module}", text, "image-iterations/s", f"{medians['ours']:.1f}",
-                f"{medians[rival]:.1f}", rival, f"{medians['ours'] / medians[rival]:.1f}", "",
-            ]  # fmt: skip
-            yield dict(zip(COLUMNS, values, strict=True))
+def _network(module: str, work: dict[str, Any], ceiling: dict[str, float]) -> Iterator[Row]:
+    model, tensors, truth = _task(module, work)
+    few, iterations, cores = min(work["targets"], 8), work["iterations"], torch.get_num_threads()
+    reached: dict[str, str] = {}
+
+    def ours() -> None:
+        reached["ours"] = _psnr(_ours(module, work, model, tensors, cores), truth)
+
+    def plain() -> None:
+        reached["plain loop"] = _psnr(_plain(work, model, tensors, few), truth)
+
+    def breaching() -> float:
+        found, seconds = _breaching(module, work, model, tensors, few)
+        reached["breaching 0.1.2"] = _psnr(found, truth)
+        return seconds
+
+    def said() -> str:
+        each = "; ".join(f"{name} {psnr}" for name, psnr in reached.items())
+        return f"{work['targets']} targets ({few} for the others), batch 1, {iterations} iterations; {each}"
+
+    brief = work | {"iterations": 2}
+    flop = flop_of(lambda: _plain(brief, model, tensors, 1), 2)
+    own = flop_of(lambda: _ours(module, brief, model, tensors, 1), 2 * work["targets"])
+    yield from compare(
+        f"matching {module}", said, "seconds per image-iteration",
+        Side("ours", ours, work["targets"] * iterations, own),
+        [Side("breaching 0.1.2", breaching, few * iterations, flop),
+         Side("plain loop", plain, few * iterations, flop)],
+        ceiling["convolution"],
+    )  # fmt: skip

@@ -1,42 +1,126 @@
-"""Time two ways of the same work in turn, so that a drifting machine is fair to both."""
+"""Time several ways of the same work in short turns, on a machine that does nothing else.
 
-import resource
+The sides take turns and begin in turn, so that a drifting machine is fair to all. Every side may use the
+same cores. The share of the machine that other programs take is read before and after. A row that was taken
+on a busy machine is marked: it is printed and never written.
+"""
+
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-COLUMNS = ["name", "work", "unit", "ours", "baseline", "baseline_name", "ratio", "peak_memory_mb"]
+COLUMNS = [
+    "name", "work", "unit", "ours", "ours_q1", "ours_q3", "ours_of_ceiling", "baseline", "baseline_q1",
+    "baseline_q3", "baseline_of_ceiling", "baseline_name", "ratio", "ratio_q1", "ratio_q3", "turns",
+    "load_before", "load_after", "busy",
+]  # fmt: skip
+# Fewer turns say nothing about spread.
+TURNS = 5
+# A share of the machine above which it is busy with something else.
+BUSY = 0.1
+
+Row = dict[str, Any]
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    """Return the wall seconds of one call."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+@dataclass(frozen=True)
+class Side:
+    """One way to do the work.
+
+    name: for people. run: does the work of one turn; a float that it returns is the seconds that count.
+    units: of work in one turn. flop: floating-point operations of a unit, 0 where they are not the work.
+    """
+
+    name: str
+    run: Callable[[], object]
+    units: float
+    flop: float = 0.0
+
+
+def load(seconds: float = 1.0, stat: Path = Path("/proc/stat")) -> float:
+    """Return the share (0 to 1) of all cores that other programs take, watched for `seconds`."""
+    first = _ticks(stat)
+    time.sleep(seconds)
+    last = _ticks(stat)
+    total = sum(last) - sum(first)
+    # The fourth and fifth number are what a core spent on nothing, and on nothing but waiting for a disk.
+    idle = sum(last[3:5]) - sum(first[3:5])
+    return 1 - idle / total if total else 0.0
+
+
+def _ticks(stat: Path) -> list[int]:
+    return [int(word) for word in stat.read_text().splitlines()[0].split()[1:9]]
+
+
+def alternate(
+    sides: Sequence[Side], turns: int = TURNS, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Return the seconds per unit of every side, one for each turn, after an unmeasured turn of each.
+
+    Who begins changes with every turn. Raises ValueError for fewer than TURNS turns.
+    """
+    if turns < TURNS:
+        raise ValueError(f"{turns} turns: a spread needs at least {TURNS}")
+    for side in sides:
+        side.run()
+    found: dict[str, list[float]] = {side.name: [] for side in sides}
+    for turn in range(turns):
+        for side in sides if turn % 2 == 0 else reversed(sides):
+            start = clock()
+            counted = side.run()
+            seconds = counted if isinstance(counted, float) else clock() - start
+            found[side.name].append(seconds / side.units)
+    return found
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median and the first and third quartile."""
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return middle, low, high
 
 
 def compare(
-    name: str, work: str, unit: str, ours: tuple[Callable[[], Any], int],
-    baseline: tuple[Callable[[], Any], int], baseline_name: str, repeats: int = 5,
-) -> dict[str, Any]:  # fmt: skip
-    """Return one row of bench.csv: seconds per unit of both ways (medians of `repeats` turns) and their
-    ratio.
+    name: str, work: str | Callable[[], str], unit: str, ours: Side, rivals: Sequence[Side],
+    ceiling: float = 0.0, turns: int = TURNS, clock: Callable[[], float] = time.perf_counter,
+    watch: Callable[[], float] = load,
+) -> Iterator[Row]:  # fmt: skip
+    """Yield a row of bench.csv for each rival: seconds per unit, and how many times as fast ours is.
 
-    `ours` and `baseline` are (function, units of work that one call does); each is called once unmeasured
-    first.
+    work: what is done, in words, or a function that says it afterwards. ceiling: operations a second of all
+    the cores that a side may use, of the kind that the work is made of; 0 where there is none.
     """
-    ours[0](), baseline[0]()
-    turns = [(seconds(ours[0]) / ours[1], seconds(baseline[0]) / baseline[1]) for _ in range(repeats)]
-    mine, other = (statistics.median(column) for column in zip(*turns, strict=True))
-    return dict(
-        zip(
-            COLUMNS,
-            [
-                name, work, unit, f"{mine:.3e}", f"{other:.3e}", baseline_name,
-                f"{statistics.median(b / a for a, b in turns):.1f}",
-                resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-            ],
-            strict=True,
-        )
-    )  # fmt: skip
+    before = watch()
+    found = alternate([ours, *rivals], turns, clock)
+    after = watch()
+    said = work if isinstance(work, str) else work()
+    for rival in rivals:
+        ratios = [b / a for a, b in zip(found[ours.name], found[rival.name], strict=True)]
+        values = {"ours": quartiles(found[ours.name]), "baseline": quartiles(found[rival.name])}
+        row: Row = {"name": name, "work": said, "unit": unit, "baseline_name": rival.name, "turns": turns}
+        row |= {"load_before": f"{before:.2f}", "load_after": f"{after:.2f}"}
+        row |= {"busy": "busy" if max(before, after) > BUSY else ""}
+        for side, key in ((ours, "ours"), (rival, "baseline")):
+            row |= _three(key, values[key], "{:.3e}")
+            reached = side.flop / values[key][0] / ceiling if side.flop and ceiling else 0.0
+            row[f"{key}_of_ceiling"] = f"{reached:.0%}" if reached else ""
+        yield row | _three("ratio", quartiles(ratios), "{:.2f}")
+
+
+def _three(key: str, values: tuple[float, float, float], form: str) -> dict[str, str]:
+    names = (key, f"{key}_q1", f"{key}_q3")
+    return {name: form.format(value) for name, value in zip(names, values, strict=True)}
+
+
+def stated(name: str, work: str, unit: str, ours: float, baseline: float, baseline_name: str) -> Row:
+    """Return a row of two numbers that no clock tells, such as bytes: no load makes them worse."""
+    return dict.fromkeys(COLUMNS, "") | {
+        "name": name, "work": work, "unit": unit, "ours": f"{ours:.3e}", "baseline": f"{baseline:.3e}",
+        "baseline_name": baseline_name, "ratio": f"{baseline / ours:.2f}",
+    }  # fmt: skip
+
+
+def kept(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the rows that may be written: those that no busy machine spoilt."""
+    return [row for row in rows if not row["busy"]]

@@ -28,6 +28,15 @@ _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 LENGTH = struct.Struct("!I")
 
 
+def lead(main: bool) -> None:
+    """Let the jobs that this process starts run by its own interpreter, and fork from a warm process.
+
+    main: whether this process owns the whole run. Another has no jobs to come for which a warm one pays.
+    """
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    os.environ[OWNER] = str(os.getpid()) if main else ""
+
+
 def _address(owner: int) -> Path:
     """Return the socket of the run that process `owner` owns, in a folder that only this user may enter."""
     folder = Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}"

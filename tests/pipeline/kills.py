@@ -61,6 +61,9 @@ def kill(kind: str, rng: random.Random) -> int:
 
 def reproduce(log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as out:
+        # A killed Snakemake leaves its locks.
+        if Path(".snakemake").is_dir():
+            subprocess.run([".venv/bin/snakemake", "--unlock"], stdout=out, stderr=out, check=True)
         return subprocess.Popen(["make", "reproduce"], stdout=out, stderr=out, stdin=subprocess.DEVNULL)
 
 

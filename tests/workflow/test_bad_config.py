@@ -1,6 +1,7 @@
 """Every kind of bad configuration is one line that names the file and the key and says how to mend it; exit
 code 2."""
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -287,9 +288,44 @@ def test_snakemake_refuses_an_unknown_scale(sound: Path, tmp_path: Path) -> None
     assert "Traceback" not in ran.text
 
 
-@pytest.mark.parametrize("seed", ["x", "-1", "1.5"])
-def test_snakemake_refuses_a_seed_that_is_no_whole_number(seed: str, sound: Path, tmp_path: Path) -> None:
-    ran = Project(sound, None).copy(tmp_path).snakemake("-n", "--config", f"seed={seed}")
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        ("seed=x", "seed: "),
+        ("seed=-1", "seed: "),
+        ("scal=paper", "scal: Extra inputs are not permitted, got 'paper' (did you mean 'scale'?)"),
+        ("device=gpu", "device: "),
+        ("confirm=perhaps", "confirm: "),
+    ],
+)
+def test_snakemake_refuses_a_setting_that_does_not_fit(
+    said: str, answered: str, sound: Path, tmp_path: Path
+) -> None:
+    ran = Project(sound, None).copy(tmp_path).snakemake("-n", "--config", said)
     assert ran.rc == 2
-    assert ran.text.splitlines()[-1].startswith(f"leakbench: --config seed={seed}: not a whole number")
+    assert ran.text.splitlines()[-1].startswith(f"leakbench: --config {answered}")
     assert "Traceback" not in ran.text
+
+
+@pytest.mark.parametrize("target", ["figures/tony.png", "tables/tony.csv"])
+def test_snakemake_answers_an_unknown_target_with_the_nearest(
+    target: str, sound: Path, tmp_path: Path
+) -> None:
+    ran = Project(sound, None).copy(tmp_path).snakemake("-n", f"results/quick/{target}")
+    assert ran.rc == 1
+    assert "no experiment 'tony' (did you mean 'tiny'?)" in ran.text
+
+
+def test_a_run_of_years_asks_first_and_a_dry_run_does_not(sound: Path, tmp_path: Path) -> None:
+    project = Project(sound, None).copy(tmp_path)
+    spoil(project.root, Case("", "victims/tiny", {"training.epochs": 10**7}, []))
+    ran = project.snakemake()
+    assert ran.rc == 2
+    said = [line for line in ran.text.splitlines() if line.startswith("leakbench: ")]
+    assert len(said) == 1
+    assert re.search(r"about [0-9]{2},[0-9]{3} core-hours \(.*confirm=yes", said[0]), said
+    assert not project.path("data/tiny.safetensors").exists()
+    # Neither what only looks nor what is short asks, and the refusal leaves no lock.
+    for harmless in (["-n"], ["--touch"], ["data/tiny.safetensors"]):
+        ran = project.snakemake(*harmless)
+        assert ran.rc == 0, ran.text[-2000:]

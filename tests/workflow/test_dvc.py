@@ -25,8 +25,9 @@ def stages() -> dict[str, Any]:
 
 
 def outs(stage: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the outs of a stage and their settings."""
-    return {path: settings for out in stage["outs"] for path, settings in out.items()}
+    """Return the outs and metrics of a stage and their settings."""
+    both = [*stage["outs"], *stage.get("metrics", [])]
+    return {path: settings for out in both for path, settings in out.items()}
 
 
 def dvc(project: Project, *arguments: str) -> Ran:
@@ -185,6 +186,21 @@ def test_reader_gets_the_published_files_and_has_nothing_to_run(story: Story) ->
     assert NOTHING in reader.snakemake("--dry-run").text
     assert "Data and pipelines are up to date" in dvc(reader, "repro", "--dry").text
     assert reader.run("git", "status", "--porcelain").stdout == ""
+
+
+def test_an_experiment_runs_what_changed_and_shows_its_counts(story: Story, tmp_path: Path) -> None:
+    """`dvc exp run` in the workspace, whose metrics are the scorecard's counts by class and word."""
+    project = story.project.copy(tmp_path)
+    ours = {f"GIT_{who}_{what}": "t" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    project.environment |= ours
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--allow-empty", "--message", "results")
+    project.work("new", "id,source,table,metric,value\nnew.t.1,new,t,psnr,1\n", {"absent": "nobody did"})
+    ran = dvc(project, "exp", "run", "--name", "printed")
+    assert ran.verbs == {"scorecard", "figure", "report"}
+    metrics = json.loads(dvc(project, "metrics", "show", "--json").stdout)
+    assert metrics[""]["data"]["results/quick/scorecard.json"]["data"] == {"result": {"not-run": 1}}
+    assert "printed" in dvc(project, "exp", "show", "--csv").stdout
 
 
 def test_new_time_stamps_rerun_nothing(story: Story) -> None:

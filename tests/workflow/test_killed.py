@@ -154,9 +154,9 @@ def whole_run(project: Project) -> subprocess.Popen[str]:
     return start(project, sys.executable, "-m", "snakemake", "--cores", "2")
 
 
-def test_a_second_run_is_refused_and_a_killed_one_does_not_stand_in_the_way(copied: Project) -> None:
-    """Kill -9 of Snakemake: its jobs end by themselves, its locks open, and the next run makes the same
-    bytes."""
+def test_a_second_run_is_refused_and_a_killed_one_leaves_nothing_but_its_locks(copied: Project) -> None:
+    """Kill -9 of Snakemake: its jobs end by themselves, `--unlock` opens its locks, and the next run makes
+    the same bytes."""
     capture = copied.path(f"results/quick/captures/{CELL}/0.safetensors")
     whole, scores = capture.read_bytes(), scored(copied)
     capture.unlink()
@@ -182,6 +182,10 @@ def test_a_second_run_is_refused_and_a_killed_one_does_not_stand_in_the_way(copi
         assert time.monotonic() < end
         time.sleep(0.05)
     play.write_text(text)
+    locked = copied.snakemake()
+    assert locked.rc == 1
+    assert "--unlock" in locked.text
+    assert copied.snakemake("--unlock").rc == 0
     third = copied.snakemake()
     assert third.rc == 0, third.text[-3000:]
     assert capture.read_bytes() == whole

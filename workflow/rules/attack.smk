@@ -1,6 +1,3 @@
-DEVICE = config.get("device", "cpu")
-
-
 rule attack:
     input:
         capture=f"{R}/captures/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.safetensors",

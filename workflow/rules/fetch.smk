@@ -1,8 +1,3 @@
-# The nodes of a cluster may have no network.
-localrules:
-    fetch,
-
-
 rule fetch:
     input:
         spec="data/specs/{dataset}.json",
@@ -13,6 +8,8 @@ rule fetch:
         "logs/fetch/{dataset}.log",
     # Before all else: what the longest jobs wait for (train_study) must not wait itself.
     priority: 2
+    # The nodes of a cluster may have no network.
+    localrule: True
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 60,

@@ -18,13 +18,14 @@ rule report:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
     params:
+        papers=lambda w: flow.seen("papers"),
         experiments=len(flow.plan.experiments),
     message:
         "report: the scorecard and {params.experiments} experiments on one page"
     shell:
         "python -m leakbench report --scorecard {input.scorecard:q} --verified {input.verified:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
-        " --papers papers --out {output:q} 2> {log:q}"
+        " --papers {params.papers:q} --out {output:q} 2> {log:q}"
 
 
 rule verify:
@@ -41,12 +42,14 @@ rule verify:
         mem_mb=1000,
         runtime=10,
     params:
-        scale=SCALE,
+        root=flow.seen(),
+        scale=settings.scale,
         seed=f" --seed {flow.seed}" if flow.seed is not None else "",
     message:
         "verify: the numbers beside those recorded"
     shell:
-        "python -m leakbench verify --scale {params.scale}{params.seed} --tables {input.tables:q} --out {output.numbers:q} > {log:q} 2>&1"
+        "python -m leakbench verify --root {params.root:q} --scale {params.scale}{params.seed}"
+        " --tables {input.tables:q} --out {output.numbers:q} > {log:q} 2>&1"
 
 
 rule scorecard:
@@ -62,22 +65,26 @@ rule scorecard:
         spec=f"{R}/specs/scorecard/catalogue.json",
         code=flow.stamp(flow.code("scorecard")),
     output:
-        report(
+        card=report(
             f"{R}/scorecard.csv",
             caption="../report/scorecard.rst",
             category="leakbench",
         ),
+        counts=f"{R}/scorecard.json",
     log:
         f"{LOGS}/scorecard.log",
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
+    params:
+        root=flow.seen(),
+        papers=lambda w: flow.seen("papers"),
     message:
         "scorecard: every published number beside ours"
     shell:
         "python -m leakbench scorecard --tables {input.tables:q} --trials {input.trials:q}"
         " --exhibits {input.exhibits:q} --data {input.data:q} --recorded {input.recorded:q}"
-        " --papers papers --spec {input.spec:q} --out {output:q} 2> {log:q}"
+        " --papers {params.papers:q} --spec {input.spec:q} --root {params.root:q} --out {output.card:q} 2> {log:q}"
 
 
 rule table:
@@ -109,7 +116,7 @@ rule table:
 
 rule figure:
     input:
-        notebook="notebooks/experiment.ipynb",
+        notebook=flow.seen("notebooks/experiment.ipynb"),
         table=f"{R}/tables/{{experiment}}.csv",
         exhibit=f"{R}/exhibits/{{experiment}}.safetensors",
         spec=f"{R}/specs/figure/{{experiment}}.json",
@@ -130,9 +137,11 @@ rule figure:
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
+    params:
+        papers=lambda w: flow.seen("papers"),
     message:
         "figure {wildcards.experiment}"
     shell:
         "python -m leakbench figure --notebook {input.notebook:q} --table {input.table:q}"
-        " --trials {input.trials:q} --exhibit {input.exhibit:q} --spec {input.spec:q} --papers papers"
+        " --trials {input.trials:q} --exhibit {input.exhibit:q} --spec {input.spec:q} --papers {params.papers:q}"
         " --paper {input.paper:q} --recorded {input.recorded:q} --out {output.figure:q} --executed {output.executed:q} 2> {log:q}"

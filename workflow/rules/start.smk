@@ -1,9 +1,21 @@
-from leakbench.catalogue import run_lock
-from leakbench.catalogue.jobs import calm, prefix
+from leakbench.warm import lead
 
-run_lock.share()
-shell.prefix(prefix(workflow))
+lead(workflow.is_main_process)
 
 
+# For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.
+container: "leakbench.sif"
+
+
+wildcard_constraints:
+    **flow.constraints,
+
+
+# Of jobs that run, and not of a dry run; where another workflow uses this one, that one decides.
 onstart:
-    calm(workflow)
+    try:
+        if not workflow.touch:
+            flow.confirm(workflow.dag.needrun_jobs(), settings.confirm)
+    except UserError as mistake:
+        print(f"leakbench: {mistake}", file=sys.stderr)
+        sys.exit(2)

@@ -73,9 +73,9 @@ rule train_study:
         runtime=lambda w, threads, attempt: flow.needs("study", "/".join(w)).minutes(
             threads, attempt
         ),
-        gpu=int(config.get("device", "cpu") != "cpu"),
+        gpu=int(DEVICE != "cpu"),
     params:
-        device=config.get("device", "cpu"),
+        device=DEVICE,
     message:
         "train {wildcards.victim} on {wildcards.dataset} as {wildcards.training}, defence {wildcards.defence}"
     shell:

@@ -17,7 +17,7 @@ from leakbench.catalogue.facts import described, fact_files
 from leakbench.catalogue.figure import figure_spec
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
-from leakbench.catalogue.shift import run_name
+from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.signature import module_file
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError

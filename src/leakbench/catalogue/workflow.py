@@ -3,14 +3,15 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
 from leakbench.catalogue import budget
-from leakbench.catalogue.cell import ANY_VICTIM, capture_of
+from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import file_of, load_kind
@@ -20,9 +21,17 @@ from leakbench.catalogue.schema import Part
 from leakbench.catalogue.study import further
 from leakbench.errors import UserError
 from leakbench.parts import dotted, parts_of
+from leakbench.yamls import suggest
 
 LPIPS = "lpips-backbones"
 STUDY = "leakbench.training.study"
+# Core-hours above which a run asks to be confirmed.
+LONG = 100
+# Rule -> the verb that budgets its jobs; the other rules take minutes.
+_BUDGETED = {
+    "train": "train", "train_generator": "generator", "train_study": "study", "capture": "capture",
+    "capture_bulk": "capture", "attack": "attack", "attack_bulk": "attack",
+}  # fmt: skip
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "training", "experiment")
 
 
@@ -31,18 +40,19 @@ def judges() -> dict[str, tuple[str, ...]]:
     return {name: metric.judges for name, metric in declared_metrics().items()}
 
 
-def local_datasets(root: Path) -> frozenset[str]:
+def local_datasets(config: Path, data: Path) -> frozenset[str]:
     """Return the data sets that LEAKBENCH_DATA offers; a change of the answer fetches a set again.
 
-    For a set that is here already the recorded answer stands: its digests hold, wherever it came from.
+    config: the catalogue's folder. data: the folder of what was fetched. For a set that is here already the
+    recorded answer stands: its digests hold, wherever it came from.
     """
     from leakbench.datasets import available
 
     search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
     found = set()
-    for name, entry in load_kind(root / "config", "datasets").items():
+    for name, entry in load_kind(config, "datasets").items():
         assert isinstance(entry, Part)
-        recorded = _recorded(root / "data", name)
+        recorded = _recorded(data, name)
         if recorded or (recorded is None and search and available(entry.model_dump()["sources"], search)):
             found.add(name)
     return frozenset(found)
@@ -65,20 +75,45 @@ def _below(root: Path, files: tuple[Path, ...]) -> tuple[str, ...]:
 
 
 class Workflow:
-    """The plan of one scale, as the rules need it; with a `seed`, of the run whose seeds are raised by it."""
+    """The plan of one scale, as the rules need it.
 
-    def __init__(self, root: Path, scale: str, seed: int | None = None) -> None:
-        self.root, self.scale, self.seed = root, scale, seed
-        self.plan: Plan = plan(root, scale, judges(), local_datasets(root), seed)
-        self.plan.write(root)
+    root: the checkout. scale: a file of config/scales. seed: is added to all seeds, if given. home: the
+    folder that results/, logs/ and data/ lie in; the checkout unless another workflow uses this one.
+    """
+
+    def __init__(self, root: Path, scale: str, seed: int | None = None, home: Path | None = None) -> None:
+        self.root, self.scale, self.seed, self.home = root, scale, seed, home or root
+        offered = local_datasets(root / "config", self.home / "data")
+        self.plan: Plan = plan(root, scale, judges(), offered, seed)
+        self.plan.write(self.home)
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
+    def cells(self, experiment: str) -> list[Cell]:
+        """Return the cells of an experiment. Raises UserError with the nearest name where it is unknown."""
+        if experiment not in self.plan.experiments:
+            raise UserError(f"no experiment '{experiment}' ({suggest(experiment, self.plan.experiments)})")
+        return self.plan.experiments[experiment]
+
+    def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
+        """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless that is `meant`."""
+        budgeted = [(verb, job.wildcards) for job in jobs if (verb := _BUDGETED.get(job.rule.name))]
+        hours = sum(self.needs(verb, "/".join(stem)).seconds for verb, stem in budgeted) / 3600
+        if hours > LONG and not meant:
+            raise UserError(
+                f"--config scale={self.scale}: the {len(budgeted)} attacks, trainings and captures to run "
+                f"take about {hours:,.0f} core-hours (name single figures, or add --config confirm=yes)"
+            )
+
+    def seen(self, name: str | Path = "") -> str:
+        """Return a path of the checkout as rules name it: relative in the checkout itself, else whole."""
+        return _below(self.home, (self.root / name,))[0]
+
     def needs(self, verb: str, stem: str) -> budget.Needs:
         """Return what a job asks of a cluster: train, generator, study, capture or attack, of one spec."""
         record, spec = (
-            self.root / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
+            self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
         if found := budget.recorded(record, spec, workers=verb == "attack"):
             return found
@@ -109,7 +144,7 @@ class Workflow:
             name = hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
             self._stamps[key] = f"{home}/code/{name}.json"
             text = to_json({file: file_digest(self.root / file) for file in files}) + "\n"
-            write_changed(self.root / self._stamps[key], text)
+            write_changed(self.home / self._stamps[key], text)
         return self._stamps[key]
 
     def parts(self, spec: str) -> list[str]:
@@ -165,7 +200,7 @@ class Workflow:
 
     def table_code(self, experiment: str) -> list[str]:
         """Return the source files that a table and its pictures depend on."""
-        cells = self.plan.experiments[experiment]
+        cells = self.cells(experiment)
         victims = {part for c in cells for part in self.parts(f"train/{c.dataset}/{c.victim}/{c.seed}")}
         return self.code("table", *sorted(victims))
 
@@ -238,7 +273,7 @@ class Workflow:
     def scores(self, experiment: str) -> list[str]:
         """Return the scores of the captures that an experiment attacks, or the files of its training
         studies."""
-        captures = dict.fromkeys(cell.capture for cell in self.plan.experiments[experiment])
+        captures = dict.fromkeys(cell.capture for cell in self.cells(experiment))
         studied = (f"studies/{study.stem}" for study in self.plan.studies[experiment])
         return [f"{self.results}/{name}.parquet" for name in (*(f"scores/{c}" for c in captures), *studied)]
 
@@ -257,7 +292,7 @@ class Workflow:
             "victims": lambda cell: f"{self.results}/victims/{cell.dataset}/{cell.victim}/{cell.seed}",
             "data": lambda cell: f"data/{cell.dataset}",
         }
-        return [f"{paths[kind](cell)}.safetensors" for cell in self.plan.experiments[experiment]]
+        return [f"{paths[kind](cell)}.safetensors" for cell in self.cells(experiment)]
 
     def each(self, kind: str, suffix: str) -> list[str]:
         """Return one file per experiment, in order of name: tables, trials, exhibits or figures."""
@@ -266,12 +301,16 @@ class Workflow:
     def published(self) -> list[str]:
         """Return the published numbers and claims."""
         files = [p for suffix in ("csv", "yaml", "py") for p in (self.root / "papers").rglob(f"*.{suffix}")]
-        return sorted(str(path.relative_to(self.root)) for path in files if path.parent.name != "experiments")
+        return sorted(self.seen(path) for path in files if path.parent.name != "experiments")
 
     def paper(self, experiment: str) -> list[str]:
-        """Return the paper.yaml of the work that an experiment belongs to, if there is one."""
-        folder = file_of(self.root / "config", "experiments", experiment).parents[1].relative_to(self.root)
-        return [name for name in (f"{folder}/paper.yaml",) if (self.root / name).is_file()]
+        """Return the paper.yaml of the work that an experiment belongs to, if there is one.
+
+        Raises UserError with the nearest name where the experiment is unknown.
+        """
+        self.cells(experiment)
+        paper = file_of(self.root / "config", "experiments", experiment).parents[1] / "paper.yaml"
+        return [self.seen(paper)] if paper.is_file() else []
 
     def facts(self) -> list[str]:
         """Return the files of this run that hold what papers/ call facts: specs, costs and networks."""
@@ -283,16 +322,16 @@ class Workflow:
 
     def config(self) -> list[str]:
         """Return every file of config/, from which the cost of what did not run is estimated."""
-        return sorted(str(path.relative_to(self.root)) for path in (self.root / "config").glob("*/*.yaml"))
+        return sorted(map(self.seen, (self.root / "config").glob("*/*.yaml")))
 
     def recorded(self, experiment: str = "*") -> list[str]:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""
-        return sorted({os.path.relpath(path, self.root) for path in reference.files(self.root, experiment)})
+        return sorted(set(map(self.seen, reference.files(self.root, experiment))))
 
     def reference(self) -> list[str]:
         """Return the numbers recorded of this scale and what made them, if they are there."""
-        names = (f"reference/{self.scale}.{suffix}" for suffix in ("csv", "json"))
-        return [name for name in names if (self.root / name).is_file()]
+        files = (self.root / f"reference/{self.scale}.{suffix}" for suffix in ("csv", "json"))
+        return [self.seen(file) for file in files if file.is_file()]
 
     def drawing(self) -> list[str]:
         """Return the source files that the notebook draws with."""

@@ -27,6 +27,8 @@ def scorecard(
 ) -> None:  # fmt: skip
     """Write scorecard.csv: one row for every published number and every claim.
 
+    Beside it, with the suffix .json, stand the counts of each class's verdicts, by class and word.
+
     tables, trials, exhibits: of every experiment of the run, in one order. data: its data sets. recorded:
     files below reference/. papers: the folder of works. spec: what the catalogue says, the run's scale, and
     where facts lie.
@@ -65,8 +67,10 @@ def scorecard(
     scales = [*_recorded(recorded, root, frozenset(frames)), run]
     scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is run), reverse=True)
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
-    card = Card(read_papers(papers), scales, run, published_costs(root), missing)
-    write_text(out, card.frame().to_csv(index=False, float_format="%.6g"))
+    card = Card(read_papers(papers), scales, run, published_costs(root), missing).frame()
+    write_text(out, card.to_csv(index=False, float_format="%.6g"))
+    counts = pd.crosstab(card["class"], card["verdict"])
+    write_text(out.with_suffix(".json"), counts.to_json(orient="index", indent=1) + "\n")
 
 
 def _recorded(files: list[Path], root: Path, known: frozenset[str]) -> Iterator[Evidence]:

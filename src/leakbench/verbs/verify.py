@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import read_csv, to_json, write_text
-from leakbench.catalogue.shift import run_name
+from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
 from leakbench.provenance import read_spec, versions
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from leakbench.catalogue.entry import capped
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Scale
-from leakbench.catalogue.shift import checked, run_name
+from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
 
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
@@ -513,14 +513,3 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     other.write(place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
     assert run_name("quick", 0) == "quick-seed0"
-
-
-@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, "1"])
-def test_a_seed_that_is_no_whole_number_is_refused(seed: object) -> None:
-    with pytest.raises(UserError, match=rf"^--config seed={seed}: .*\(for example seed=1"):
-        checked(seed)
-
-
-def test_without_a_seed_the_experiments_have_their_own() -> None:
-    assert (checked(None), checked(0), checked(3)) == (None, 0, 3)
-    assert run_name("quick", None) == "quick"

@@ -2,15 +2,19 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from leakbench.artefacts import write_tensors
+from leakbench.catalogue.budget import Needs
 from leakbench.catalogue.digest import file_digest
 from leakbench.catalogue.needs import declared_metrics, judge
-from leakbench.catalogue.workflow import Workflow, local_datasets
+from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
+from leakbench.errors import UserError
 from leakbench.metrics import METRICS
 
 ROOT = Path(__file__).parents[3]
@@ -119,18 +123,18 @@ def test_a_local_folder_counts_until_the_set_is_here(
 ) -> None:
     place = root()
     monkeypatch.delenv("LEAKBENCH_DATA", raising=False)
-    assert local_datasets(place) == set()
+    assert local_datasets(place / "config", place / "data") == set()
     (tmp_path / "local" / "MNIST" / "raw").mkdir(parents=True)
     (tmp_path / "local" / "MNIST" / "raw" / "train-images-idx3-ubyte").write_text("")
     monkeypatch.setenv("LEAKBENCH_DATA", f"/nowhere:{tmp_path / 'local'}")
-    assert local_datasets(place) == {"d"}
+    assert local_datasets(place / "config", place / "data") == {"d"}
     for facts, without in (({"absent": "no source"}, set()), ({"dataset": "d"}, {"d"})):
         Workflow(place, "quick")
         write_tensors(place / "data" / "d.safetensors", {}, facts)
         monkeypatch.delenv("LEAKBENCH_DATA")
-        assert local_datasets(place) == without
+        assert local_datasets(place / "config", place / "data") == without
         monkeypatch.setenv("LEAKBENCH_DATA", str(tmp_path / "local"))
-        assert local_datasets(place) == {"d"}
+        assert local_datasets(place / "config", place / "data") == {"d"}
 
 
 def test_a_damaged_data_set_does_not_stop_the_planning(
@@ -140,10 +144,10 @@ def test_a_damaged_data_set_does_not_stop_the_planning(
     place = root()
     Workflow(place, "quick")
     (place / "data" / "d.safetensors").write_bytes(b"damaged")
-    assert local_datasets(place) == set()
+    assert local_datasets(place / "config", place / "data") == set()
     write_tensors(place / "data" / "d.safetensors", {}, {})
     (place / "data" / "specs" / "d.json").write_text("[")
-    assert local_datasets(place) == set()
+    assert local_datasets(place / "config", place / "data") == set()
 
 
 def test_a_stamp_changes_with_its_files_and_not_otherwise(root: Callable[..., Path]) -> None:
@@ -166,3 +170,52 @@ def test_what_is_fetched_has_one_stamp_for_every_scale(flow: Workflow) -> None:
     files = flow.fetch_code("mnist")
     assert flow.stamp(files, fetched=True) == Workflow(ROOT, "paper").stamp(files, fetched=True)
     assert flow.stamp(files, fetched=True).startswith("data/specs/code/")
+
+
+def job(rule: str, *stem: str) -> SimpleNamespace:
+    """Return what a job of Snakemake says of itself."""
+    return SimpleNamespace(rule=SimpleNamespace(name=rule), wildcards=stem)
+
+
+def test_a_long_run_asks_to_be_confirmed(flow: Workflow, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def needs(verb: str, stem: str) -> Needs:
+        asked.append((verb, stem))
+        return Needs(seconds=51 * 3600, base=0)
+
+    monkeypatch.setattr(flow, "needs", needs)
+    jobs = [job("attack_bulk", "a", "b"), job("train_generator", "c"), job("score", "d"), job("all")]
+    with pytest.raises(UserError, match=r"the 2 attacks, .* about 102 core-hours \(.*confirm=yes"):
+        flow.confirm(jobs, meant=False)
+    assert asked == [("attack", "a/b"), ("generator", "c")]
+    flow.confirm(jobs, meant=True)
+    flow.confirm(jobs[1:], meant=False)
+
+
+def test_every_rule_with_a_budget_counts_towards_the_confirmation() -> None:
+    text = "\n".join(path.read_text() for path in (ROOT / "workflow" / "rules").glob("*.smk"))
+    rules = re.findall(r"^rule (\w+):\n(.*?)(?=^\S|\Z)", text, re.MULTILINE | re.DOTALL)
+    budgeted = {name for name, body in rules if "flow.needs(" in body}
+    copies = re.findall(r"^use rule (\w+) as (\w+)", text, re.MULTILINE)
+    budgeted |= {new for old, new in copies if old in budgeted}
+    assert budgeted == set(_BUDGETED)
+
+
+def test_an_unknown_experiment_is_answered_with_the_nearest(flow: Workflow) -> None:
+    for ask in (flow.scores, flow.paper):
+        with pytest.raises(UserError, match=r"no experiment 'dlg-lenett' \(did you mean 'dlg-lenet'\?\)"):
+            ask("dlg-lenett")
+
+
+def test_another_folder_gets_the_results_and_names_the_checkout_whole(
+    root: Callable[..., Path], tmp_path: Path
+) -> None:
+    place, home = root(), tmp_path / "outer"
+    own, other = Workflow(place, "quick"), Workflow(place, "quick", home=home)
+    assert own.seen("papers") == "papers"
+    assert other.seen("papers") == str(place / "papers")
+    assert other.config() == [str(place / name) for name in own.config()]
+    assert {path.relative_to(home) for path in home.rglob("*.json")} == {
+        path.relative_to(place) for top in ("results", "data") for path in (place / top).rglob("*.json")
+    }

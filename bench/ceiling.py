@@ -1,0 +1,46 @@
+"""The most that a core of this machine can do: large products and convolutions, by precision."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import conv2d
+from torch.utils.flop_counter import FlopCounterMode
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def flop_of(run: Callable[[], object], units: float) -> float:
+    """Return the floating-point operations of one of the `units` that `run` does: those of its products and
+    convolutions, as torch counts them."""
+    with FlopCounterMode(display=False) as counter:
+        run()
+    return counter.get_total_flops() / units
+
+
+def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, float]:
+    """Return operations a second of one core, the best of about `seconds`: `product` of two matrices of
+    1024×1024, and `convolution` 3×3 of 64 channels, eight images of 32×32, forward."""
+    kind = PRECISIONS[precision]
+    matrix, images, kernel = (
+        torch.randn(*shape).to(kind) for shape in ((1024, 1024), (8, 64, 32, 32), (64, 64, 3, 3))
+    )
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return {
+            "product": _best(lambda: matrix @ matrix, seconds),
+            "convolution": _best(lambda: conv2d(images, kernel, padding=1), seconds),
+        }
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _best(run: Callable[[], Tensor], seconds: float) -> float:
+    flop, shortest, end = flop_of(run, 1), float("inf"), time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        start = time.perf_counter()
+        run()
+        shortest = min(shortest, time.perf_counter() - start)
+    return flop / shortest

@@ -1,0 +1,38 @@
+"""What `--config` may say, checked before anything is planned, and where a run's results lie."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field, ValidationError
+
+from leakbench.catalogue.strict import Name, Strict
+from leakbench.errors import UserError
+from leakbench.yamls import mistake
+
+MANUAL = "docs/workflow.md"
+
+
+class Settings(Strict):
+    """The keys of `snakemake --config` (docs/workflow.md explains them).
+
+    scale: a file of config/scales. seed: a whole number of at least 0 that is added to all seeds, or None.
+    device: what attacks and training studies compute on. confirm: that a long run is meant.
+    """
+
+    scale: Name = "quick"
+    seed: Annotated[int, Field(ge=0, strict=True)] | None = None
+    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
+    confirm: bool = False
+
+
+def checked(config: Mapping[str, Any]) -> Settings:
+    """Return the settings of `--config`. Raises UserError for an unknown key or a value that does not fit."""
+    try:
+        return Settings.model_validate(dict(config))
+    except ValidationError as problem:
+        raise UserError(f"--config {mistake(problem, Settings.model_fields, MANUAL)}") from problem
+
+
+def run_name(scale: str, seed: int | None) -> str:
+    """Return the name of a run's folders below results/ and logs/."""
+    return scale if seed is None else f"{scale}-seed{seed}"

@@ -1,0 +1,148 @@
+"""The bench: who takes turns, what it makes of their seconds, and what a busy machine spoils."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, quartiles, stated
+
+
+class Clock:
+    """A clock that only work moves on."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.worked: list[str] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def side(self, name: str, seconds: list[float], units: float = 1, flop: float = 0.0) -> Side:
+        """Return a side whose turns, the unmeasured one first, take `seconds`."""
+        left = iter(seconds)
+
+        def run() -> None:
+            self.worked.append(name)
+            self.now += next(left)
+
+        return Side(name, run, units, flop)
+
+
+def rows(clock: Clock, *sides: Side, loads: tuple[float, float] = (0.0, 0.0), **more: float) -> list[Row]:
+    watched: Iterator[float] = iter(loads)
+    return list(
+        compare("n", "w", "u", sides[0], sides[1:], clock=clock, watch=lambda: next(watched), **more)  # type: ignore[arg-type]
+    )
+
+
+def test_sides_alternate_and_begin_in_turn() -> None:
+    clock = Clock()
+    alternate([clock.side(name, [1.0] * 6) for name in "abc"], clock=clock)
+    assert "".join(clock.worked) == "abc" + "abc" + "cba" + "abc" + "cba" + "abc"
+
+
+def test_the_first_turn_of_each_is_not_measured_and_seconds_are_by_unit() -> None:
+    clock = Clock()
+    found = alternate(
+        [clock.side("a", [99, 1, 2, 3, 4, 5], units=2), clock.side("b", [99, 6, 6, 6, 6, 6])], clock=clock
+    )
+    assert found == {"a": [0.5, 1.0, 1.5, 2.0, 2.5], "b": [6.0] * 5}
+
+
+def test_a_side_may_say_which_seconds_count() -> None:
+    clock = Clock()
+    found = alternate([Side("a", lambda: 7.0, 2), clock.side("b", [1.0] * 6)], clock=clock)
+    assert found["a"] == [3.5] * 5
+
+
+@pytest.mark.parametrize("turns", [0, 1, 4])
+def test_fewer_than_five_turns_are_refused(turns: int) -> None:
+    clock = Clock()
+    with pytest.raises(ValueError, match="at least 5"):
+        alternate([clock.side("a", [1.0] * 9)], turns, clock)
+    assert clock.worked == []
+
+
+def test_quartiles_by_hand() -> None:
+    assert quartiles([5, 1, 4, 2, 3]) == (3, 2, 4)
+    assert quartiles([1, 1, 1, 1, 100]) == (1, 1, 1)
+
+
+def test_a_row_has_medians_quartiles_and_ratios_of_each_turn() -> None:
+    clock = Clock()
+    # Pairs: 10/1, 20/2, 30/3, 10/4, 10/5.
+    ours = clock.side("ours", [9, 1, 2, 3, 4, 5], flop=12.0)
+    (row,) = rows(clock, ours, clock.side("other", [9, 10, 20, 30, 10, 10], units=1, flop=24.0), ceiling=8.0)
+    assert set(row) == set(COLUMNS)
+    assert [row[key] for key in ("ours", "ours_q1", "ours_q3")] == ["3.000e+00", "2.000e+00", "4.000e+00"]
+    assert [row[key] for key in ("baseline", "baseline_q1", "baseline_q3")] == [
+        "1.000e+01", "1.000e+01", "2.000e+01",
+    ]  # fmt: skip
+    assert [row[key] for key in ("ratio", "ratio_q1", "ratio_q3")] == ["10.00", "2.50", "10.00"]
+    # 12 operations in 3 s of 8 a second; 24 in 10 s.
+    assert (row["ours_of_ceiling"], row["baseline_of_ceiling"]) == ("50%", "30%")
+    assert (row["turns"], row["baseline_name"], row["busy"]) == (5, "other", "")
+
+
+def test_every_rival_has_a_row_and_what_has_no_operations_no_share() -> None:
+    clock = Clock()
+    sides = [clock.side(name, [1.0] * 6) for name in ("ours", "one", "two")]
+    found = rows(clock, *sides, ceiling=8.0)
+    assert [row["baseline_name"] for row in found] == ["one", "two"]
+    assert {row["ours_of_ceiling"] for row in found} == {""}
+
+
+@pytest.mark.parametrize(
+    ("loads", "busy"), [((0.0, 0.0), False), ((BUSY, BUSY), False), ((0.2, 0.0), True), ((0.0, 0.9), True)]
+)
+def test_a_row_of_a_busy_machine_is_marked_and_not_kept(loads: tuple[float, float], busy: bool) -> None:
+    clock = Clock()
+    found = rows(clock, clock.side("ours", [1.0] * 6), clock.side("other", [2.0] * 6), loads=loads)
+    assert [row["busy"] for row in found] == (["busy"] if busy else [""])
+    assert found[0]["ratio"] == "2.00"
+    assert [(row["load_before"], row["load_after"]) for row in found] == [tuple(f"{x:.2f}" for x in loads)]
+    assert kept([*found, stated("n", "w", "bytes", 2, 8, "other")])[:-1] == ([] if busy else found)
+
+
+def test_the_load_is_read_around_the_work_and_not_during_it() -> None:
+    clock = Clock()
+
+    def watch() -> float:
+        clock.worked.append("look")
+        return 0.0
+
+    list(
+        compare(
+            "n", "w", "u", clock.side("a", [1.0] * 6), [clock.side("b", [1.0] * 6)], clock=clock, watch=watch
+        )
+    )
+    assert clock.worked[0] == clock.worked[-1] == "look"
+    assert clock.worked.count("look") == 2
+
+
+def test_what_no_clock_tells_is_kept_on_any_machine() -> None:
+    row = stated("encryption", "sum", "bytes per value", 4, 10, "one by one")
+    assert (row["ours"], row["baseline"], row["ratio"]) == ("4.000e+00", "1.000e+01", "2.50")
+    assert kept([row]) == [row]
+
+
+def test_load_is_what_others_take_of_all_cores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 100 0 100 700 100 0 0 0 0 0\ncpu0 1\n")
+
+    def passes(seconds: float) -> None:
+        # 30 of 100 ticks were spent on work, 60 on nothing, 10 on waiting for a disk.
+        stat.write_text("cpu 120 0 110 760 110 0 0 0 0 0\ncpu0 1\n")
+
+    monkeypatch.setattr("bench.measure.time.sleep", passes)
+    assert load(1.0, stat) == pytest.approx(0.3)
+
+
+def test_work_may_be_said_once_it_is_done() -> None:
+    clock = Clock()
+    sides = [clock.side(name, [1.0] * 6) for name in ("ours", "other")]
+    (row,) = compare(
+        "n", lambda: f"{len(clock.worked)} turns", "u", sides[0], sides[1:], clock=clock, watch=lambda: 0.0
+    )
+    assert row["work"] == "12 turns"

@@ -1,0 +1,67 @@
+"""This workflow as a module of another one, in a folder of that one's own."""
+
+from pathlib import Path
+
+import pytest
+from project import CELL, Project, tiny_project
+
+OUTER = """
+module leakbench:
+    snakefile:
+        {snakefile!r}
+    config:
+        {{"scale": "quick"}}
+
+
+use rule * from leakbench as leakbench_*
+
+
+rule mine:
+    default_target: True
+    input:
+        "results/quick/report.html",
+    output:
+        "mine.html",
+    shell:
+        "cp {{input}} {{output}}"
+"""
+
+
+@pytest.fixture
+def outer(tmp_path: Path) -> tuple[Project, Project]:
+    """Return another workflow's folder, and the checkout that it takes all rules from."""
+    inner = tiny_project(tmp_path / "inner")
+    folder = tmp_path / "outer"
+    folder.mkdir()
+    (folder / "Snakefile").write_text(OUTER.format(snakefile=str(inner.path("Snakefile"))))
+    return Project(folder, inner.data), inner
+
+
+def test_another_workflow_plans_our_rules_behind_its_own(outer: tuple[Project, Project]) -> None:
+    other, _ = outer
+    ran = other.snakemake("-n")
+    assert ran.rc == 0, ran.text[-2000:]
+    assert {"train", "attack", "score", "table", "figure", "scorecard", "report"} <= ran.verbs
+    assert "rule mine" in ran.text
+
+
+def test_another_workflow_makes_results_in_its_own_folder(outer: tuple[Project, Project]) -> None:
+    other, inner = outer
+    scores = f"results/quick/scores/{CELL}/0.parquet"
+    ran = other.snakemake(scores)
+    assert ran.rc == 0, ran.text[-2000:]
+    assert other.path(scores).is_file()
+    assert other.path("data/tiny.safetensors").is_file()
+    for made in ("results", "data", "logs", "scratch", ".snakemake"):
+        assert not inner.path(made).exists(), made
+    again = other.snakemake("-n", "--rerun-triggers", "mtime", "input", "--", scores)
+    assert "Nothing to be done" in again.text
+
+
+def test_a_wrong_setting_of_the_module_is_one_line(outer: tuple[Project, Project]) -> None:
+    other, _ = outer
+    text = other.path("Snakefile").read_text()
+    other.path("Snakefile").write_text(text.replace('"scale": "quick"', '"scale": "quik"'))
+    ran = other.snakemake("-n")
+    assert ran.rc == 2
+    assert ran.text.splitlines()[-1].startswith("leakbench: --scale: scale 'quik'")
