@@ -10,7 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 
 @cache
-def _imports(path: Path) -> frozenset[str]:
+def _imports(path: Path) -> frozenset[Path]:
+    """Return the package's files that a file imports."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -18,9 +19,10 @@ def _imports(path: Path) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return frozenset(name for name in names if name.startswith("leakbench."))
+    return frozenset(file for name in names if name.startswith("leakbench.") and (file := _file(name)))
 
 
+@cache
 def _file(module: str) -> Path | None:
     path = PACKAGE.joinpath(*module.split(".")[1:])
     for candidate in (path.with_suffix(".py"), path / "__init__.py"):
@@ -33,12 +35,10 @@ def _file(module: str) -> Path | None:
 def closure(*modules: str) -> tuple[Path, ...]:
     """Return, sorted, the package's files that `modules` (dotted names) reach through their imports."""
     found: set[Path] = set()
-    queue = list(modules)
+    queue = {file for name in modules if (file := _file(name))}
     while queue:
-        path = _file(queue.pop())
-        if path and path not in found:
-            found.add(path)
-            queue.extend(_imports(path))
+        found |= queue
+        queue = {file for path in queue for file in _imports(path)} - found
     return tuple(sorted(found))
 
 
