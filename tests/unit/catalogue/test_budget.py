@@ -135,7 +135,7 @@ def test_a_record_that_tells_nothing_does_not_count(told: object, tmp_path: Path
 
 def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:
     flow = Workflow.__new__(Workflow)
-    flow.root, flow.results = tmp_path, "results/quick"
+    flow.home, flow.results = tmp_path, "results/quick"
     stem = "tiny/tiny/tiny/none/fidel/0"
     for kind, told, age in (("specs", {}, 1), ("records", {"seconds": 60, "peak_memory_mb": 100}, 2)):
         path = tmp_path / f"results/quick/{kind}/attack/{stem}.json"

@@ -23,7 +23,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(code, "PACKAGE", tmp_path)
-    for cached in (code._imports, code.closure):
+    for cached in (code._file, code._imports, code.closure):
         cached.cache_clear()
     return tmp_path
 
@@ -31,7 +31,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def forget() -> object:
     yield
-    for cached in (code._imports, code.closure):
+    for cached in (code._file, code._imports, code.closure):
         cached.cache_clear()
 
 
@@ -55,6 +55,7 @@ def test_the_closure_follows_imports_also_inside_functions_and_in_circles(packag
 
 def test_the_digest_changes_with_bytes_and_names_of_the_closure_alone(package: Path) -> None:
     def fresh() -> str:
+        code._file.cache_clear()
         code._imports.cache_clear()
         code.closure.cache_clear()
         return code_digest("leakbench.one")
