@@ -11,12 +11,19 @@ from torch.utils.flop_counter import FlopCounterMode
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def flop_of(run: Callable[[], object], units: float) -> float:
-    """Return the floating-point operations of one of the `units` that `run` does: those of its products and
-    convolutions, as torch counts them."""
+def flop_of(run: Callable[[int], object], units: float) -> float:
+    """Return the floating-point operations of a unit: of its products and convolutions, as torch counts them.
+
+    run: does as many iterations as it is given, each of `units` units. What it does once does not count.
+    """
+    few, many = 2, 6
+    return (_flop(lambda: run(many)) - _flop(lambda: run(few))) / ((many - few) * units)
+
+
+def _flop(run: Callable[[], object]) -> int:
     with FlopCounterMode(display=False) as counter:
         run()
-    return counter.get_total_flops() / units
+    return counter.get_total_flops()
 
 
 def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, float]:
@@ -38,7 +45,7 @@ def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, floa
 
 
 def _best(run: Callable[[], Tensor], seconds: float) -> float:
-    flop, shortest, end = flop_of(run, 1), float("inf"), time.perf_counter() + seconds
+    flop, shortest, end = _flop(run), float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         run()

@@ -122,8 +122,8 @@ def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
     yield from compare(
         "grnn", f"GRNN, LeNet, batch 1, {trials} trials", "seconds per image-iteration",
         Side("ours", lambda: batched(trials, iterations, cores), trials * iterations,
-             flop_of(lambda: batched(2, 2, 1), 4)),
+             flop_of(lambda n: batched(2, n, 1), 2)),
         [Side("one at a time: torch's layers, autograd, torch.optim.RMSprop", lambda: one_at_a_time(alone),
-              alone, flop_of(lambda: one_at_a_time(2), 2))],
+              alone, flop_of(one_at_a_time, 1))],
         ceiling["convolution"],
     )  # fmt: skip

@@ -183,9 +183,8 @@ def _network(module: str, work: dict[str, Any], ceiling: dict[str, float]) -> It
         each = "; ".join(f"{name} {psnr}" for name, psnr in reached.items())
         return f"{work['targets']} targets ({few} for the others), batch 1, {iterations} iterations; {each}"
 
-    brief = work | {"iterations": 2}
-    flop = flop_of(lambda: _plain(brief, model, tensors, 1), 2)
-    own = flop_of(lambda: _ours(module, brief, model, tensors, 1), 2 * work["targets"])
+    flop = flop_of(lambda n: _plain(work | {"iterations": n}, model, tensors, 1), 1)
+    own = flop_of(lambda n: _ours(module, work | {"iterations": n}, model, tensors, 1), work["targets"])
     yield from compare(
         f"matching {module}", said, "seconds per image-iteration",
         Side("ours", ours, work["targets"] * iterations, own),
