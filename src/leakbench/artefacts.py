@@ -88,6 +88,19 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
+def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
+    """Read a JSON file that holds a mapping. Raises UserError where there is none, or it is not `what`."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError as problem:
+        raise UserError(f"{path}: no such {what.rpartition(' ')[2]} ({mend})") from problem
+    except (OSError, ValueError, RecursionError) as problem:
+        raise UserError(f"{path}: not {what} ({problem}; {mend})") from problem
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: not {what} ({mend})")
+    return value
+
+
 class _Sheet:
     """A tensor of a file that is being written: assigning to leading indices writes those bytes.
 
@@ -263,18 +276,26 @@ def _facts(metadata: Mapping[bytes, bytes] | None) -> Facts:
     return facts
 
 
-def read_table(path: Path) -> tuple[Any, Facts]:
-    """Read a parquet file: (pandas frame, facts)."""
+@contextmanager
+def _whole_parquet(path: Path) -> Iterator[None]:
+    """Raise UserError where the block finds no parquet file, or not the whole of one."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(path)
-        return table.to_pandas(), _facts(table.schema.metadata)
+        yield
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except (pa.ArrowException, *_MALFORMED) as problem:
         raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem
+
+
+def read_table(path: Path) -> tuple[Any, Facts]:
+    """Read a parquet file: (pandas frame, facts)."""
+    import pyarrow.parquet as pq
+
+    with _whole_parquet(path):
+        table = pq.read_table(path)
+        return table.to_pandas(), _facts(table.schema.metadata)
 
 
 def read_csv(path: Path, **options: Any) -> Any:
@@ -298,12 +319,7 @@ def read_facts(path: Path) -> Facts:
     """Return the facts of a tensor or table file without reading its data."""
     if Path(path).suffix != ".parquet":
         return _header(Path(path))[0]["facts"]
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _whole_parquet(path):
         return _facts(pq.read_schema(path).metadata)
-    except FileNotFoundError as problem:
-        raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
-    except (pa.ArrowException, *_MALFORMED) as problem:
-        raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem

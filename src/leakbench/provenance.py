@@ -1,6 +1,5 @@
 """What made a file: digests of spec and code, seed, versions, device; and, beside it, what making it cost."""
 
-import json
 import platform
 import resource
 import time
@@ -10,25 +9,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import to_json, write_text
+from leakbench.artefacts import read_json, to_json, write_text
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
-from leakbench.errors import UserError
 
 _LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
 
 
 def read_spec(path: Path) -> dict[str, Any]:
     """Read a resolved spec (JSON). Raises UserError naming the file."""
-    try:
-        value = json.loads(Path(path).read_text())
-    except FileNotFoundError as problem:
-        raise UserError(f"{path}: no such spec (run `python -m leakbench plan`)") from problem
-    except (ValueError, OSError, RecursionError) as problem:
-        raise UserError(f"{path}: not a spec ({problem}; run `python -m leakbench plan`)") from problem
-    if not isinstance(value, dict):
-        raise UserError(f"{path}: not a spec (run `python -m leakbench plan`)")
-    return value
+    return read_json(path, "a spec", "run `python -m leakbench plan`")
 
 
 def versions() -> dict[str, str]:

@@ -5,12 +5,11 @@ workflow wrote it (.csv), the single trials behind it (.parquet), and its record
 date, versions, digests of specs and code, and how far its trainings ran.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from leakbench.artefacts import read_csv, read_table
+from leakbench.artefacts import read_csv, read_json, read_table
 from leakbench.errors import UserError
 
 if TYPE_CHECKING:
@@ -32,13 +31,8 @@ def read_record(table: Path) -> dict[str, Any]:
     Raises UserError naming the file where it is missing or says too little.
     """
     path = table.with_suffix(".json")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise UserError(
-            f"{path}: not the record of {table.name} ({problem}; run `leakbench record`)"
-        ) from problem
-    if not isinstance(value, dict) or any(not isinstance(value.get(key), str) for key in NEEDED):
+    value = read_json(path, f"the record of {table.name}", "run `leakbench record`")
+    if any(not isinstance(value.get(key), str) for key in NEEDED):
         raise UserError(f"{path}: must name {', '.join(NEEDED)} of {table.name} (run `leakbench record`)")
     return value
 
@@ -55,14 +49,6 @@ def tables(paths: list[Path]) -> Iterator[tuple[str, str, "pd.DataFrame", "pd.Da
         kept = table.with_suffix(".parquet")
         trials = read_table(kept)[0] if kept in paths else pd.DataFrame()
         yield table.parent.name, table.stem, frame, trials, read_record(table)
-
-
-def recorded(root: Path, experiment: str, but: str) -> "pd.DataFrame":
-    """Return the recorded rows of an experiment at every scale `but` one, with a column `device`.
-
-    The frame is empty where there are none.
-    """
-    return read_recorded(files(root, experiment), but)
 
 
 def read_recorded(paths: Sequence[Path], but: str) -> "pd.DataFrame":

@@ -6,12 +6,14 @@ A repeated key, a file that is no mapping, or broken text is one line with file 
 import difflib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from leakbench.errors import UserError
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
@@ -53,7 +55,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return value
 
 
-def mistake(problem: ValidationError, fields: Iterable[str], manual: str = "config/README.md") -> str:
+def validated(model: type[M], value: Any, where: str, manual: str = "config/README.md") -> M:
+    """Return a value as its model has it. Raises UserError with the first mistake, at `where`."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as problem:
+        raise UserError(f"{where}{_mistake(problem, model.model_fields, manual)}") from problem
+
+
+def _mistake(problem: ValidationError, fields: Iterable[str], manual: str) -> str:
     """Return pydantic's first mistake in one line: key, what is wrong with its value, how to mend it."""
     error = problem.errors()[0]
     key = ".".join(str(part) for part in error["loc"]) or "(whole file)"

@@ -9,7 +9,7 @@ import pytest
 
 from leakbench.artefacts import write_table
 from leakbench.errors import UserError
-from leakbench.reference import files, recorded, tables
+from leakbench.reference import files, read_recorded, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
@@ -32,17 +32,17 @@ def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> 
 def test_other_scales_are_read_with_their_device(tmp_path: Path) -> None:
     for scale in ("long", "paper", "quick"):
         record(tmp_path, scale)
-    found = recorded(tmp_path, "some", but="quick")
+    found = read_recorded(files(tmp_path, "some"), "quick")
     assert found["scale"].tolist() == ["long", "paper"]
     assert found["device"].tolist() == ["the long machine", "the paper machine"]
     assert found["baseline"].tolist() == ["", ""]
 
 
 def test_what_was_not_recorded_is_empty(tmp_path: Path) -> None:
-    assert recorded(tmp_path, "some", but="quick").empty
+    assert read_recorded(files(tmp_path, "some"), "quick").empty
     record(tmp_path, "quick")
-    assert recorded(tmp_path, "some", but="quick").empty
-    assert recorded(tmp_path, "other", but="paper").empty
+    assert read_recorded(files(tmp_path, "some"), "quick").empty
+    assert read_recorded(files(tmp_path, "other"), "paper").empty
 
 
 def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
 def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> None:
     record(tmp_path, "long", **{key: None})
     with pytest.raises(UserError, match=r"some\.json: must name device, .* of some\.csv"):
-        recorded(tmp_path, "some", but="quick")
+        read_recorded(files(tmp_path, "some"), "quick")
 
 
 def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
@@ -73,16 +73,16 @@ def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
     whole = path.read_text()
     path.write_text(whole[:-5])
     with pytest.raises(UserError, match=r"some\.csv: not a whole table"):
-        recorded(tmp_path, "some", but="quick")
+        read_recorded(files(tmp_path, "some"), "quick")
     path.write_text(whole)
     path.with_suffix(".json").write_text("{")
     with pytest.raises(UserError, match=r"some\.json: not the record of some\.csv"):
-        recorded(tmp_path, "some", but="quick")
+        read_recorded(files(tmp_path, "some"), "quick")
 
 
 def test_what_the_project_has_recorded_can_be_read() -> None:
     root = Path(__file__).parents[2]
     for table in sorted((root / "reference").glob("*/*.csv")):
-        found = recorded(root, table.stem, but="")
+        found = read_recorded(files(root, table.stem), "")
         assert {"metric", "mean", "n", "scale", "device", "ci_low", "ci_high"} <= set(found)
         assert table.parent.name in set(found["scale"])

@@ -144,11 +144,12 @@ def of_attack(spec: Spec, capture: Spec) -> Needs:
     return Needs(_seconds(images * evaluations, ITERATION, operations), 2000, 1000 + pictures + 24 * weights)
 
 
-def decays(parameters: Spec) -> bool:
-    """Return whether the step size of an attack with these parameters falls before its last iteration."""
-    length = parameters.get("iterations", 0)
-    over = parameters.get("decay_over") or length
-    return bool(parameters.get("decay")) and int(DECAYS_AT * over) < length
+def decays(attack: Spec) -> bool:
+    """Return whether the step size of a resolved attack falls before its last iteration."""
+    length = attack["parameters"].get("iterations", 0)
+    over = attack["parameters"].get("decay_over") or length
+    lowered = any(arguments.get("decay") for arguments in attack["optimiser"].values())
+    return lowered and int(DECAYS_AT * over) < length
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:

@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
@@ -13,7 +13,7 @@ from leakbench.catalogue.schema import KINDS, Attack, Part
 from leakbench.catalogue.signature import module_file, parameters_model, parts_of
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
-from leakbench.yamls import mistake, read_yaml, suggest
+from leakbench.yamls import read_yaml, suggest, validated
 
 # The keys of a training that name a file of the room of that name.
 RULES = ("aggregation", "encryption")
@@ -48,11 +48,7 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     `stem` is the file's own name, a part's module unless it names another; `where` is what a message calls
     the entry.
     """
-    model = KINDS[kind]
-    try:
-        entry = model.model_validate(value)
-    except ValidationError as problem:
-        raise UserError(f"{where}: {mistake(problem, list(model.model_fields))}") from problem
+    entry = validated(KINDS[kind], value, f"{where}: ")
     if isinstance(entry, Regime):
         rules = {room: rule for room in RULES if (rule := getattr(entry, room))}
         rooms = {
@@ -118,11 +114,7 @@ def _parameters(
     """Return the keywords of a part's function, `given` and default ones. Raises UserError for what it does
     not take."""
     _known(room, module, f"{where}module")
-    parameters = parameters_model(room, module)
-    try:
-        return parameters.model_validate(given).model_dump()
-    except ValidationError as problem:
-        raise UserError(f"{where}{key}{mistake(problem, list(parameters.model_fields))}") from problem
+    return validated(parameters_model(room, module), given, f"{where}{key}").model_dump()
 
 
 def _known(room: str, module: str, where: str) -> None:

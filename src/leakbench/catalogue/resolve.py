@@ -155,7 +155,7 @@ def plan(
             "metrics": sorted(wanted[cell]),
             "judges": judges,
             "matching": attack["matching"],
-            "decays": decays(attack["parameters"]),
+            "decays": decays(attack),
         }
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})

@@ -3,17 +3,17 @@
 They are what the catalogue says, what a scale made of it, what it cost, and how networks look.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import open_tensors, read_facts
-from leakbench.errors import NotMeasured, UserError
+from leakbench.artefacts import open_tensors, read_facts, read_json
+from leakbench.errors import NotMeasured
 
 # The first word of a path to a file; other paths name what the catalogue says.
 FILES = ("run", "cost", "network")
+AGAIN = "delete it and run its rule again"
 PATH = re.compile(r"\b(?:run|cost|network)\.[A-Za-z0-9_./-]+/[A-Za-z0-9_./-]+")
 
 
@@ -48,7 +48,8 @@ def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[
             file = Path(files.get(part, ""))
             if part not in files or not file.is_file():
                 raise NotMeasured(f"{part.partition('.')[2]} did not run at this scale")
-            value = read_facts(file) if file.suffix == ".safetensors" else _read(file)
+            json = file.suffix == ".json"
+            value = read_json(file, "a whole JSON file", AGAIN) if json else read_facts(file)
             if "absent" in value:
                 raise NotMeasured(str(value["absent"]))
             if keys == ["tensors"]:
@@ -60,12 +61,3 @@ def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[
         return value
 
     return fact
-
-
-def _read(file: Path) -> Any:
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as problem:
-        raise UserError(
-            f"{file}: not a whole JSON file ({problem}; delete it and run its rule again)"
-        ) from problem

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from leakbench.errors import UserError
 from leakbench.papers.printed import Row, read_tables
-from leakbench.yamls import mistake, read_yaml
+from leakbench.yamls import read_yaml, validated
 
 MANUAL = "papers/README.md"
 Class = Literal["result", "setting", "arithmetic", "doubt"]
@@ -19,7 +19,7 @@ Relation = Literal["=", ">", ">=", "<", "<="]
 
 
 class Strict(BaseModel):
-    """Refuses unknown keys, so that a misspelt key is an error and not a silent default."""
+    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -143,11 +143,8 @@ def read_papers(folder: Path) -> list[Work]:
     return works
 
 
-def _validated(model: type[BaseModel], path: Path) -> Any:
-    try:
-        return model.model_validate(read_yaml(path))
-    except ValidationError as problem:
-        raise UserError(f"{path}: {mistake(problem, model.model_fields, MANUAL)}") from problem
+def _read(model: type[BaseModel], path: Path) -> Any:
+    return validated(model, read_yaml(path), f"{path}: ", MANUAL)
 
 
 def _work(folder: Path) -> Work:
@@ -164,8 +161,8 @@ def _work(folder: Path) -> Work:
             raise UserError(f"{folder / 'measured.yaml'}: {stem}: must be a mapping (see {MANUAL})")
     claims = folder / "claims.yaml"
     return Work(
-        folder.name, folder, _validated(Paper, folder / "paper.yaml"), tables, mapped, let,
-        _validated(Claims, claims) if claims.is_file() else Claims(),
+        folder.name, folder, _read(Paper, folder / "paper.yaml"), tables, mapped, let,
+        _read(Claims, claims) if claims.is_file() else Claims(),
         _module(folder / "checks.py") if (folder / "checks.py").is_file() else None,
     )  # fmt: skip
 

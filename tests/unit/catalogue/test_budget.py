@@ -144,11 +144,18 @@ def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:
     assert flow.needs("attack", stem) == budget.Needs(120, 650, 150)
 
 
-def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
-    whole = {"iterations": 160, "decay": True}
-    assert budget.decays(whole)
+def test_a_step_size_that_decays_does_so_before_the_last_iteration(quick: Workflow) -> None:
+    def falls(optimiser: dict[str, Any], **parameters: int) -> bool:
+        return budget.decays({"parameters": parameters, "optimiser": optimiser})
+
+    lowered = {"adam": {"decay": True}}
+    assert falls(lowered, iterations=160)
     # The first steps of a longer run, and an attack that lowers nothing.
-    assert not budget.decays(whole | {"decay_over": 4000})
-    assert budget.decays(whole | {"decay_over": 300})
-    assert not budget.decays(whole | {"decay": False})
-    assert not budget.decays({})
+    assert not falls(lowered, iterations=160, decay_over=4000)
+    assert falls(lowered, iterations=160, decay_over=300)
+    assert not falls({"adam": {"decay": False}}, iterations=160)
+    assert not falls({})
+    # As the catalogue writes it.
+    scored = [spec["attacks"] for name, spec in quick.plan.specs.items() if name.startswith("score/")]
+    found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
+    assert (found["invg"], found["invg-single"], found["grnn"]) == (True, False, False)
