@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from leakbench.catalogue.strict import Name, Strict
-from leakbench.errors import UserError
-from leakbench.yamls import mistake
+from leakbench.yamls import validated
 
 MANUAL = "docs/workflow.md"
 
@@ -27,10 +26,7 @@ class Settings(Strict):
 
 def checked(config: Mapping[str, Any]) -> Settings:
     """Return the settings of `--config`. Raises UserError for an unknown key or a value that does not fit."""
-    try:
-        return Settings.model_validate(dict(config))
-    except ValidationError as problem:
-        raise UserError(f"--config {mistake(problem, Settings.model_fields, MANUAL)}") from problem
+    return validated(Settings, dict(config), "--config ", MANUAL)
 
 
 def run_name(scale: str, seed: int | None) -> str:
