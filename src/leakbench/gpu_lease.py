@@ -74,7 +74,10 @@ def _open(folder: Path, name: str) -> int:
         folder.chmod(0o1777)
     path = folder / re.sub("[^A-Za-z0-9-]", "_", name)
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY, 0o644))
+        made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY)
+        # Whatever the umask of the user who comes first.
+        os.fchmod(made, 0o644)
+        os.close(made)
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
 
 

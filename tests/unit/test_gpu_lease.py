@@ -113,6 +113,17 @@ def test_absent_devices_are_one_line(device: str, tmp_path: Path) -> None:
         leased(device, names, tmp_path / "leases").__enter__()
 
 
+def test_other_users_can_lease_whatever_the_umask_of_the_first(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        with leased("cuda", lambda: ["GPU-1"], tmp_path / "leases"):
+            pass
+    finally:
+        os.umask(before)
+    assert (tmp_path / "leases" / "GPU-1").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "leases").stat().st_mode & 0o7777 == 0o1777
+
+
 def test_a_processor_needs_no_lease(tmp_path: Path) -> None:
     with leased("cpu", two, tmp_path / "leases") as own:
         assert own == "cpu"

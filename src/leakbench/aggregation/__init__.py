@@ -17,7 +17,7 @@ from leakbench.parts import dotted, part
 
 
 class Report(NamedTuple):
-    """What the server is told of one round, in the order of the clients whose updates came.
+    """What the server knows of one round, in the order of the clients whose updates came.
 
     samples: images trained on, [clients]. training_loss, training_accuracy [clients]: means over the last
     local epoch, accuracy in [0, 1]. validation_loss, validation_accuracy [clients, splits]: row i is the

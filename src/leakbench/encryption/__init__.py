@@ -53,11 +53,6 @@ class Sealed(NamedTuple):
     blocks: tuple[bytes, ...]
     weight: int = 1
 
-    @property
-    def size(self) -> int:
-        """Bytes that the ciphertexts take."""
-        return sum(map(len, self.blocks))
-
 
 class Scheme(NamedTuple):
     """A way to add up what is encrypted.

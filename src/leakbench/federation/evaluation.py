@@ -14,10 +14,9 @@ BATCH = 500
 
 
 def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
-    """Return which of `count` test images the model is measured on: the first `evaluate` that are not
-    private, int64.
+    """Return the places of the test images that the model is measured on, int64, of `count` images.
 
-    They are fewer only where there are no more.
+    They are the first `evaluate` that are not private, or all of these where there are fewer.
     """
     private = federation["private"]
     index = np.arange(count)

@@ -10,7 +10,7 @@ BLOCKS = (
     (16, 16, False), (16, 16, True), (16, 16, False), (16, 8, True), (8, 8, False), (8, 8, True),
     (8, 8, False), (8, 4, True), (4, 4, False), (4, 2, True), (2, 2, False), (2, 1, True),
 )  # fmt: skip
-# So many blocks stand before the attention, which sees 64×64.
+# The number of blocks before the attention, which sees 64×64.
 ATTENTION = 8
 EPSILON = 1e-4
 
@@ -78,10 +78,10 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, code: Tensor) -> Tensor:
         asked = self.snconv1x1_theta(x).flatten(2)
-        offered, told = (
+        offered, content = (
             max_pool2d(layer(x), 2).flatten(2) for layer in (self.snconv1x1_phi, self.snconv1x1_g)
         )
-        read = told @ (asked.mT @ offered).softmax(-1).mT
+        read = content @ (asked.mT @ offered).softmax(-1).mT
         out: Tensor = x + self.gamma * self.snconv1x1_o_conv(read.unflatten(2, x.shape[2:]))
         return out
 

@@ -1,11 +1,10 @@
 """Fidel's generator for CIFAR-10, Table IV."""
 
-from collections import OrderedDict
 from typing import Literal
 
 from torch import nn
 
-from leakbench.victims.layers import glorot
+from leakbench.victims.layers import glorot, sequential
 
 
 def fidel_cifar10(
@@ -19,19 +18,17 @@ def fidel_cifar10(
     demonstration code.
     """
     return glorot(
-        nn.Sequential(
-            OrderedDict(
-                convt1=nn.ConvTranspose2d(features[0], 128, 5, padding=2),
-                activation1=nn.ReLU(),
-                convt2=nn.ConvTranspose2d(128, 64, 5, stride=2, padding=2, output_padding=1),
-                activation2=nn.ReLU(),
-                norm=nn.BatchNorm2d(64),
-                convt3=nn.ConvTranspose2d(64, 64, 5, padding=0 if third == "valid" else 2),
-                activation3=nn.ReLU(),
-                conv4=nn.Conv2d(64, 32, 3),
-                activation4=nn.Tanh(),
-                conv5=nn.Conv2d(32, shape[2], 3, padding=1),
-                activation5=nn.Sigmoid(),
-            )
+        sequential(
+            convt1=nn.ConvTranspose2d(features[0], 128, 5, padding=2),
+            activation1=nn.ReLU(),
+            convt2=nn.ConvTranspose2d(128, 64, 5, stride=2, padding=2, output_padding=1),
+            activation2=nn.ReLU(),
+            norm=nn.BatchNorm2d(64),
+            convt3=nn.ConvTranspose2d(64, 64, 5, padding=0 if third == "valid" else 2),
+            activation3=nn.ReLU(),
+            conv4=nn.Conv2d(64, 32, 3),
+            activation4=nn.Tanh(),
+            conv5=nn.Conv2d(32, shape[2], 3, padding=1),
+            activation5=nn.Sigmoid(),
         )
     )

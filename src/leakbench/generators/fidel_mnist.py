@@ -1,10 +1,8 @@
 """Fidel's generator for MNIST, Table III."""
 
-from collections import OrderedDict
-
 from torch import nn
 
-from leakbench.victims.layers import glorot
+from leakbench.victims.layers import glorot, sequential
 
 
 def fidel_mnist(features: tuple[int, ...], shape: tuple[int, int, int]) -> nn.Module:
@@ -15,18 +13,16 @@ def fidel_mnist(features: tuple[int, ...], shape: tuple[int, int, int]) -> nn.Mo
     rows, columns, channels = shape
     side = ((features[1] * 2 - 4) * 2 - 5) // 2 + 1
     return glorot(
-        nn.Sequential(
-            OrderedDict(
-                up1=nn.Upsample(scale_factor=2),
-                conv1=nn.Conv2d(features[0], 20, 5),
-                activation1=nn.ReLU(),
-                up2=nn.Upsample(scale_factor=2),
-                conv2=nn.Conv2d(20, 10, 5, stride=2),
-                activation2=nn.ReLU(),
-                flatten=nn.Flatten(),
-                dense=nn.Linear(10 * side * side, rows * columns * channels),
-                activation3=nn.Sigmoid(),
-                reshape=nn.Unflatten(1, (channels, rows, columns)),
-            )
+        sequential(
+            up1=nn.Upsample(scale_factor=2),
+            conv1=nn.Conv2d(features[0], 20, 5),
+            activation1=nn.ReLU(),
+            up2=nn.Upsample(scale_factor=2),
+            conv2=nn.Conv2d(20, 10, 5, stride=2),
+            activation2=nn.ReLU(),
+            flatten=nn.Flatten(),
+            dense=nn.Linear(10 * side * side, rows * columns * channels),
+            activation3=nn.Sigmoid(),
+            reshape=nn.Unflatten(1, (channels, rows, columns)),
         )
     )

@@ -1,4 +1,4 @@
-"""How many images are at least so good: a success rate against a threshold (thesis Figure 3.5)."""
+"""How many images are at least as good as a threshold: the success rate of thesis Figure 3.5."""
 
 import math
 

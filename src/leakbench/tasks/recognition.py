@@ -53,8 +53,8 @@ def read(outputs: Tensor) -> Tensor:
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return which images bool [n] are read as their whole word, by the likeliest character of each step.
 
-    Letters have one case. A label as long as it can be may be the beginning of a longer word, which no
-    reading of so many steps could tell: use longer labels than there are steps, or as long.
+    Letters have one case. A label that fills its row may be the beginning of a longer word: give rows at
+    least as many places as there are steps, so that no reading can be longer than its row.
     """
     words = read(outputs)
     length = max(words.shape[1], labels.shape[1])

@@ -1,7 +1,6 @@
 """What a network of two numbers makes of the plane, and some of the points it learned from."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -39,8 +38,3 @@ def sample(images: Tensor, labels: Tensor) -> list[list[float]]:
     """Return the first SHOWN points as (x, y, label)."""
     pairs = zip(images[:SHOWN].reshape(-1, 2).tolist(), labels[:SHOWN].tolist(), strict=True)
     return [[round(x, 3), round(y, 3), label] for (x, y), label in pairs]
-
-
-def drawing(model: nn.Module, where: Sequence[float]) -> dict[str, Any]:
-    """Return the facts of one drawn boundary: `extent` and `surface`."""
-    return {"extent": list(where), "surface": surface(model, where)}

@@ -26,7 +26,7 @@ from leakbench.training.batches import AUGMENTATIONS, to_size
 from leakbench.training.enlisted import enlist, protocol_of, sealed_bytes, spent
 from leakbench.training.examples import examples
 from leakbench.training.federated import Client, State, hold, play_round, shared
-from leakbench.training.plane import drawing, extent, flat_data, sample
+from leakbench.training.plane import extent, flat_data, sample, surface
 from leakbench.training.resume import packed, resume, save, unpack
 from leakbench.training.server import Outcome
 from leakbench.training.sets import Examined, examined, told_apart, training_images
@@ -316,7 +316,9 @@ def study(
         hold(clients[0].model, server)
         test = tests[image["name"]]
         points = {"clients": [sample(*each) for each in kept], "test": sample(test.images, test.labels)}
-        found |= {"boundary": drawing(clients[0].model, extent(images)) | {"points": points}}
+        where = extent(images)
+        drawn = surface(clients[0].model, where)
+        found |= {"boundary": {"extent": where, "surface": drawn, "points": points}}
     if task_of(training) is recognition:
         hold(clients[0].model, server)
         found |= {"examples": examples(clients[0].model, tests, training["size"])}

@@ -1,12 +1,11 @@
 """The convolutional network of Fidel, Table II."""
 
-from collections import OrderedDict
 from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import nn
 
-from leakbench.victims.layers import ACTIVATIONS, Dropout, glorot
+from leakbench.victims.layers import ACTIVATIONS, Dropout, glorot, sequential
 
 
 def cnn(
@@ -24,17 +23,15 @@ def cnn(
     rows, columns, channels = shape
     flat = 32 * ((rows - 2) // 2) * ((columns - 2) // 2)
     return glorot(
-        nn.Sequential(
-            OrderedDict(
-                conv1=nn.Conv2d(channels, 32, 3),
-                pool1=nn.MaxPool2d(2),
-                flatten=nn.Flatten(),
-                dense1=nn.Linear(flat, 128),
-                activation1=ACTIVATIONS[activation](),
-                dropout=Dropout(dropout, 128),
-                dense2=nn.Linear(128, 64),
-                activation2=nn.ReLU(),
-                dense3=nn.Linear(64, classes),
-            )
+        sequential(
+            conv1=nn.Conv2d(channels, 32, 3),
+            pool1=nn.MaxPool2d(2),
+            flatten=nn.Flatten(),
+            dense1=nn.Linear(flat, 128),
+            activation1=ACTIVATIONS[activation](),
+            dropout=Dropout(dropout, 128),
+            dense2=nn.Linear(128, 64),
+            activation2=nn.ReLU(),
+            dense3=nn.Linear(64, classes),
         )
     )

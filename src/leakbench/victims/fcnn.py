@@ -1,12 +1,11 @@
 """The fully connected network of Fidel, Table I."""
 
-from collections import OrderedDict
 from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import nn
 
-from leakbench.victims.layers import ACTIVATIONS, Dropout, glorot
+from leakbench.victims.layers import ACTIVATIONS, Dropout, glorot, sequential
 
 
 def fcnn(
@@ -25,17 +24,15 @@ def fcnn(
     """
     rows, columns, channels = shape
     return glorot(
-        nn.Sequential(
-            OrderedDict(
-                flatten=nn.Flatten(),
-                dense1=nn.Linear(rows * columns * channels, width),
-                activation1=ACTIVATIONS[activation](),
-                dropout=Dropout(dropout, width),
-                dense2=nn.Linear(width, 128),
-                activation2=nn.ReLU(),
-                dense3=nn.Linear(128, 64),
-                activation3=nn.ReLU(),
-                dense4=nn.Linear(64, classes),
-            )
+        sequential(
+            flatten=nn.Flatten(),
+            dense1=nn.Linear(rows * columns * channels, width),
+            activation1=ACTIVATIONS[activation](),
+            dropout=Dropout(dropout, width),
+            dense2=nn.Linear(width, 128),
+            activation2=nn.ReLU(),
+            dense3=nn.Linear(128, 64),
+            activation3=nn.ReLU(),
+            dense4=nn.Linear(64, classes),
         )
     )

@@ -23,6 +23,11 @@ STATISTICS = {
 }
 
 
+def sequential(**layers: nn.Module) -> nn.Sequential:
+    """Return the named layers as one network, in the order that they are given in."""
+    return nn.Sequential(OrderedDict(layers))
+
+
 def activate(network: nn.Module, activation: str) -> nn.Module:
     """Give every part of `network` that has an attribute `relu` an activation of its own in that place.
 
@@ -53,7 +58,7 @@ def normalised(network: nn.Module, statistics: str) -> nn.Module:
     """Return `network` behind the normalisation of a data set in STATISTICS; itself for "none"."""
     if statistics == "none":
         return network
-    return nn.Sequential(OrderedDict(normalise=Normalise(*STATISTICS[statistics]), network=network))
+    return sequential(normalise=Normalise(*STATISTICS[statistics]), network=network)
 
 
 def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:

@@ -1,9 +1,10 @@
 """The LeNet of DLG: three convolutions with sigmoids."""
 
-from collections import OrderedDict
 from typing import Literal
 
 from torch import nn
+
+from leakbench.victims.layers import sequential
 
 
 def lenet_dlg(
@@ -22,18 +23,16 @@ def lenet_dlg(
     """
     rows, columns, channels = shape
     flat = 12 * -(-rows // 4) * -(-columns // 4)
-    network = nn.Sequential(
-        OrderedDict(
-            conv1=nn.Conv2d(channels, 12, 5, 2, 2),
-            norm1=nn.BatchNorm2d(12, track_running_stats=statistics == "running"),
-            activation1=nn.Sigmoid(),
-            conv2=nn.Conv2d(12, 12, 5, 2, 2),
-            activation2=nn.Sigmoid(),
-            conv3=nn.Conv2d(12, 12, 5, 1, 2),
-            activation3=nn.Sigmoid(),
-            flatten=nn.Flatten(),
-            dense=nn.Linear(flat, classes),
-        )
+    network = sequential(
+        conv1=nn.Conv2d(channels, 12, 5, 2, 2),
+        norm1=nn.BatchNorm2d(12, track_running_stats=statistics == "running"),
+        activation1=nn.Sigmoid(),
+        conv2=nn.Conv2d(12, 12, 5, 2, 2),
+        activation2=nn.Sigmoid(),
+        conv3=nn.Conv2d(12, 12, 5, 1, 2),
+        activation3=nn.Sigmoid(),
+        flatten=nn.Flatten(),
+        dense=nn.Linear(flat, classes),
     )
     if norm == "none":
         del network.norm1

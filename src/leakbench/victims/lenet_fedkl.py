@@ -1,10 +1,11 @@
 """The second LeNet of FedKL: three convolutions and two dense layers with sigmoids, batch norm behind the
 first two."""
 
-from collections import OrderedDict
 from typing import Literal
 
 from torch import nn
+
+from leakbench.victims.layers import sequential
 
 
 def lenet_fedkl(
@@ -22,21 +23,19 @@ def lenet_fedkl(
     if min(high, long) < 1:
         raise ValueError(f"lenet-fedkl: {rows}×{columns} images are smaller than 32×32")
     own = statistics == "running"
-    return nn.Sequential(
-        OrderedDict(
-            conv1=nn.Conv2d(channels, 6, 5),
-            norm1=nn.BatchNorm2d(6, track_running_stats=own),
-            activation1=nn.Sigmoid(),
-            pool1=nn.MaxPool2d(2),
-            conv2=nn.Conv2d(6, 16, 5),
-            norm2=nn.BatchNorm2d(16, track_running_stats=own),
-            activation2=nn.Sigmoid(),
-            pool2=nn.MaxPool2d(2),
-            conv3=nn.Conv2d(16, 120, 5),
-            activation3=nn.Sigmoid(),
-            flatten=nn.Flatten(),
-            dense1=nn.Linear(120 * high * long, 84),
-            activation4=nn.Sigmoid(),
-            dense2=nn.Linear(84, classes),
-        )
+    return sequential(
+        conv1=nn.Conv2d(channels, 6, 5),
+        norm1=nn.BatchNorm2d(6, track_running_stats=own),
+        activation1=nn.Sigmoid(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(6, 16, 5),
+        norm2=nn.BatchNorm2d(16, track_running_stats=own),
+        activation2=nn.Sigmoid(),
+        pool2=nn.MaxPool2d(2),
+        conv3=nn.Conv2d(16, 120, 5),
+        activation3=nn.Sigmoid(),
+        flatten=nn.Flatten(),
+        dense1=nn.Linear(120 * high * long, 84),
+        activation4=nn.Sigmoid(),
+        dense2=nn.Linear(84, classes),
     )

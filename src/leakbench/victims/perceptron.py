@@ -1,12 +1,11 @@
 """A perceptron with one hidden layer."""
 
-from collections import OrderedDict
 from typing import Annotated, Literal
 
 from pydantic import Field
 from torch import nn
 
-from leakbench.victims.layers import ACTIVATIONS, glorot
+from leakbench.victims.layers import ACTIVATIONS, glorot, sequential
 
 
 def perceptron(
@@ -20,12 +19,10 @@ def perceptron(
     4.3.1."""
     rows, columns, channels = shape
     return glorot(
-        nn.Sequential(
-            OrderedDict(
-                flatten=nn.Flatten(),
-                dense1=nn.Linear(rows * columns * channels, width),
-                activation1=ACTIVATIONS[activation](),
-                dense2=nn.Linear(width, classes),
-            )
+        sequential(
+            flatten=nn.Flatten(),
+            dense1=nn.Linear(rows * columns * channels, width),
+            activation1=ACTIVATIONS[activation](),
+            dense2=nn.Linear(width, classes),
         )
     )

@@ -1,11 +1,10 @@
 """VGG-16 as torchvision builds it, of any width."""
 
-from collections import OrderedDict
 from typing import Literal
 
 from torch import nn
 
-from leakbench.victims.layers import Dropout, normalised
+from leakbench.victims.layers import Dropout, normalised, sequential
 
 # Configuration D, in multiples of the first layer's width; M halves rows and columns.
 LAYERS: list[int | str] = [1, 1, "M", 2, 2, "M", 4, 4, 4, "M", 8, 8, 8, "M", 8, 8, 8, "M"]
@@ -34,22 +33,20 @@ def vgg(
     if shape[2] != 3 or min(shape[:2]) < 32:
         raise ValueError(f"vgg takes three channels of at least 32×32, not {shape}")
     plan: list[str | int] = [layer if isinstance(layer, str) else width * layer for layer in LAYERS]
-    network = nn.Sequential(
-        OrderedDict(
-            features=make_layers(plan, batch_norm),
-            pool=nn.AdaptiveAvgPool2d(POOLED),
-            flat=nn.Flatten(),
-            classifier=nn.Sequential(
-                nn.Linear(8 * width * POOLED**2, hidden),
-                nn.ReLU(),
-                # Dropout whose masks are handed in.
-                Dropout(dropout, hidden),
-                nn.Linear(hidden, hidden),
-                nn.ReLU(),
-                Dropout(dropout, hidden),
-                nn.Linear(hidden, classes),
-            ),
-        )
+    network = sequential(
+        features=make_layers(plan, batch_norm),
+        pool=nn.AdaptiveAvgPool2d(POOLED),
+        flat=nn.Flatten(),
+        classifier=nn.Sequential(
+            nn.Linear(8 * width * POOLED**2, hidden),
+            nn.ReLU(),
+            # Dropout whose masks are handed in.
+            Dropout(dropout, hidden),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            Dropout(dropout, hidden),
+            nn.Linear(hidden, classes),
+        ),
     )
     for layer in network.modules():
         match layer:
