@@ -114,7 +114,7 @@ def _three(key: str, values: tuple[float, float, float], form: str) -> dict[str,
 
 
 def stated(name: str, work: str, unit: str, ours: float, baseline: float, baseline_name: str) -> Row:
-    """Return a row of two numbers that no clock tells, such as bytes: no load makes them worse."""
+    """Return a row of two numbers that are no times, such as bytes. A busy machine does not change them."""
     return dict.fromkeys(COLUMNS, "") | {
         "name": name, "work": work, "unit": unit, "ours": f"{ours:.3e}", "baseline": f"{baseline:.3e}",
         "baseline_name": baseline_name, "ratio": f"{baseline / ours:.2f}",

@@ -121,7 +121,7 @@ def test_the_load_is_read_around_the_work_and_not_during_it() -> None:
     assert clock.worked.count("look") == 2
 
 
-def test_what_no_clock_tells_is_kept_on_any_machine() -> None:
+def test_numbers_that_are_no_times_are_kept_on_any_machine() -> None:
     row = stated("encryption", "sum", "bytes per value", 4, 10, "one by one")
     assert (row["ours"], row["baseline"], row["ratio"]) == ("4.000e+00", "1.000e+01", "2.50")
     assert kept([row]) == [row]

@@ -2,7 +2,9 @@
 
 import os
 import subprocess
+import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from warm_runs import Run
@@ -23,6 +25,19 @@ def test_a_container_has_libraries_of_its_own(run: Run, name: str) -> None:
     done = run.leakbench("fetch", "--spec", "no such spec.json", "--out", "x", **{name: "image.sif"})
     assert done.returncode == 2
     assert list(run.temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("main", [True, False])
+def test_only_the_owner_of_a_run_leads_its_jobs_to_a_warm_process(
+    main: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in ((OWNER, "123"), ("PATH", "/elsewhere")):
+        monkeypatch.setenv(name, value)
+    for name in warm._CONTAINERS:
+        monkeypatch.delenv(name, raising=False)
+    warm.lead(main)
+    assert warm.owner_of_the_run() == (os.getpid() if main else None)
+    assert os.environ["PATH"] == f"{Path(sys.executable).parent}{os.pathsep}/elsewhere"
 
 
 def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
