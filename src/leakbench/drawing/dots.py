@@ -51,13 +51,14 @@ def dots(
     zoom: tuple[str, ...] = (),
     runs: str = "",
 ) -> Body | None:
-    """Draw a dot for each value of `metrics`.
+    """Draw a dot with its interval for each condition and metric.
 
-    y: columns that name a line. hue: columns whose values have a colour. blocks: columns that stand as a
-    heading above their lines. panels: the column whose values have axes side by side. against: null
-    baselines, in grey. chance: panel → how many guesses count, over the number of classes that the exhibit
-    knows. level: metric → a value that a line marks. zoom: metrics whose axes show only what there is. log:
-    panels with a logarithmic axis. inked: groups that are black. runs: a list of the exhibit whose records
+    metrics: what is drawn. y: columns that name a line. hue: columns whose values have a colour. blocks:
+    columns whose values are headings above their lines. panels: the column whose values have axes side by
+    side. where, columns, convention: see `rows.chosen`. text: value → words. against: null baselines, drawn
+    as grey marks. chance: panel → number of guesses; a line marks their share of the data set's classes.
+    level: metric → a value that a line marks. log: panels with a logarithmic axis. inked: groups that are
+    black. zoom: metrics whose axes do not start at 0. runs: a list among the exhibit's facts whose records
     are single runs, drawn as small dots.
     """
     rows = chosen(

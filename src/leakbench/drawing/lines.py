@@ -47,7 +47,6 @@ def lines(
     where: dict[str, str | float | list[str | float]] | None = None,
     columns: dict[str, dict[str, str | float | list[str | float]]] | None = None,
     text: dict[str, str] | None = None,
-    convention: str = "standard",
     baselines: tuple[str, ...] = ("",),
     against: tuple[str, ...] = (),
     limit: dict[str, str | float] | None = None,
@@ -59,19 +58,21 @@ def lines(
     across: int = 3,
     height: float = 2.3,
 ) -> Body | None:
-    """Draw `metrics` against column `x`, `across` panels in a row, each `height` inches.
+    """Draw curves of some metrics.
 
-    hue, style: columns whose values have a colour, a dash. panels: columns whose values have a panel.
-    baselines: what is joined: "" the end of a run, "snapshot" the way there. against: null baselines. limit:
-    metric → number, or column, that is the most there can be. inked: groups that are black. recorded: with
-    longer runs that were recorded. problems: with the rounds of the exhibit's problems. x `share` is the
-    share of a run's steps.
+    x: the column along the axis; `share` is the share of a run's steps. metrics: what is drawn. hue: columns
+    whose values have a colour. style: columns whose values have a dash. panels: columns whose values have a
+    panel of their own. where, columns: see `rows.chosen`. text: value → words. baselines: which points a
+    curve joins; "" is the end of a run, "snapshot" a point on the way. against: null baselines, drawn as grey
+    marks. limit: metric → its greatest possible value, a number or a column. log: axes with a logarithmic
+    scale. label: the words below the axis. inked: groups that are black. recorded: whether recorded longer
+    runs are drawn too. problems: whether the rounds in which the exhibit names a problem are marked. across:
+    panels in a row. height: inches of a row.
     """
     rows = chosen(
         result,
         metrics,
         where=where,
-        convention=convention,
         baselines=[*baselines, *against],
         longer=recorded,
         columns=columns,
@@ -88,7 +89,7 @@ def lines(
     dashes = dict(zip(dict.fromkeys(measured["style"]), itertools.cycle(DASHES)))
     titles = list(dict.fromkeys(zip(*(ordered(result, own, panels, order)[c] for c in panels), strict=True)))
     across = min(across, len(titles))
-    # A marker tells the dashes apart, or else the colours.
+    # Each dash has a marker, or each colour if there is one dash only.
     markers = dict(zip(dashes if len(dashes) > 1 else palette, itertools.cycle(MARKERS)))
     entries = _entries(palette, dashes, markers) + compared(rows)
     if limit:

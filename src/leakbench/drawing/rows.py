@@ -185,20 +185,12 @@ def _printed(result: Result) -> pd.DataFrame:
     """Return the rows of the table that a printed number belongs to, with that number in place of the
     mean."""
     rows, out = result.rows[result.rows["baseline"] == ""], []
+    conditions = [c for c in rows if c not in MEASURED | {"baseline", "unit", "seeds", "scale"}]
     for mark in result.marks.to_dict("records"):
-        same = pd.Series(True, index=rows.index)
-        for column, value in mark.items():
-            if (
-                column in rows
-                and column not in MEASURED | {"baseline", "unit", "seeds", "scale"}
-                and not pd.isna(value)
-            ):
-                same &= rows[column] == value
+        known = {c: v for c, v in mark.items() if c in conditions and not pd.isna(v)}
+        same = (rows[list(known)] == pd.Series(known)).all(axis=1)
         # What a mark leaves open is a gap of the table, if the table has one: all clients before client 0.
-        found = (
-            rows[same]
-            .sort_values("metric", key=lambda _: -rows[same].isna().sum(axis=1), kind="stable")
-            .head(1)
-        )
+        gaps = rows[same].isna().sum(axis=1).sort_values(ascending=False, kind="stable")
+        found = rows.loc[gaps.index[:1]]
         out.append(found.assign(baseline=PRINTED, mean=mark["value"], ci_low=math.nan, ci_high=math.nan))
     return pd.concat(out) if out else rows.head(0)

@@ -12,7 +12,7 @@ from leakbench.drawing.tile import APART, GAP, ROOM, THRESHOLD, Line, Strip, Til
 # Inches: the sides that a tile may have.
 SMALLEST, LARGEST = 0.31, 0.8
 CONDITION = ("dataset", "victim", "defence")
-# What tells panels apart where these do not.
+# Further columns, which are named where these do not distinguish all panels.
 FURTHER = ("local_samples", "checkpoint", "federation")
 RANKS = ("worst ", "median ", "best ")
 
@@ -22,7 +22,6 @@ def side_by_side(
     *,
     most: int = 8,
     where: dict[str, str | float | list[str | float]] | None = None,
-    text: dict[str, str] | None = None,
 ) -> Body | None:
     """Draw a line for each condition: the private images, then each attack's reconstructions.
 
@@ -30,7 +29,7 @@ def side_by_side(
     condition only and its attacks do not fit beside each other, each attack has a line. Below each
     reconstruction is its Pearson r; r >= 0.98 has a red frame. Attacks that ran much too short are not shown.
     most: how many images of an update are shown at the most. where: column → value, or list of values, of the
-    panels that are shown. text: value → words.
+    panels that are shown.
     """
     short = {cell for cell, _ in too_short(result)}
     found: dict[Any, list[Panel]] = {}
@@ -39,13 +38,13 @@ def side_by_side(
             found.setdefault((panel.about["dataset"], panel.truth.tobytes()), []).append(panel)
     if not found:
         return None
-    laid = [(*_laid(result, own, text), own[0].truth) for own in found.values()]
+    laid = [(*_laid(result, own), own[0].truth) for own in found.values()]
     count = min(most, max(len(truth) for *_, truth in laid))
     across = 1 + max(len(attacks) for _, _, attacks, _ in laid)
     alone = all(len(lines) == 1 for _, lines, _, _ in laid)
     stacked = alone and _side(ROOM, across, count) < 2 * SMALLEST
     if stacked:
-        names = [word(result, "attack", attack, text) for _, _, attacks, _ in laid for attack in attacks]
+        names = [word(result, "attack", attack) for _, _, attacks, _ in laid for attack in attacks]
         left, across = left_of(["private", *names]), 1
     else:
         left = 0.0 if alone else left_of(name for _, lines, _, _ in laid for name in lines)
@@ -55,7 +54,7 @@ def side_by_side(
     for heading, lines, attacks, truth in laid:
         strips = {name: [_tiles(line.get(a), count) for a in attacks] for name, line in lines.items()}
         private: list[Tile | None] = [Tile(image) for image in truth[:count]]
-        called = [word(result, "attack", attack, text) for attack in attacks]
+        called = [word(result, "attack", attack) for attack in attacks]
         drawn: list[Line] = []
         if stacked:
             (own,) = strips.values()
@@ -81,26 +80,24 @@ def _side(room: float, across: int, count: int) -> float:
     return (room - APART * (across - 1)) / (across * count) - GAP
 
 
-def _laid(
-    result: Result, panels: Sequence[Panel], text: Mapping[str, str] | None
-) -> tuple[str, dict[str, dict[str, Panel]], list[str]]:
+def _laid(result: Result, panels: Sequence[Panel]) -> tuple[str, dict[str, dict[str, Panel]], list[str]]:
     """Return what all panels of a group share, the panels by line and attack, and the attacks in order."""
     varied = [c for c in CONDITION if len({_values(panel, [c]) for panel in panels}) > 1]
     if len({_values(panel, ["attack", *varied]) for panel in panels}) < len(panels):
         varied += [c for c in FURTHER if len({_values(panel, [c]) for panel in panels}) > 1]
     lines: dict[str, dict[str, Panel]] = {}
     for panel in panels:
-        lines.setdefault(_named(result, panel, varied, text), {})[panel.about["attack"]] = panel
+        lines.setdefault(_named(result, panel, varied), {})[panel.about["attack"]] = panel
     order = {name: place for place, name in enumerate(result.parts("attack"))}
     attacks = sorted(
         {panel.about["attack"]: None for panel in panels}, key=lambda a: order.get(a, len(order))
     )
-    return _named(result, panels[0], [c for c in CONDITION if c not in varied], text), lines, attacks
+    return _named(result, panels[0], [c for c in CONDITION if c not in varied]), lines, attacks
 
 
-def _named(result: Result, panel: Panel, columns: Sequence[str], text: Mapping[str, str] | None) -> str:
+def _named(result: Result, panel: Panel, columns: Sequence[str]) -> str:
     known = dict(zip(columns, _values(panel, columns), strict=True))
-    names = [word(result, c, v, text) for c, v in known.items() if (c, v) != ("defence", "none")]
+    names = [word(result, c, v) for c, v in known.items() if (c, v) != ("defence", "none")]
     return " · ".join(names) or "no defence"
 
 

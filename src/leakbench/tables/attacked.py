@@ -1,6 +1,7 @@
 """The table of an experiment that attacks: one line for each condition and metric."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.metrics.success import PREFIX, THRESHOLDS, successes
-from leakbench.tables.lines import STATISTICS, Lines, Trials, bootstrap
+from leakbench.tables.lines import STATISTICS, Lines, Trials, bootstrap, of_seeds
 
 CONDITION = [
     "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples",
@@ -60,101 +61,85 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _seeds(rows: pd.DataFrame) -> str:
-    return " ".join(str(seed) for seed in sorted(rows["seed"].unique()))
-
-
 def aggregate(
     rows: pd.DataFrame, metrics: list[str], scale: str, success: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return the tidy table of score rows, one line per condition and metric, and the trials behind its
     lines.
 
-    rows: scores, and whether each row is a trial that `failed`. Intervals are over updates, since the samples
-    of one update share its fate. A client that went over its set in several passes has a line, and a column
-    `pass`, for each. Where attacks optimise, a column `iterations` tells the length, of images kept on the
-    way too. For each metric of `success` there are lines `success_<metric>`, one for each value of a column
-    `threshold`: the share of images that are at least so good. What is measured on the federation's model has
-    a line, of no client, for each round, with the round in a column `round`; those before the last are
-    "snapshot".
+    Intervals are over updates, since the samples of one update share its fate. A client that went over its
+    set several times has a line for each pass, with the number in a column `pass`. If attacks optimise, a
+    column `iterations` says after how many steps an image was kept. A metric of the federation's model has a
+    line for each round, with the number in a column `round`; rounds before the last are "snapshot".
+
+    rows: scores, and a column `failed` for trials that failed. metrics: the metrics that get lines. scale: of
+    the run. success: metrics that get lines `success_<metric>` too, one for each value of a column
+    `threshold`: the share of images whose score is at least as good as the threshold.
     """
-    out = Lines()
+    out = Lines(scale)
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
     columns = CONDITION + [name for name, wanted in several.items() if wanted]
     rows = _named(rows)
     for values, group in rows.groupby(columns, sort=True, dropna=False):
         condition = dict(zip(columns, values, strict=True))
-        _add_images(out, group, metrics, success, condition, scale)
+        _add_images(out, group, metrics, success, condition)
         if "pearson" in metrics:
-            _add_updates(out, group, condition, scale)
+            _add_updates(out, group, condition)
     for metric in metrics:
         if metric in rows and METRICS[metric].of == "models":
-            _add_models(out, rows, metric, columns, scale)
+            _add_models(out, rows, metric, columns)
     return pd.DataFrame(out.lines), out.trials()
 
 
 def _add_images(
-    out: Lines,
-    group: pd.DataFrame,
-    metrics: list[str],
-    success: Sequence[str],
-    condition: dict[str, Any],
-    scale: str,
+    out: Lines, group: pd.DataFrame, metrics: list[str], success: Sequence[str], condition: dict[str, Any]
 ) -> None:
     """Add the lines of what is measured image by image."""
     cluster, trial, update, failed = (
         group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
     )
     lost = (group["status"] != "ok").to_numpy()
-    beside = {"unit": "image", "seeds": _seeds(group), "scale": scale}
+    named = Trials(cluster, trial, failed, update)
+    seeds = group["seed"].unique()
     for metric in metrics:
         declared = METRICS[metric]
         if declared.of != "models" and metric in group and not group[metric].isna().all():
-            # Labels and times are told of an update whose image failed as well.
-            named = Trials(cluster, trial, failed if declared.of == "images" else lost, update)
-            line = condition | {"metric": metric, "convention": declared.convention}
-            out.add(line, group[metric].to_numpy(), named, beside)
-    named = Trials(cluster, trial, failed, update)
+            # An update has labels and a time even if the reconstruction of its image failed.
+            own = named if declared.of == "images" else replace(named, failed=lost)
+            out.add(condition, (metric, declared.convention), group[metric].to_numpy(), own, "image", seeds)
     for metric in success:
         if metric not in group or condition["baseline"] == SNAPSHOT:
             continue
-        line = condition | {"metric": PREFIX + metric, "convention": "published"}
-        rng = bootstrap(PREFIX + metric)
+        line, rng = (PREFIX + metric, "published"), bootstrap(PREFIX + metric)
         shares = successes(group[metric].to_numpy(), lost, metric)
         for threshold, good in zip(THRESHOLDS, shares, strict=True):
-            out.add(line, good, named, {"threshold": threshold} | beside, rng)
+            out.add(condition, line, good, named, "image", seeds, rng, threshold=threshold)
     if "pearson" in metrics:
         below = group["pearson"].where(group["pearson"] < THRESHOLD)
         if below.notna().any():
-            line = condition | {"metric": "pearson_unrevealed", "convention": "standard"}
-            out.add(line, below.to_numpy(), named, beside)
+            out.add(condition, ("pearson_unrevealed", "standard"), below.to_numpy(), named, "image", seeds)
 
 
-def _add_updates(out: Lines, group: pd.DataFrame, condition: dict[str, Any], scale: str) -> None:
+def _add_updates(out: Lines, group: pd.DataFrame, condition: dict[str, Any]) -> None:
     """Add the lines of what is counted update by update."""
     updates = group.drop_duplicates("update").sort_values("update")
     cluster, trial = (updates[name].to_numpy() for name in ("cluster", "of_update"))
     named = Trials(cluster, trial, np.zeros(len(updates), bool))
     for metric, each in _updates(group).items():
         if not np.isnan(each).all():
-            line = condition | {"metric": metric, "convention": "standard"}
-            out.add(line, each, named, {"unit": "update", "seeds": _seeds(group), "scale": scale})
+            out.add(condition, (metric, "standard"), each, named, "update", group["seed"].unique())
 
 
-def _add_models(out: Lines, rows: pd.DataFrame, metric: str, columns: list[str], scale: str) -> None:
+def _add_models(out: Lines, rows: pd.DataFrame, metric: str, columns: list[str]) -> None:
     """Add the lines of a metric of the federation's model, over seeds."""
     keys = [name for name in columns if name not in ("client", "local_samples", "baseline")]
-    # All images of a round tell the same model.
+    # All images of a round were reconstructed from updates of the same model.
     own = rows[(rows["baseline"] == "") & rows[metric].notna()]
     models = own.drop_duplicates([*keys, "seed", "round"])
     last = models.groupby(keys, dropna=False)["round"].transform("max")
     models = models.assign(baseline=np.where(models["round"] < last, SNAPSHOT, ""))
     models["round"] += 1
+    line = metric, METRICS[metric].convention
     for values, group in models.groupby([*keys, "round", "baseline"], sort=True, dropna=False):
-        line = dict(zip([*keys, "round", "baseline"], values, strict=True))
-        line |= {"metric": metric, "convention": METRICS[metric].convention}
-        seeds = group["seed"].astype(str).to_numpy(object)
-        named = Trials(seeds, seeds, np.zeros(len(group), bool))
-        out.add(
-            line, group[metric].to_numpy(), named, {"unit": "model", "seeds": _seeds(group), "scale": scale}
-        )
+        condition = dict(zip([*keys, "round", "baseline"], values, strict=True))
+        out.add(condition, line, group[metric].to_numpy(), of_seeds(group), "model", group["seed"])

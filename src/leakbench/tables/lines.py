@@ -1,6 +1,6 @@
 """The lines of a tidy table, and the single trials that each of them summarises."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,30 +33,43 @@ class Trials:
     update: np.ndarray | None = None
 
 
-class Lines:
-    """Collects the lines of one table, each with its trials."""
+def of_seeds(rows: pd.DataFrame) -> Trials:
+    """Return the names of trials that are each one run: their seeds, from a column `seed`."""
+    seeds = rows["seed"].astype(str).to_numpy(object)
+    return Trials(seeds, seeds, np.zeros(len(rows), bool))
 
-    def __init__(self) -> None:
+
+class Lines:
+    """Collects the lines of one table, each with its trials. scale: the scale of the run."""
+
+    def __init__(self, scale: str) -> None:
+        self.scale = scale
         self.lines: list[dict[str, Any]] = []
         self._trials: list[tuple[np.ndarray, ...]] = []
 
     def add(
         self,
-        line: Mapping[str, Any],
+        condition: Mapping[Any, Any],
+        metric: tuple[str, str],
         values: np.ndarray,
         trials: Trials,
-        beside: Mapping[str, Any],
+        unit: str,
+        seeds: Iterable[int],
         rng: np.random.Generator | None = None,
+        **more: Any,
     ) -> None:
-        """Add one line: `line` is its condition, `metric` and `convention`; `beside` is what follows its
-        statistics.
+        """Add one line.
 
-        values: one score for each of the trials, float [N], NaN where a trial has none.
+        condition: column → value. metric: its name and its convention. values: one score for each of the
+        trials, float [N], NaN where a trial has none. unit: an image, an update, a model or a run. seeds:
+        those of the trials. rng: draws the interval; without it the metric's own. more: further columns.
         """
         values = np.asarray(values, np.float64)
-        rng = rng or bootstrap(line["metric"])
-        self.lines.append({**line, **summary(values, trials.failed, rng, trials.update), **beside})
-        kept = ~np.isnan(values) & (line["baseline"] in ("", SNAPSHOT))
+        found = summary(values, trials.failed, rng or bootstrap(metric[0]), trials.update)
+        named = dict(zip(("metric", "convention"), metric, strict=True))
+        beside = {"unit": unit, "seeds": " ".join(map(str, sorted(set(seeds)))), "scale": self.scale}
+        self.lines.append({**condition, **named, **found, **more, **beside})
+        kept = ~np.isnan(values) & (condition["baseline"] in ("", SNAPSHOT))
         self._trials.append(
             tuple(each[kept] for each in (trials.cluster, trials.trial, values, trials.failed))
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics.baselines import SNAPSHOT
-from leakbench.tables.lines import STATISTICS, Lines, Trials
+from leakbench.tables.lines import STATISTICS, Lines, of_seeds
 
 STUDY = ["dataset", "victim", "training", "defence"]
 # What does not depend on what is tested on.
@@ -108,14 +108,11 @@ def aggregate_studies(
     # Lines of one study stand together; within it they keep their order.
     frame = pd.DataFrame(found).sort_values(STUDY, kind="stable")
     keys = [*STUDY, "client", "key", "tested", "baseline", "round", "metric", "convention"]
-    out = Lines()
+    out = Lines(scale)
     for condition, group in frame.groupby(keys, sort=False, dropna=False):
-        seeds = group["seed"].astype(str).to_numpy(object)
-        out.add(
-            dict(zip(keys, condition, strict=True)),
-            group["value"].to_numpy(),
-            Trials(seeds, seeds, np.zeros(len(group), bool)),
-            {"rounds": group["rounds"].min(), "images": group["images"].min(), "unit": "run"}
-            | {"seeds": " ".join(map(str, sorted(group["seed"]))), "scale": scale},
-        )
+        where = dict(zip(keys, condition, strict=True))
+        line = str(where.pop("metric")), str(where.pop("convention"))
+        least = {name: group[name].min() for name in ("rounds", "images")}
+        trials = of_seeds(group)
+        out.add(where, line, group["value"].to_numpy(), trials, "run", group["seed"], **least)
     return pd.DataFrame(out.lines)[COLUMNS], out.trials()
