@@ -6,13 +6,17 @@ a height of 32, and the length of its word before signs are taken out.
 
 import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
 from leakbench.datasets.canonical import Damaged, Found
 from leakbench.datasets.pictures import opened, read_list
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 ROWS, COLUMNS = 32, 100
 LONGEST = 25
@@ -79,16 +83,17 @@ def read_words(
     """
     tensors: dict[str, np.ndarray] = {}
     notes = [note] if note else []
+    # A picture with many words is opened once.
+    whole = lru_cache(maxsize=1)(lambda file: opened(file).convert("RGB"))
     for split, words in splits.items():
         legible = [word for word in words if codes(word.text)]
         # In one piece from the start: a large set fits into memory once.
         images = np.empty((len(legible), ROWS, COLUMNS, 3), np.uint8)
         widths: list[float] = []
         texts: list[str] = []
-        opened = _Opened()
         for word in legible:
             try:
-                images[len(texts)], width = opened.cut(word)
+                images[len(texts)], width = cut(word, whole(word.file))
             except Damaged:
                 if not skip_damaged:
                     raise
@@ -107,28 +112,23 @@ def read_words(
     return Found(tensors, dict.fromkeys(tensors, folder), list(CHARACTERS), "; ".join(notes))
 
 
-class _Opened:
-    """The picture that was opened last: of one with many words each is cut out of the same pixels."""
+def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
+    """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32.
 
-    def __init__(self) -> None:
-        self.file: Path | None = None
+    Raises Damaged for a box without pixels.
+    """
+    from PIL import Image
 
-    def cut(self, word: Word) -> tuple[np.ndarray, float]:
-        """Return the word's pixels uint8 [32, 100, 3] and its width at a height of 32. Raises Damaged."""
-        from PIL import Image
-
-        if word.file != self.file:
-            self.image, self.file = opened(word.file).convert("RGB"), word.file
-        columns, rows = self.image.size
-        left, top, right, bottom = word.box or (0, 0, columns, rows)
-        left, top = max(0, round(left)), max(0, round(top))
-        right, bottom = min(columns, round(right)), min(rows, round(bottom))
-        wide, high = right - left, bottom - top
-        if wide < 1 or high < 1:
-            raise Damaged(word.file, f"a box of {wide}×{high} pixels for the word '{word.text}'")
-        # resize's own `box` reads what is beside it.
-        small = self.image.crop((left, top, right, bottom)).resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
-        return np.asarray(small), wide * ROWS / high
+    columns, rows = picture.size
+    left, top, right, bottom = word.box or (0, 0, columns, rows)
+    left, top = max(0, round(left)), max(0, round(top))
+    right, bottom = min(columns, round(right)), min(rows, round(bottom))
+    wide, high = right - left, bottom - top
+    if wide < 1 or high < 1:
+        raise Damaged(word.file, f"a box of {wide}×{high} pixels for the word '{word.text}'")
+    # resize's own `box` reads what is beside it.
+    small = picture.crop((left, top, right, bottom)).resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
+    return np.asarray(small), wide * ROWS / high
 
 
 def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: True) -> list[Word]:
