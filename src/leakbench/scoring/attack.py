@@ -1,6 +1,7 @@
 """The rows of one attack on a capture."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,11 @@ from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
 from leakbench.pixels import pixels
-from leakbench.scoring.candidates import Candidates, rows_of
+from leakbench.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.scoring.columns import add_labels, add_partners, add_prices
 from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
-from leakbench.scoring.resources import Resources, cheap, gather, judged, open_backbones
+from leakbench.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.seeds import stream
 from leakbench.verdicts.settled import falls
 
@@ -36,19 +37,20 @@ def attack_rows(
     `decays` within the run. judges: the file of each judge.
     """
     tensors, facts = open_tensors(guesses)
-    target, matching = facts["target"], entry["matching"]
+    target = facts["target"]
     names, resources = gather(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
         hidden.once(lambda: open_backbones(backbones), "backbones"),
         {name: judges[name] for name in entry["judges"] if name in judges},
         lambda: pixels(np.array(hidden.pictures[:POOL])),
     )
+    by = Measures(names, resources, entry["matching"], target)
     rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
     frames: list[pd.DataFrame] = []
     for client in range(len(hidden.facts["clients"])):
-        frames += _of_client(tensors, facts, client, names, matching, hidden, resources, rng)
+        frames += _of_client(tensors, facts["iterations"], client, by, hidden, rng)
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
-        frames += _of_unrelated(facts, names, matching, hidden, resources, seed)
+        frames += _of_unrelated(facts["iterations"], by, hidden, seed)
     told = {"left_out": resources.left_out, "classes": resources.classes}
     if "losses" in tensors and not entry["decays"]:
         # Small steps end a loss's fall as well, so a step size that decays shows nothing.
@@ -57,38 +59,28 @@ def attack_rows(
 
 
 def _of_client(
-    tensors: Mapping[str, np.ndarray],
-    facts: Facts,
-    client: int,
-    names: list[str],
-    matching: str,
-    hidden: Hidden,
-    resources: Resources,
+    tensors: Mapping[str, np.ndarray], length: int, client: int, by: Measures, hidden: Hidden,
     rng: np.random.Generator,
-) -> Iterator[pd.DataFrame]:
-    """Yield the rows of what was reconstructed of one client, and of each null baseline."""
-    secret, target, k = hidden.secret, facts["target"], hidden.facts["clients"][client]
+) -> Iterator[pd.DataFrame]:  # fmt: skip
+    """Yield the rows of what was reconstructed of one client, and of each null baseline.
+
+    length: how many iterations were made.
+    """
+    secret, target, k = hidden.secret, by.target, hidden.facts["clients"][client]
     index, private = secret[f"images/{client}"], hidden.aims(client, "images")
     aim = private if target == "images" else hidden.aims(client, target)
     average = hidden.once(lambda: hidden.average(target), "average", target)
-    scored = list(groups(tensors, secret, client, average, k, matching, facts["iterations"], rng))
-    people = np.array(secret[f"labels/{client}"]) if resources.judges else None
+    scored = list(groups(tensors, secret, client, average, k, by.matching, length, rng))
+    people = np.array(secret[f"labels/{client}"]) if by.resources.judges else None
     if people is not None:
         scored.append(Candidates(private, np.ones(private.shape[:2], bool), ORIGINAL))
     # What a reconstruction was on the way shows how far it had got, for which LPIPS is not worth its time.
-    asked = {ORIGINAL: judged(names), SNAPSHOT: cheap(names)}
+    asked = {ORIGINAL: judged(by.names), SNAPSHOT: cheap(by.names)}
     for candidates in scored:
         baseline, rounds = candidates.baseline, len(candidates.images)
-        of_rows = rows_of(
-            candidates,
-            aim[:rounds],
-            private[:rounds],
-            asked.get(baseline, names),
-            matching,
-            target,
-            resources,
-            None if people is None else people[:rounds],
-        )
+        own = replace(by, names=asked.get(baseline, by.names))
+        who = None if people is None else people[:rounds]
+        of_rows = rows_of(candidates, aim[:rounds], private[:rounds], own, who)
         named = {
             "checkpoint": np.repeat(secret["checkpoint"][:rounds], k),
             "pass": np.repeat(secret["pass"][:rounds], k),
@@ -110,14 +102,10 @@ def _of_client(
         yield frame
 
 
-def _of_unrelated(
-    facts: Facts, names: list[str], matching: str, hidden: Hidden, resources: Resources, seed: int
-) -> Iterator[pd.DataFrame]:
+def _of_unrelated(length: int, by: Measures, hidden: Hidden, seed: int) -> Iterator[pd.DataFrame]:
     """Yield the rows of pairs of different images: no private image is in them, so one set of pairs serves
     every client."""
-    pairs = hidden.once(
-        lambda: unrelated(hidden.pictures, names, matching, resources, seed), "unrelated", matching, *names
-    )
+    pairs = hidden.once(lambda: unrelated(hidden.pictures, by, seed), "unrelated", by.matching, *by.names)
     first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
     for client, k in enumerate(hidden.facts["clients"]):
-        yield pairs.assign(iterations=facts["iterations"], **first, client=client, local_samples=k)
+        yield pairs.assign(iterations=length, **first, client=client, local_samples=k)

@@ -31,7 +31,21 @@ class Candidates:
     gap: np.ndarray | None = None
 
 
-def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: str) -> dict[str, np.ndarray]:
+@dataclass(frozen=True)
+class Measures:
+    """How an attack's candidates are measured.
+
+    names: the metrics. resources: what these need. matching: how candidates are matched with images, best or
+    hungarian. target: what the attack aims at, images or features.
+    """
+
+    names: list[str]
+    resources: Resources
+    matching: str
+    target: str
+
+
+def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[str, np.ndarray]:
     """Match [rounds, n, …] candidates with [rounds, k, …] truths.
 
     One-to-one matching costs the squared error of images; features have no range of their own, so r decides
@@ -51,13 +65,13 @@ def _matched(candidates: Candidates, truth: np.ndarray, matching: str, target: s
         r = pearson_matrix(guess, truth[part].reshape(-1, k, width)).astype(np.float64)
         out["neurons"][part] = (r >= THRESHOLD).sum(-2)
         r[~candidates.usable[part]] = np.nan
-        if matching == "best":
+        if by.matching == "best":
             out["match"][part], out["pearson"][part] = best(r)
             continue
         for row in range(start, min(start + step, rounds)):
             cost = (
                 mse_matrix(np.asarray(candidates.images[row]), truth[row])
-                if target == "images"
+                if by.target == "images"
                 else -r[row - start]
             )
             cost[~candidates.usable[row]] = np.nan
@@ -72,31 +86,28 @@ def rows_of(
     candidates: Candidates,
     truth: np.ndarray,
     pixels: np.ndarray,
-    names: list[str],
-    matching: str,
-    target: str,
-    resources: Resources,
-    labels: np.ndarray | None,
+    by: Measures,
+    labels: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Return one value per private image, flattened over rounds × samples, for matching and metrics.
 
     `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it,
     `labels` [rounds, k] who is on them, for judges.
     """
-    found = _matched(candidates, truth, matching, target)
+    found = _matched(candidates, truth, by)
     index = found["match"]
     nothing = index < 0
     out = {name: value.reshape(-1) for name, value in found.items()}
     out["pearson"] = np.where(np.isnan(out["pearson"]), 0.0, out["pearson"])
     out["status"] = np.where(nothing.reshape(-1), "nothing", "ok")
     out["usable"] = np.repeat(candidates.usable.sum(1), truth.shape[1])
-    others = [name for name in names if name != "pearson"]
+    others = [name for name in by.names if name != "pearson"]
     if others:
         images = np.take_along_axis(
             np.asarray(candidates.images), np.maximum(index, 0)[(..., *[None] * (truth.ndim - 2))], axis=1
         )
         images = np.where(nothing[(..., *[None] * (truth.ndim - 2))], blank(truth.shape[2:]), images)
         flat = images.reshape(-1, *truth.shape[2:]).astype(np.float32)
-        needs = resources.of(flat, None if labels is None else labels.reshape(-1))
+        needs = by.resources.of(flat, None if labels is None else labels.reshape(-1))
         out |= measure(others, flat, pixels.reshape(-1, *pixels.shape[2:]), needs)
     return out

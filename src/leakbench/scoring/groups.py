@@ -1,6 +1,7 @@
 """What is scored of one attack: its reconstructions, null baselines, and what it had on the way."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,8 +15,8 @@ from leakbench.metrics.baselines import (
     unrelated_pairs,
 )
 from leakbench.pixels import pixels
-from leakbench.scoring.candidates import Candidates, rows_of
-from leakbench.scoring.resources import Resources, judged
+from leakbench.scoring.candidates import Candidates, Measures, rows_of
+from leakbench.scoring.resources import judged
 from leakbench.seeds import stream
 
 GAPS = ("gap", "snapshot_gaps")
@@ -46,19 +47,13 @@ def groups(
         yield Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after, early)
 
 
-def unrelated(
-    pictures: np.ndarray,
-    names: list[str],
-    matching: str,
-    resources: Resources,
-    seed: int,
-) -> pd.DataFrame:
+def unrelated(pictures: np.ndarray, by: Measures, seed: int) -> pd.DataFrame:
     """Return the rows of pairs of different images, which stand for nobody's reconstruction: the same for
     every attack."""
     rng = np.random.Generator(np.random.PCG64(stream("unrelated", seed)))
     pairs = unrelated_pairs(len(pictures), PAIRS, rng)
     shown = np.stack([pixels(pictures[each]) for each in pairs.T])[:, :, None]
     made_up = Candidates(shown[0], np.ones((PAIRS, 1), bool), UNRELATED)
-    kept = [name for name in names if name not in judged(names)]
-    frame = pd.DataFrame(rows_of(made_up, shown[1], shown[1], kept, matching, "images", resources, None))
+    kept = replace(by, names=[name for name in by.names if name not in judged(by.names)], target="images")
+    frame = pd.DataFrame(rows_of(made_up, shown[1], shown[1], kept))
     return frame.assign(baseline=UNRELATED, image=pairs[:, 1], sample=0, round=range(PAIRS))
