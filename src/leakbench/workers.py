@@ -45,7 +45,7 @@ class Work:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread, whatever it is told outside."""
+    """Let torch compute on one thread, whatever is set outside."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

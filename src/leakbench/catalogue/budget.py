@@ -42,7 +42,7 @@ UNKNOWN = (1300, 30)
 # does in a second (docs/performance.md: 16 to 38), and of what an image takes besides.
 STEP, ITERATION = 3, 7
 MILLIONS_A_SECOND, SECONDS_AN_IMAGE = 20_000, 0.003
-# One iteration of L-BFGS evaluates the loss up to so many times.
+# One iteration of L-BFGS evaluates the loss up to this many times.
 LBFGS = 20
 # A generator in the loop, as GRNN and GGL have it, costs more than a small network.
 GENERATOR = 2000
@@ -158,11 +158,11 @@ def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
     try:
         if record.stat().st_mtime < spec.stat().st_mtime:
             return None
-        told = json.loads(record.read_text())
-        seconds, peak = float(told["seconds"]), float(told["peak_memory_mb"])
+        took = json.loads(record.read_text())
+        seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
     if seconds < IDLE_SECONDS:
         return None
-    # A peak is that of the largest process; how many shared the work is not told.
+    # A peak is that of the largest process; it does not say how many shared the work.
     return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)

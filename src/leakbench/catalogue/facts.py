@@ -20,9 +20,9 @@ def described(config: Path) -> Spec:
     What an entry says nothing of is left out.
     """
 
-    def each(kind: str, told: Callable[[Any], Any]) -> Spec:
-        found = {name: told(entry) for name, entry in load_kind(config, kind).items()}
-        return {name: value for name, value in found.items() if value is not None}
+    def each(kind: str, value: Callable[[Any], Any]) -> Spec:
+        found = {name: value(entry) for name, entry in load_kind(config, kind).items()}
+        return {name: each for name, each in found.items() if each is not None}
 
     return {
         "attacks": each(

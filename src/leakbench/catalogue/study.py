@@ -51,13 +51,13 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
         )
     # As with augmentation: what is beside other data sets is none of this study's.
     training["beside"] = training["beside"].get(study.dataset, [])
-    told = f"{where}: training '{study.training}'"
-    beside = [_like(name, dataset, at, f"{told}: beside", "train") for name in training["beside"]]
+    named = f"{where}: training '{study.training}'"
+    beside = [_like(name, dataset, at, f"{named}: beside", "train") for name in training["beside"]]
     for name in training["tested_on"]:
-        _like(name, dataset, at, f"{told}: tested_on", "test")
+        _like(name, dataset, at, f"{named}: tested_on", "test")
     if training["split"] == "by-client" and beside and training["clients"] != len(beside) + 1:
         raise UserError(
-            f"{told}: split: by-client: {training['clients']} clients cannot have one each of "
+            f"{named}: split: by-client: {training['clients']} clients cannot have one each of "
             f"{len(beside) + 1} data sets (set clients to their number)"
         )
     images = sum(

@@ -51,11 +51,11 @@ def attack_rows(
         frames += _of_client(tensors, facts["iterations"], client, by, hidden, rng)
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
         frames += _of_unrelated(facts["iterations"], by, hidden, seed)
-    told = {"left_out": resources.left_out, "classes": resources.classes}
+    beside = {"left_out": resources.left_out, "classes": resources.classes}
     if "losses" in tensors and not entry["decays"]:
         # Small steps end a loss's fall as well, so a step size that decays shows nothing.
-        told["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
-    return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | told
+        beside["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
+    return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | beside
 
 
 def _of_client(

@@ -44,11 +44,11 @@ def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
 
 
 def _shared(lock: dict[str, Any]) -> dict[str, str]:
-    """Return what the threat model says of a lock: which of its secrets the server is told."""
+    """Return what the threat model says of a lock: which of its secrets the server knows."""
     if not lock:
         return {}
-    told = [share.replace("-", " ") for share in lock["shares"]]
-    return {"lock": f"{', '.join(told) or 'key and lock layers secret'}{' shared' if told else ''}"}
+    shared = [share.replace("-", " ") for share in lock["shares"]]
+    return {"lock": f"{', '.join(shared) or 'key and lock layers secret'}{' shared' if shared else ''}"}
 
 
 def _layout(

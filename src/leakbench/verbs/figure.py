@@ -91,6 +91,7 @@ def _statements(papers: Path, table: Path, trials: Path, exhibit: Path, marks: P
         lines={table.stem: Lines(table.stem, frame, read_table(trials)[0])} if len(frame) else {},
         absent={table.stem: facts["absent_cells"]},
         shares={table.stem: facts.get("shares", {})},
+        falls={table.stem: facts.get("falls", {})},
         known=None,
     )
     printed_marks(works, table.stem).to_csv(marks, index=False)

@@ -25,9 +25,9 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     if "network" not in given:
         raise UserError(f"{spec}: 'network' is missing (see docs/observation.md)")
     rounds = [open_tensors(path) for path in _rounds(folder)]
-    told = [_told(facts, folder) for _, facts in rounds]
-    nodes = sorted(set.intersection(*(set(each) for each in told)))
-    nodes = [node for node in nodes if len({each[node] for each in told}) == 1]
+    counts = [_counts(facts, folder) for _, facts in rounds]
+    nodes = sorted(set.intersection(*(set(each) for each in counts)))
+    nodes = [node for node in nodes if len({each[node] for each in counts}) == 1]
     if not nodes:
         raise UserError(
             f"{folder}: no client answered in every round with as many samples (keep fewer rounds)"
@@ -55,7 +55,7 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     }  # fmt: skip
     facts: Facts = {
         "network": given["network"],
-        "clients": [told[0][node] for node in nodes],
+        "clients": [counts[0][node] for node in nodes],
         "kind": "model",
         "knows": knows | given.get("knows", {}),
         **({"local": given["local"]} if "local" in given else {}),
@@ -81,7 +81,7 @@ def _rounds(folder: Path) -> list[Path]:
     return [found[number] for number in sorted(found)]
 
 
-def _told(facts: Facts, folder: Path) -> dict[int, int]:
+def _counts(facts: Facts, folder: Path) -> dict[int, int]:
     """Return node → number of samples of one round."""
     nodes: Any = facts.get("nodes")
     clients: Any = facts.get("clients")

@@ -37,12 +37,12 @@ def score(
         hidden = Hidden(secret, facts, open_tensors(data)[0], victim)
         answers = dict(zip(value["judges"], judges or [], strict=False))
         costs: Sequence[Path | None] = attack_records or [None] * len(guesses)
-        frames, told = [], {}
+        frames, found = [], {}
         for (attack, entry), path, cost in zip(value["attacks"].items(), guesses, costs, strict=True):
             if reason := absent([path]):
-                told[attack] = {"absent": reason}
+                found[attack] = {"absent": reason}
                 continue
-            rows, told[attack] = attack_rows(path, entry, value["cell"]["seed"], hidden, backbones, answers)
+            rows, found[attack] = attack_rows(path, entry, value["cell"]["seed"], hidden, backbones, answers)
             for name, of in reversed((value["cell"] | {"attack": attack}).items()):
                 rows.insert(0, name, of)
             rows["seconds"] = np.nan
@@ -52,5 +52,5 @@ def score(
             frames.append(rows)
         made = provenance(value, "leakbench.verbs.score")
         write_table(
-            out, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), {"attacks": told} | made
+            out, pd.concat(frames, ignore_index=True) if frames else pd.DataFrame(), {"attacks": found} | made
         )

@@ -35,7 +35,7 @@ def scorecard(
     """
     described = read_spec(spec)
     drawn = {path.stem: path for path in exhibits}
-    told = {name: read_facts(path) for name, path in drawn.items()}
+    beside = {name: read_facts(path) for name, path in drawn.items()}
     frames = {table.stem: read_csv(table, dtype={"seeds": str}) for table in tables}
 
     def exhibit(name: str) -> Any:
@@ -50,9 +50,9 @@ def scorecard(
             for table, kept in zip(tables, trials, strict=True)
             if len(frames[table.stem])
         },
-        absent={name: facts["absent_cells"] for name, facts in told.items()},
-        shares={name: facts.get("shares", {}) for name, facts in told.items()},
-        falls={name: facts.get("falls", {}) for name, facts in told.items()},
+        absent={name: facts["absent_cells"] for name, facts in beside.items()},
+        shares={name: facts.get("shares", {}) for name, facts in beside.items()},
+        falls={name: facts.get("falls", {}) for name, facts in beside.items()},
         fact=reader(described, described["files"]),
         exhibit=exhibit,
         known=frozenset(frames),

@@ -36,7 +36,7 @@ def table(
         given = zip(guesses or [], truths or [], victims or [], data or [], strict=True)
         found = of_attacks(value, scores, [Files(*each) for each in given])
     made = provenance(value, "leakbench.verbs.table")
-    told = {"scale": value["scale"], "seeds": value["experiment"]["seeds"], "shares": value["shares"]}
+    more = {"scale": value["scale"], "seeds": value["experiment"]["seeds"], "shares": value["shares"]}
     write_table(trials, found.trials, made)
-    write_tensors(exhibit, found.tensors, found.facts | told | made)
+    write_tensors(exhibit, found.tensors, found.facts | more | made)
     write_text(out, found.table.to_csv(index=False, float_format="%.6g"))

@@ -75,9 +75,9 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
             "tables": len(digests),
             "identical": sum(again.get(name) == value for name, value in digests.items()),
         }
-    csv, told = _place(root, scale)
+    csv, made = _place(root, scale)
     write_text(csv, numbers(tables).to_csv(index=False))
-    write_text(told, to_json(facts) + "\n")
+    write_text(made, to_json(facts) + "\n")
     print(
         f"{csv}: {len(tables)} tables recorded"
         + (f", {facts['twice']['identical']} identical twice" if again else "")
@@ -102,7 +102,7 @@ def status(measured: float, known: float, low: float, high: float) -> str:
 
 def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     """Return every number of either side with its status, and `difference`, measured minus recorded."""
-    # The same number may stand in a table for more than one line of a condition that is not told.
+    # The same number may stand in a table for more than one line of a condition that no column states.
     for frame in (found, known):
         frame["turn"] = frame.groupby(KEYS).cumcount()
     both = found.merge(known, "outer", [*KEYS, "turn"], suffixes=("", "_recorded"), indicator=True).drop(
@@ -114,9 +114,9 @@ def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     }
     with np.errstate(invalid="ignore"):
         both["difference"] = values["mean"] - values["mean_recorded"]
-    told = [status(*map(float, row)) for row in zip(*values.values(), strict=True)]
+    words = [status(*map(float, row)) for row in zip(*values.values(), strict=True)]
     side = both.pop("_merge")
-    both["status"] = np.select([side == "left_only", side == "right_only"], [NEW, MISSING], told)
+    both["status"] = np.select([side == "left_only", side == "right_only"], [NEW, MISSING], words)
     return both
 
 
@@ -143,12 +143,12 @@ def verify(
                 f"--seed {seed}: only a run with the experiments' own seeds is recorded (leave it out)"
             )
         return keep(root, scale, record, twin)
-    csv, told = _place(root, scale)
+    csv, made = _place(root, scale)
     tables = tables or _tables(root, run_name(scale, seed))
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
     facts: dict[str, Any] = {}
     if csv.is_file() and seed is None:
-        known, facts = read_csv(csv, dtype=str, keep_default_na=False), read_spec(told)
+        known, facts = read_csv(csv, dtype=str, keep_default_na=False), read_spec(made)
     rows = compared(numbers(tables), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
     counts = {

@@ -23,7 +23,7 @@ FAR = 3.0  # tolerances from which on a number must not be called reproduced
 CLEARLY = 2.0  # arms of its interval by which an order must hold where the value differs
 SURE = 0.99  # level at which an interval must stay nearer than FAR; 0.95 fails for skewed samples
 UNSEEN = 0.05  # chance with which outcomes of the share `unseen(n)` stay out of a sample of n
-# Where a quantity has no bound, an outcome that did not show lies so many deviations beyond the interval.
+# Where a quantity has no bound, an outcome that did not show lies this many deviations beyond the interval.
 BEYOND = 4.0
 # The number of trials of what is no sample: counted in an architecture, computed from a configuration.
 EXACT = 10**9

@@ -131,7 +131,7 @@ def test_null_baselines_are_scored_beside_the_attack(cell: Cell, matching: str) 
 
 
 @pytest.mark.parametrize("decays", [False, True])
-def test_how_far_each_loss_fell_is_told_unless_the_step_size_decays(cell: Cell, decays: bool) -> None:
+def test_how_far_each_loss_fell_is_kept_unless_the_step_size_decays(cell: Cell, decays: bool) -> None:
     file = cell.results / f"guesses/{STEM}.safetensors"
     losses = np.full((3, 2, 40), 0.5, np.float32)
     losses[1, 0, 30:] = 0.4
