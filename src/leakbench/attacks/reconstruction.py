@@ -3,7 +3,10 @@
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import torch
 from torch import Tensor
+
+from leakbench.errors import Unfit
 
 
 @dataclass
@@ -39,6 +42,33 @@ class Reconstruction:
     gap: Tensor | None = None
     snapshot_gaps: Tensor | None = None
     partners: dict[str, Tensor] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be scored. Raises Unfit, which names the field."""
+        lead = tuple(self.usable.shape)
+        if len(lead) != 3 or self.usable.dtype != torch.bool:
+            raise Unfit(f"attack: its reconstruction: usable must be bool [rounds, clients, n], not {lead}")
+        if tuple(self.images.shape[:3]) != lead or not self.images.dtype.is_floating_point:
+            raise Unfit(
+                f"attack: its reconstruction: images must be float and begin with the shape of usable, {lead}"
+            )
+        if not bool(self.images.isfinite().all()):
+            raise Unfit(
+                "attack: its reconstruction: images hold NaN or Inf (mark such candidates as not usable)"
+            )
+        wanted = {"labels": lead, "diverged": lead[:2], "gap": lead[:2]}
+        wanted |= dict.fromkeys(self.partners, lead)
+        for name, shape in wanted.items():
+            value = self.partners[name] if name in self.partners else getattr(self, name)
+            if value is not None and tuple(value.shape) != shape:
+                raise Unfit(
+                    f"attack: its reconstruction: {name} is {tuple(value.shape)}, and must be {shape}"
+                )
+        for first, second in (("losses", "traced"), ("snapshots", "snapshot_iterations")):
+            if (getattr(self, first) is None) != (getattr(self, second) is None):
+                raise Unfit(f"attack: its reconstruction: {first} and {second} go together (give both)")
+        if self.labels is not None and self.diverged is None:
+            self.diverged = torch.zeros(lead[:2], dtype=torch.bool)
 
     def part(self, rounds: slice) -> "Reconstruction":
         """Return what is told of some of the rounds."""

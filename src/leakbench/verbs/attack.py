@@ -4,7 +4,9 @@ import hashlib
 import itertools
 import os
 import shutil
-from contextlib import ExitStack
+import traceback
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -15,6 +17,7 @@ from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import attack_of
+from leakbench.errors import Unfit, UserError
 from leakbench.gpu_lease import leased
 from leakbench.parts import parts_of
 from leakbench.provenance import provenance, read_spec, recording
@@ -60,9 +63,11 @@ def attack(
         cost["updates"] = observation.rounds * len(observation.clients)
         noise = attacks.seen(observation.randomised(rounds, other), entry)
         observation = attacks.seen(observation, entry)
-        own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
-        first = next(own)
-        null = list(nulls)
+        # In pieces, of which the later ones are made while the file is written.
+        with _own_fault(entry["module"]):
+            own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
+        first = next(own := _guarded(own, entry["module"]))
+        null = list(_guarded(nulls, entry["module"]))
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
         knows = observation.knows | {
@@ -81,6 +86,28 @@ def attack(
                     for name, tensor in piece.tensors().items():
                         arrays[prefix + name][rounds] = tensor.numpy()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _own_fault(module: str) -> Iterator[None]:
+    """Let a fault in an attack's own code mark its cell, so that it takes no other attack's scores with it.
+
+    The job's log has the traceback. What the machine lacks (memory, disk) is no fault of the attack, and a
+    later try may succeed: such errors pass.
+    """
+    try:
+        yield
+    except (UserError, OSError, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as fault:
+        traceback.print_exc()
+        what = " ".join(f"{type(fault).__name__}: {fault}".split())
+        raise Unfit(f"attack: module {module} ended with a fault of its own ({what}; mend it)") from fault
+
+
+def _guarded(pieces: Iterator[attacks.Piece], module: str) -> Iterator[attacks.Piece]:
+    with _own_fault(module):
+        yield from pieces
 
 
 def _content(path: Path) -> str:
