@@ -63,9 +63,7 @@ def test_a_fault_in_an_attack_marks_its_own_cell(
 
     faulty.rounds_at_once = 1  # type: ignore[attr-defined]
     own = attacks.part
-    monkeypatch.setattr(
-        attacks, "part", lambda room, name: faulty if room == "attacks" else own(room, name)
-    )
+    monkeypatch.setattr(attacks, "part", lambda room, name: faulty if room == "attacks" else own(room, name))
     write(tmp_path / "capture.safetensors", small(rounds=4))
     out = tmp_path / "out.safetensors"
     where = tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), out

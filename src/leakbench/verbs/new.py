@@ -1,0 +1,48 @@
+"""new: write the files of a part, which work as they are."""
+
+import re
+from pathlib import Path
+
+from leakbench.artefacts import write_text
+from leakbench.errors import UserError
+from leakbench.parts import stem
+from leakbench.yamls import suggest
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+
+
+def kinds() -> list[str]:
+    """Return the kinds of parts that there are templates of."""
+    return sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
+
+
+def new(root: Path, kind: str, name: str) -> None:
+    """Write the source and the YAML of a part, and print their paths.
+
+    root: the checkout. kind: one of `kinds()`. name: the part's name in YAML: small letters, digits and
+    hyphens, and a letter first. Raises UserError for another kind or name, and if one of the files exists;
+    then nothing is written.
+    """
+    if kind not in kinds():
+        raise UserError(f"no kind of part is called '{kind}' ({suggest(kind, kinds())})")
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UserError(
+            f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "
+            "with a letter)"
+        )
+    rooms = {"src": root / "src" / "leakbench", "config": root / "config"}
+    made: dict[Path, str] = {}
+    for file in sorted((TEMPLATES / kind).rglob("*.txt")):
+        top, *rest = file.relative_to(TEMPLATES / kind).parts
+        path = rooms[top].joinpath(*rest)
+        own = path.name.removesuffix(".txt").replace("STEM", stem(name)).replace("NAME", name)
+        made[path.with_name(own)] = file.read_text().replace("STEM", stem(name)).replace("NAME", name)
+    for path in made:
+        if path.exists():
+            raise UserError(f"{path}: exists already (choose another name)")
+        if not path.parent.is_dir():
+            raise UserError(f"{path.parent}: no such folder (is this the root of a leakbench checkout?)")
+    for path, text in made.items():
+        write_text(path, text)
+        print(path)
+    print("Next: describe it, then run `python -m leakbench manual` and name it in an experiment.")
