@@ -20,6 +20,7 @@ RANKS = ("worst ", "median ", "best ")
 def side_by_side(
     result: Result,
     *,
+    blocks: tuple[str, ...] = ("dataset",),
     most: int = 8,
     where: dict[str, str | float | list[str | float]] | None = None,
 ) -> Body | None:
@@ -28,14 +29,14 @@ def side_by_side(
     Lines with the same private images form a group, in which these stand once. If every group has one
     condition only and its attacks do not fit beside each other, each attack has a line. Below each
     reconstruction is its Pearson r; r >= 0.98 has a red frame. Attacks that ran much too short are not shown.
-    most: how many images of an update are shown at the most. where: column → value, or list of values, of the
-    panels that are shown.
+    blocks: columns whose values have a group of their own. most: how many images of an update are shown at
+    the most. where: column → value, or list of values, of the panels that are shown.
     """
     short = {cell for cell, _ in too_short(result)}
     found: dict[Any, list[Panel]] = {}
     for panel in result.panels:
         if len(panel.truth) and _values(panel, RUN) not in short and _fits(panel.about, where or {}):
-            found.setdefault((panel.about["dataset"], panel.truth.tobytes()), []).append(panel)
+            found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
     if not found:
         return None
     laid = [(*_laid(result, own), own[0].truth) for own in found.values()]
