@@ -12,6 +12,7 @@ from leakbench.catalogue.load import file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.study import Study
 from leakbench.errors import UserError
+from leakbench.parts import SECTIONS
 
 
 def figure_spec(
@@ -67,8 +68,12 @@ def _parts(
 
 
 def _values(entry: BaseModel) -> dict[str, Any]:
-    """Return the parameters of a part, or all values of what has none of its own."""
-    return getattr(entry, "parameters", None) or entry.model_dump(
+    """Return the parameters of a part and of the parts that it is composed of, or all values of what has no
+    parameters."""
+    composed = {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
+    if parameters := getattr(entry, "parameters", None):
+        return parameters | composed
+    return entry.model_dump(
         mode="json",
         exclude=FOR_PEOPLE | {"module", "parameters", "sources", "sha256", "licence"},
         exclude_none=True,

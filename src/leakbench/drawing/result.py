@@ -2,7 +2,7 @@
 experiment."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,8 +59,14 @@ class Result:
         return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
 
     def value(self, kind: str, name: str, parameter: str) -> Any:
-        """Return a value of a part at its full size, None where it has none."""
-        return self.parts(kind).get(name, {}).get("parameters", {}).get(parameter)
+        """Return a value of a part at its full size, None where it has none.
+
+        parameter: its name, or its path, such as objective.layer-weights.beta.
+        """
+        value: Any = self.parts(kind).get(name, {}).get("parameters", {})
+        for key in parameter.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value
 
 
 def read_result(

@@ -68,7 +68,7 @@ def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, A
     how: `by` names the column, or the columns, that it follows from; every other key is a value of that
     column (a glob; several joined with " | ") and what it becomes, a list for a row that stands in several
     places; `else` is for all other values, which else stay as they are; `parameter` takes a value of the part
-    in place of its name.
+    in place of its name (see `Result.value`).
     """
     by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
     names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)

@@ -10,7 +10,12 @@ from leakbench.drawing.rows import DECIBELS, PRINTED, chosen, counted, levels, m
 
 LONG = {
     "attack": [
-        {"name": "grnn", "title": "GRNN", "summary": "", "parameters": {"iterations": 1000, "beta": 5}}
+        {
+            "name": "grnn",
+            "title": "GRNN",
+            "summary": "",
+            "parameters": {"iterations": 1000, "objective": {"layer-weights": {"beta": 5}}},
+        }
     ]
 }
 
@@ -66,7 +71,7 @@ def test_columns_follow_from_others() -> None:
             "else": "Laplacian",
         },
         "both": {"by": ["defence", "attack"], "none | grnn": "plain"},
-        "beta": {"by": "attack", "parameter": "beta"},
+        "beta": {"by": "attack", "parameter": "objective.layer-weights.beta"},
     }
     found = chosen(result(rows, parts=LONG), ["psnr"], columns=columns)
     assert found[["noise", "kind"]].to_numpy().tolist() == [
