@@ -28,22 +28,8 @@ CLASSES = {
 }
 
 
-@dataclass(frozen=True)
-class Line:
-    """One row of the scorecard, ready to print."""
-
-    id: str
-    item: str
-    metric: str
-    condition: str
-    convention: str
-    published: str
-    measured: str
-    interval: str
-    n: str
-    verdict: str
-    reason: str
-    origin: str
+# One row of the scorecard, ready to print: what the page calls it -> text.
+Line = dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -94,9 +80,9 @@ def _group(key: str, name: str, rows: list[Line]) -> Group:
     judged: dict[str, list[Line]] = {}
     not_run: dict[str, list[Line]] = {}
     for line in rows:
-        (not_run if line.verdict == "not-run" else judged).setdefault(line.item, []).append(line)
-    found = Counter(line.verdict for line in rows)
-    reasons = Counter(line.reason for line in rows if line.verdict == "not-run").most_common()
+        (not_run if line["verdict"] == "not-run" else judged).setdefault(line["item"], []).append(line)
+    found = Counter(line["verdict"] for line in rows)
+    reasons = Counter(line["reason"] for line in rows if line["verdict"] == "not-run").most_common()
     counts = {verdict: found[verdict] for verdict in VERDICTS}
     return Group(key, name, counts, judged, not_run, reasons)
 
@@ -107,14 +93,12 @@ def _line(row: dict[Any, Any]) -> Line:
     if row["here"] != "":
         meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
         origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
-    return Line(
-        **{
-            key: str(row[key])
-            for key in ("id", "item", "metric", "condition", "convention", "verdict", "reason")
-        },
-        published=number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
-        measured=number(row["measured"]),
-        interval=interval(row["ci_low"], row["ci_high"]),
-        n=count(row["n"]),
-        origin=origin,
-    )
+    same = ("id", "item", "metric", "condition", "convention", "verdict", "reason")
+    return {
+        **{key: str(row[key]) for key in same},
+        "published": number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
+        "measured": number(row["measured"]),
+        "interval": interval(row["ci_low"], row["ci_high"]),
+        "n": count(row["n"]),
+        "origin": origin,
+    }

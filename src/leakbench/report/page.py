@@ -79,8 +79,8 @@ def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tupl
 
 def _belongs(section: Section, work: str, line: Line) -> bool:
     """Return whether a scorecard row is of an experiment: of the same item, or its condition names it."""
-    named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line.condition)
-    return bool(named) or (work == section.work and line.item == section.item)
+    named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line["condition"])
+    return bool(named) or (work == section.work and line["item"] == section.item)
 
 
 def _seeds(sections: Sequence[Section]) -> list[int]:
