@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.victims.layers import dense_input, first_dense
+from leakbench.errors import Unfit
+from leakbench.victims.layers import first_dense
 
 IMAGES_AT_ONCE = 32
 
@@ -58,10 +59,13 @@ def fidel(
     part (section II-B). `neurons`: the number of live neurons that are used, the first ones; none: all.
     """
     model = observation.model()
-    layer = first_dense(model)
     rows, columns, channels = observation.network["shape"]
     pixels = (channels, rows, columns)
-    features = tuple(dense_input(model, torch.zeros(1, *pixels)).shape[1:])
+    noise = torch.rand(1, *pixels, generator=torch.Generator().manual_seed(0))
+    layer, read = first_dense(model, noise)
+    features = tuple(read.shape[1:])
+    if f"{layer}.bias" not in observation.updates:
+        raise Unfit(f"attack: the dense layer {layer} has no bias (Fidel divides by its change)")
     bias = observation.update(f"{layer}.bias")
     ratio, usable = divide(observation.update(f"{layer}.weight"), bias)
     if combine:

@@ -40,7 +40,7 @@ class Composition:
         mechanism = group.observation.adaptation.mechanism
         plain = not group.steps and group.lock is None and mechanism is None
         frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
-        return replace(objective, frozen=frozen and pays(group.model), mechanism=mechanism)
+        return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
 
     def reconstruct(
         self,

@@ -19,8 +19,11 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from leakbench.matching.distances import Distance, derivative, products
-from leakbench.matching.gradients import batch_loss, layer_gradients, watching
+from leakbench.matching.gradients import engines_fit
+from leakbench.matching.plain import plain_gradients
+from leakbench.matching.tape import batch_loss, out_of_place, summed, watching
 from leakbench.matching.trials import Group
+from leakbench.progress import log
 from leakbench.tensors import Tensors
 
 # The first step along v, in norms of the weights (for ResNets it mostly is the last). Below it rounding
@@ -30,16 +33,31 @@ from leakbench.tensors import Tensors
 STEP = 4e-6
 LEAST, AIM, MOST = 3e-4, 1e-3, 4e-3
 DEEP = 10
+# Where every kink of a network is a ReLU or a max-pool that is seen, a difference is off by less than 0.01;
+# where one is not, by 0.4 and more (measured on noise, five networks).
+TOLERANCE = 0.05
 
 
-def pays(model: nn.Module) -> bool:
-    """Return whether a model is deep enough for differences to be faster than a second backward pass.
+def pays(model: nn.Module, shape: torch.Size | None = None) -> bool:
+    """Return whether a model is deep enough for differences to be faster than a second backward pass, and
+    differences are right for it.
+
+    `shape`: [batch, channels, rows, columns] of the images that they are tried on; none: they are not tried.
 
     They take trials one after another: 20 ms for a step on DLG's LeNet of three convolutions, where a batch
     of trials takes 1 ms for each; on ResNet20-4, of 21, they do five passes' worth of arithmetic instead of
     seven (one core).
     """
-    return sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
+    if sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) < DEEP:
+        return False
+    if shape is None:
+        return True
+    if not engines_fit(model, shape):
+        return False
+    apart = _apart(model, torch.Size([min(shape[0], 2), *shape[1:]]))
+    if apart > TOLERANCE:
+        log(f"leakbench attack: exact second derivatives, for differences are off by {apart:.1g} of them")
+    return apart <= TOLERANCE
 
 
 class _Pattern:
@@ -104,6 +122,68 @@ def _flat(value: Tensor) -> Tensor:
     return value.permute(0, 2, 3, 1).reshape(1, -1) if value.dim() == 4 else value.reshape(1, -1)
 
 
+class _Point:
+    """The loss of one trial, its derivatives in the unknowns (`slopes`) and in the weights (`gradients`)."""
+
+    def __init__(self, model: nn.Module, loss: Callable[[Tensors], Tensor], leaves: Tensors) -> None:
+        self.model, self.loss, self.leaves, self.pattern = model, loss, leaves, _Pattern()
+        self.weights: Tensors = dict(model.named_parameters())
+        with self.pattern.recording(model), watching(model) as seen:
+            before = loss(self.weights)
+        deltas = torch.autograd.grad(before, [step.returned for step in seen] + list(leaves.values()))
+        self.slopes = dict(zip(leaves, deltas[len(seen) :], strict=True))
+        with torch.no_grad():
+            passes = list(zip(seen, deltas, strict=False))
+            self.gradients = {name: value[0] for name, value in summed(passes, 1).items()}
+
+    def changes(self, weights: Tensors) -> Tensors:
+        """Return how much `slopes` change with these weights, each ReLU and max-pool as it stood."""
+        with self.pattern.replaying(self.model), out_of_place(self.model):
+            after = torch.autograd.grad(self.loss(weights), list(self.leaves.values()))
+        return {name: new - self.slopes[name] for name, new in zip(self.leaves, after, strict=True)}
+
+
+def difference(changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor) -> Tensors:
+    """Return the rate of `changes(size)`: by a first step of `size`, or one more of a length that suits.
+
+    `slope`: the derivative in the images whose change is looked at.
+    """
+    found = changes(size)
+    share = float(found["images"].norm() / slope.norm().clamp_min(1e-30))
+    if 0 < share < math.inf and not LEAST <= share <= MOST:
+        size = size * min(max(AIM / share, 0.01), 100.0)
+        found = changes(size)
+    return {name: change / size for name, change in found.items()}
+
+
+def _apart(model: nn.Module, shape: torch.Size) -> float:
+    """Return how far a difference of a model's slopes is from their exact derivative, relative to it, on
+    noise [batch, channels, rows, columns] and weights that move at random."""
+    rng, own = torch.Generator().manual_seed(0), dict(model.named_parameters())
+    sample = next(iter(own.values()))
+    noise = torch.rand(1, *shape, generator=rng).to(sample)
+    labels = torch.zeros(1, shape[0], dtype=torch.int64, device=sample.device)
+    along = {name: torch.randn(p.shape, generator=rng).to(p) * p.norm() for name, p in own.items()}
+    images = noise.clone().requires_grad_()
+    found, _ = plain_gradients(model, images, labels)
+    total = torch.stack([(found[name][0] * v).sum() for name, v in along.items()]).sum()
+    (exact,) = torch.autograd.grad(total, images)
+    leaves = {"images": noise.requires_grad_()}
+
+    def loss(weights: Tensors) -> Tensor:
+        return batch_loss(functional_call(model, weights, (leaves["images"][0],))[None], labels).sum()
+
+    point = _Point(model, loss, leaves)
+    length = torch.stack([v.square().sum() for v in along.values()]).sum().sqrt()
+    size = STEP * torch.stack([p.square().sum() for p in own.values()]).sum().sqrt() / length
+
+    def changes(size: Tensor) -> Tensors:
+        return point.changes({name: torch.add(own[name], v, alpha=float(size)) for name, v in along.items()})
+
+    rate = difference(changes, point.slopes["images"], size)["images"]
+    return float((rate - exact).norm() / exact.norm())
+
+
 @dataclass(frozen=True)
 class FrozenDifference:
     """The losses and derivatives of the trials of a group, one after another.
@@ -146,7 +226,7 @@ class FrozenDifference:
 
     def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
         """Return the loss [1] and the derivatives of one trial's unknowns [1, …]."""
-        model, pattern, observed = self.group.model, _Pattern(), self.rows[row]
+        model, observed = self.group.model, self.rows[row]
         leaves = {name: value.detach().clone().requires_grad_() for name, value in unknowns.items()}
 
         def loss(weights: Tensors) -> Tensor:
@@ -155,36 +235,20 @@ class FrozenDifference:
             classes = leaves["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
             return batch_loss(logits[None], classes).sum()
 
-        start: Tensors = dict(model.named_parameters())
-        with pattern.recording(model), watching(model) as seen:
-            before = loss(start)
-        deltas = torch.autograd.grad(before, [step.returned for step in seen] + list(leaves.values()))
-        slopes = dict(zip(leaves, deltas[len(seen) :], strict=True))
-        with torch.no_grad():
-            dummy: Tensors = {}
-            for step, delta in zip(seen, deltas, strict=False):
-                dummy |= {name: value[0] for name, value in layer_gradients(step, delta, 1).items()}
-        value, along, across, length = self.cotangent(dummy, row)
+        point = _Point(model, loss, leaves)
+        value, along, across, length = self.cotangent(point.gradients, row)
 
         def changes(size: Tensor) -> Tensors:
             with torch.no_grad():
                 moved = {
-                    name: torch.add(start[name], observed[name], alpha=float(size * along * w)).add_(
-                        dummy[name], alpha=float(size * across * w)
+                    name: torch.add(point.weights[name], observed[name], alpha=float(size * along * w)).add_(
+                        point.gradients[name], alpha=float(size * across * w)
                     )
                     for name, w in zip(observed, self.weights[row], strict=True)
                 }
-            with pattern.replaying(model):
-                after = torch.autograd.grad(loss(moved), list(leaves.values()))
-            return {name: new - slopes[name] for name, new in zip(leaves, after, strict=True)}
+            return point.changes(moved)
 
-        size = STEP * self.norm / length.clamp_min(1e-30)
-        found = changes(size)
-        share = float(found["images"].norm() / slopes["images"].norm().clamp_min(1e-30))
-        if 0 < share < math.inf and not LEAST <= share <= MOST:
-            size = size * min(max(AIM / share, 0.01), 100.0)
-            found = changes(size)
-        return value, {name: change / size for name, change in found.items()}
+        return value, difference(changes, point.slopes["images"], STEP * self.norm / length.clamp_min(1e-30))
 
     @cached_property
     def theirs(self) -> Tensor:

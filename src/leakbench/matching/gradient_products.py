@@ -8,12 +8,14 @@ weights is so spared to write them down for every dummy. A squared distance is t
 products (1e-8 of them on networks with sigmoids), so they are float64.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.matching.gradients import Pass, layer_gradients, layer_passes
+from leakbench.matching.gradients import engines_fit
+from leakbench.matching.plain import plain_gradients
+from leakbench.matching.tape import Pass, layer_gradients, layer_passes, summed, unfoldable
 from leakbench.matching.unlocked import Unlocked
 from leakbench.matching.windows import unfold
 from leakbench.tensors import Tensors
@@ -43,20 +45,44 @@ def gradient_products(
     → [n], how much it counts. `factors`: a lock's scale and shift [n, channels], whose own gradients nobody
     observed; `told`: what was, of slopes at them.
     """
-    passes, _ = layer_passes(model, images.requires_grad_(), labels, factors=factors, differentiable=False)
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
-    with torch.no_grad():
-        for step, delta in passes:
-            if isinstance(step.layer, Unlocked):
-                slopes = layer_gradients(step, delta, len(images))
-                own = told({name.rpartition(".")[2]: value for name, value in slopes.items()})
-                products = _plain(own, observed, owner)
-            else:
-                products = _layer(step, delta, observed, owner)
-            for name, known in products.items():
-                for kind, value in known.items():
-                    total[kind] += value if weights is None else value * weights[name]
+    for products in _by_layer(model, images, labels, observed, owner, factors, told):
+        for name, known in products.items():
+            for kind, value in known.items():
+                total[kind] += value if weights is None else value * weights[name]
     return total
+
+
+def _by_layer(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    observed: Tensors,
+    owner: Tensor,
+    factors: Tensors | None,
+    told: Callable[[Tensors], Tensors],
+) -> Iterator[dict[str, Tensors]]:
+    """Yield parameter → products [n] of each layer, or of all at once where plain autograd serves."""
+
+    parameters = dict(model.named_parameters())
+
+    def made(slopes: Tensors) -> dict[str, Tensors]:
+        """Return the products of gradients, those at a lock's scale and shift as they were told."""
+        lock = {name.rpartition(".")[2]: value for name, value in slopes.items() if name not in parameters}
+        own = {name: value for name, value in slopes.items() if name in parameters}
+        return _plain(own | (told(lock) if lock else {}), observed, owner)
+
+    if not engines_fit(model, images.shape[1:]):
+        yield made(plain_gradients(model, images, labels, factors=factors, differentiable=False)[0])
+        return
+    passes, _ = layer_passes(model, images.requires_grad_(), labels, factors=factors, differentiable=False)
+    with torch.no_grad():
+        for layer in dict.fromkeys(step.layer for step, _ in passes):
+            own = [(step, delta) for step, delta in passes if step.layer is layer]
+            if len(own) > 1 or isinstance(layer, Unlocked):
+                yield made(summed(own, len(images)))
+            else:
+                yield _layer(*own[0], observed, owner)
 
 
 def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
@@ -64,9 +90,9 @@ def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[
     n, layer = len(owner), step.layer
     prefix = f"{step.name}." if step.name else ""
     match layer:
-        case nn.Conv2d():
+        case nn.Conv2d() if unfoldable(layer):
             places, (outputs, inputs) = delta[0, 0].numel(), layer.weight.flatten(1).shape
-        case nn.Linear():
+        case nn.Linear() if delta.dim() == 2:
             places, (outputs, inputs) = 1, layer.weight.shape
         case _:
             return _plain(layer_gradients(step, delta, n), observed, owner)

@@ -1,92 +1,34 @@
 """The gradients that dummy images would cause: for many trials at once, and differentiable in the images.
 
-All trials share the weights, so one forward pass and one backward pass to the layers' outputs serve them all;
-what a layer read and the gradient at its output then give its weight gradient for each trial. Nothing is
-differentiated with respect to the weights by the tape, which a second derivative would otherwise carry along.
+The engines take all trials together: `chain` for networks without branches and small convolutions, `tape`
+for any other network of layers that they have rules for. What a network computes beside its layers they do
+not see, so the first time that a network is met their gradients are compared with those of plain autograd,
+which serves where they differ.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import deepcopy
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
-from leakbench.matching.batch_statistics import by_trial, normalised
+from leakbench.errors import Unfit
 from leakbench.matching.chain import chain, chain_gradients
-from leakbench.matching.unlocked import Unlocked, opened
-from leakbench.matching.weight_gradient import conv_weight, outer
+from leakbench.matching.plain import plain_gradients
+from leakbench.matching.tape import Loss, batch_loss, tape_gradients
+from leakbench.matching.unlocked import FACTORS, Unlocked, opened
+from leakbench.progress import log
 from leakbench.tensors import Tensors
 
-Loss = Callable[[Tensor, Tensor], Tensor]
-
-
-@dataclass
-class Pass:
-    """What one layer with parameters read and returned: [trials·batch, …]. `normed`: a norm's input,
-    normalised, if it kept it."""
-
-    name: str
-    layer: nn.Module
-    read: Tensor
-    returned: Tensor
-    normed: Tensor | None = None
-
-
-def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each trial: logits [trials, batch, classes], labels [trials, batch] or
-    soft."""
-    target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
-    return (
-        cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)
-    )
-
-
-@contextmanager
-def watching(model: nn.Module) -> Iterator[list[Pass]]:
-    seen: list[Pass] = []
-    handles = [
-        layer.register_forward_hook(
-            lambda layer, inputs, output, name=name: seen.append(
-                Pass(name, layer, inputs[0], output, getattr(layer, "normed", None))
-            )
-        )
-        for name, layer in model.named_modules()
-        if isinstance(layer, Unlocked) or next(layer.parameters(recurse=False), None) is not None
-    ]
-    try:
-        yield seen
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
-def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
-    layer, x = step.layer, step.read
-    each = (trials, len(x) // trials)
-    found: Tensors = {}
-    match layer:
-        case nn.Conv2d():
-            found["weight"] = conv_weight(layer, x, delta, trials)
-            if layer.bias is not None:
-                found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
-        case nn.Linear():
-            found["weight"] = outer(delta.unflatten(0, each), x.unflatten(0, each))
-            if layer.bias is not None:
-                found["bias"] = delta.unflatten(0, each).sum(1)
-        case nn.BatchNorm2d():
-            normed = normalised(layer, x, trials) if step.normed is None else step.normed
-            found["weight"] = (delta * normed).unflatten(0, each).sum((1, 3, 4))
-            found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
-        case Unlocked():
-            assert step.normed is not None
-            found["scale"] = (delta * step.normed).unflatten(0, each).sum((1, 3, 4))
-            found["shift"] = delta.unflatten(0, each).sum((1, 3, 4))
-        case _:
-            raise TypeError(f"{type(layer).__name__}: no rule for the gradient of its weights")
-    return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
+# How far an engine's gradient of a parameter may be from autograd's, in float64, relative to it.
+TOLERANCE = 1e-4
+# A parameter whose gradient is smaller than this share of the largest one's is rounding.
+ROUNDING = 1e-10
+TRIALS = 2
+_DERIVATIVE = "the images"
+# What an engine may run into with a network that is not as its rules have it.
+_NO_RULE = (TypeError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, AssertionError)
+_FITS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def gradients(
@@ -105,40 +47,73 @@ def gradients(
     not mix. Where it keeps none it uses those of each trial's batch. `factors`: a lock's scale and shift
     [trials, channels], whose own gradients are then told too.
     """
-    trials = len(images)
+    if not engines_fit(model, images.shape[1:]):
+        return plain_gradients(model, images, labels, loss, weights, factors)
     leaves = chain(model) if loss is batch_loss and weights is None else None
     with opened(model, factors):
         chained = chain_gradients(leaves, images, labels, factors) if leaves else None
-    if chained:
-        return chained
-    passes, losses = layer_passes(model, images, labels, loss, weights, factors)
-    found: Tensors = {}
-    for step, delta in passes:
-        found |= layer_gradients(step, delta, trials)
-    names = [name for name, _ in model.named_parameters()]
-    if factors:
-        names += [name for name in found if name not in names]
-    return {name: found[name] for name in names}, losses
+    return chained or tape_gradients(model, images, labels, loss, weights, factors)
 
 
-def layer_passes(
-    model: nn.Module,
-    images: Tensor,
-    labels: Tensor,
-    loss: Loss = batch_loss,
-    weights: Tensors | None = None,
-    factors: Tensors | None = None,
-    differentiable: bool = True,
-) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
-    """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of
-    `gradients`.
+def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
+    """Return whether the engines' gradients are those of plain autograd; compared once for each model.
 
-    Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
+    shape: [batch, channels, rows, columns] of the images, which are noise. like: a model of the same network,
+    whose answer holds for this one too. Where the engines do not fit, one line of the log says why. Raises
+    Unfit if autograd itself has no gradients of the network.
     """
-    with opened(model, factors), by_trial(model, len(images)), watching(model) as seen:
-        flat = images.flatten(0, 1)
-        logits = model(flat) if weights is None else functional_call(model, weights, (flat,))
-    losses = loss(logits.unflatten(0, images.shape[:2]), labels)
-    returned = [step.returned for step in seen]
-    deltas = torch.autograd.grad(losses.sum(), returned, create_graph=differentiable)
-    return list(zip(seen, deltas, strict=True)), losses
+    if like is not None and like in _FITS:
+        _FITS[model] = _FITS[like]
+    if model not in _FITS:
+        reason = _misfit(model, shape)
+        if reason:
+            log(f"leakbench attack: plain autograd takes the gradients, one trial at a time: {reason}")
+        _FITS[model] = not reason
+    return _FITS[model]
+
+
+def _misfit(model: nn.Module, shape: torch.Size) -> str:
+    """Return where an engine's gradients differ from autograd's, in words; nothing if they do not.
+
+    In float64, so that what differs is no rounding.
+    """
+    device = next(model.parameters()).device
+    rng = torch.Generator().manual_seed(0)
+    twin = deepcopy(model).double()
+    noise = torch.rand(TRIALS, min(shape[0], 2), *shape[1:], generator=rng)
+    images = noise.double().to(device).requires_grad_()
+    labels = torch.zeros(images.shape[:2], dtype=torch.int64, device=device)
+    locks = [layer for layer in twin.modules() if isinstance(layer, Unlocked)]
+    factors = {
+        name: value.double().to(device).expand(TRIALS, -1)
+        for lock in locks
+        for name, value in zip(FACTORS, lock.factors, strict=True)
+    }
+    along = {n: torch.randn(p.shape, generator=rng).to(p) for n, p in twin.named_parameters()}
+
+    def with_derivative(found: Tensors) -> Tensors:
+        """Return gradients and, beside them, the derivative in the images of their sum along a direction."""
+        total = torch.stack([(found[name] * v).sum() for name, v in along.items()]).sum()
+        (slope,) = torch.autograd.grad(total, images, materialize_grads=True)
+        return {name: value.detach() for name, value in found.items()} | {_DERIVATIVE: slope}
+
+    try:
+        expected = with_derivative(plain_gradients(twin, images, labels, factors=factors)[0])
+    except (RuntimeError, ValueError, TypeError) as problem:
+        text = " ".join(str(problem).split())
+        raise Unfit(f"attack: autograd has no gradients of the victim ({text}; mend its code)") from problem
+    leaves = chain(twin)
+    try:
+        found = [with_derivative(tape_gradients(twin, images, labels, factors=factors)[0])]
+        with opened(twin, factors):
+            chained = chain_gradients(leaves, images, labels, factors) if leaves else None
+        found += [with_derivative(chained[0])] if chained else []
+    except _NO_RULE as problem:
+        return " ".join(str(problem).split())
+    largest = max(float(value.norm()) for name, value in expected.items() if name != _DERIVATIVE)
+    for each in found:
+        for name, value in expected.items():
+            apart = float((each[name] - value).norm()) / max(float(value.norm()), ROUNDING * largest)
+            if not apart <= TOLERANCE:
+                return f"the engine's gradient of {name} is off by {apart:.1g} of it"
+    return ""

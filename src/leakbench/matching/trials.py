@@ -13,7 +13,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
-from leakbench.matching.gradients import gradients
+from leakbench.matching.gradients import engines_fit, gradients
 from leakbench.matching.lock import Lock
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.matching.simulation import simulated_update
@@ -58,6 +58,11 @@ class Group:
     def trials(self) -> int:
         """Number of trials."""
         return len(self.rounds) * self.restarts
+
+    @property
+    def shape(self) -> torch.Size:
+        """The shape of a trial's images: [batch, channels, rows, columns]."""
+        return torch.Size([self.batch, *self.pixels])
 
     @property
     def device(self) -> str:
@@ -207,10 +212,14 @@ def groups(observation: Observation, updates: str = "one-batch", restarts: int =
     """
     shape = observation.network["shape"]
     simulated = updates == "simulated" and observation.kind == "model"
+    first: nn.Module | None = None
     for origin in np.unique(observation.origin):
         model = observation.model(int(origin)).requires_grad_(False)
         model = model.to(observation.work.device).to(memory_format=torch.channels_last)
         fix_convolutions(model)
+        batch = max(observation.clients)
+        engines_fit(model, torch.Size([batch, shape[2], shape[0], shape[1]]), like=first)
+        first = first or model
         mean, deviation = (value.to(observation.work.device) for value in normalisation(model, shape[2]))
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):

@@ -2,9 +2,12 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from leakbench.errors import Unfit
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -127,33 +130,61 @@ def glorot(model: nn.Module) -> nn.Module:
     return model
 
 
-def first_dense(model: nn.Module) -> str:
-    """Return the name of the first dense layer. Raises ValueError if the model has none."""
-    for name, layer in model.named_modules():
-        if isinstance(layer, nn.Linear):
-            return name
-    raise ValueError("the victim has no dense layer")
-
-
 def last_dense(model: nn.Module) -> str:
-    """Return the name of the last dense layer. Raises ValueError if the model has none."""
+    """Return the name of the last dense layer. Raises Unfit if the model has none."""
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     if not names:
-        raise ValueError("the victim has no dense layer")
+        raise Unfit("attack: the victim has no dense layer (set labels: oracle)")
     return names[-1]
 
 
 @torch.no_grad()
-def dense_input(model: nn.Module, images: Tensor) -> Tensor:
-    """Return what the first dense layer reads of `images`, unflattened: [n, channels, rows, columns]."""
-    seen: list[Tensor] = []
-    flatten = next(layer for layer in model.modules() if isinstance(layer, nn.Flatten))
-    hook = flatten.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
+    """Return the name of the first dense layer, in order of use, that reads something flattened, and what it
+    read.
+
+    images: [n, channels, rows, columns]. What was read is unflattened, [n, channels, rows, columns]: the
+    images or features of them. It does not matter whether a module or a function flattens it. Raises Unfit if
+    there is no such layer.
+    """
+    noted: list[Tensor] = [images]
+    found: list[tuple[str, Tensor]] = []
+
+    def note(values: Any) -> None:
+        if not found:
+            noted.extend(x for x in (values if isinstance(values, tuple) else (values,)) if _has_pixels(x))
+
+    def read(name: str, x: Tensor) -> None:
+        alike = (each for each in reversed(noted) if each[0].numel() == x[0].numel())
+        flattened = (each for each in alike if torch.equal(each.flatten(1), x))
+        found.extend((name, each) for each in flattened if not found)
+
+    hooks = [layer.register_forward_pre_hook(lambda _, inputs: note(inputs)) for layer in model.modules()]
+    hooks += [
+        layer.register_forward_hook(lambda _, inputs, output: note(output)) for layer in model.modules()
+    ]
+    hooks += [
+        layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear)
+    ]
     try:
         model(images)
     finally:
-        hook.remove()
-    return seen[0]
+        for hook in hooks:
+            hook.remove()
+    if not found:
+        raise Unfit("attack: no dense layer of the victim reads flattened images (Fidel needs one)")
+    return found[0]
+
+
+def _has_pixels(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.dim() == 4
+
+
+def dense_input(model: nn.Module, images: Tensor) -> Tensor:
+    """Return what the dense layer of `first_dense` reads of `images`, [n, channels, rows, columns]."""
+    return first_dense(model, images)[1]
 
 
 def describe(model: nn.Module) -> list[dict[str, str]]:

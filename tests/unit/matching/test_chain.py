@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from leakbench import victims
 from leakbench.matching import gradients as module
 from leakbench.matching.chain import chain, chain_gradients
-from leakbench.matching.gradients import gradients, layer_gradients, layer_passes
+from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.matching.tape import layer_gradients, layer_passes
 from leakbench.matching.weight_gradient import FUSED_BELOW
 
 LENETS = [
@@ -110,7 +111,8 @@ def test_classes_are_probabilities_of_one() -> None:
 
 def test_a_lenet_is_taken_as_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
     model = _network("lenet-grnn", (32, 32, 3))
-    monkeypatch.setattr(module, "layer_passes", None)
+    engines_fit(model, torch.Size([1, 3, 32, 32]))
+    monkeypatch.setattr(module, "tape_gradients", None)
     found, _ = gradients(
         model, torch.rand(2, 1, 3, 32, 32, dtype=torch.double), torch.zeros(2, 1, dtype=torch.int64)
     )

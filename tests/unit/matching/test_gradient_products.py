@@ -5,7 +5,7 @@ import torch
 from trial_networks import CASES, CLASSES, IDS, network
 
 from leakbench.matching.gradient_products import gradient_products, laid_out
-from leakbench.matching.gradients import gradients
+from leakbench.matching.gradients import engines_fit, gradients
 
 
 @pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
@@ -34,6 +34,7 @@ def test_no_gradient_of_a_wide_layer_is_made() -> None:
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(300, 130_000), torch.nn.ReLU())
     model = torch.nn.Sequential(model, torch.nn.Linear(130_000, 10, bias=False)).requires_grad_(False)
     observed = {name: laid_out(torch.ones(1, *value.shape)) for name, value in model.named_parameters()}
+    engines_fit(model, torch.Size([1, 3, 10, 10]))
     with torch.profiler.profile(profile_memory=True) as profile:
         gradient_products(
             model, torch.rand(8, 1, 3, 10, 10), torch.zeros(8, 1, dtype=torch.long), observed,

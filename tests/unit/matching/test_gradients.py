@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CASES, CLASSES, IDS, gradient, network
 
+from leakbench.errors import Unfit
 from leakbench.matching import weight_gradient
 from leakbench.matching.gradients import gradients
 
@@ -125,8 +126,25 @@ def test_no_hook_stays_behind() -> None:
     assert not any(layer._forward_hooks for layer in model.modules())
 
 
-def test_a_layer_without_a_rule_is_named() -> None:
-    model = nn.Sequential(nn.GroupNorm(1, 3), nn.Flatten(), nn.Linear(3072, CLASSES)).double()
-    images, labels = drawn(1, 1)
-    with pytest.raises(TypeError, match="GroupNorm"):
-        gradients(model.requires_grad_(False), images.requires_grad_(), labels)
+class Own(nn.Linear):
+    """A layer that may do anything."""
+
+
+def test_a_layer_without_a_rule_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    model = nn.Sequential(nn.Flatten(), Own(3072, CLASSES)).double()
+    images, labels = drawn(2, 1)
+    for _ in range(2):
+        check(model, images, labels)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "1 (Own): no rule" in line
+
+
+def test_a_network_that_autograd_cannot_differentiate_is_refused() -> None:
+    class Broken(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            y = super().forward(x).tanh()
+            return y.mul_(2)
+
+    model = Broken(nn.Flatten(), nn.Linear(3072, CLASSES)).double()
+    with pytest.raises(Unfit, match="autograd has no gradients of the victim"):
+        gradients(model, *drawn(1, 1))

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+import torchvision
 from torch import nn
 
 from leakbench import generators, victims
+from leakbench.errors import Unfit
 from leakbench.victims.layers import dense_input, describe, first_dense
 
 ROOT = Path(__file__).parents[3]
@@ -106,12 +108,37 @@ def test_victims_of_one_seed_share_their_weights_whatever_their_activation_and_d
 
 @pytest.mark.parametrize("module", ["fcnn", "cnn"])
 def test_the_first_dense_layer_is_the_one_under_attack(module: str) -> None:
-    assert first_dense(victims.build(module, MNIST, 10, {})) == "dense1"
+    name, _ = first_dense(victims.build(module, MNIST, 10, {}), torch.rand(1, 1, 28, 28))
+    assert name == "dense1"
 
 
-def test_a_network_without_a_dense_layer_has_no_first_one() -> None:
-    with pytest.raises(ValueError, match="no dense layer"):
-        first_dense(nn.Sequential(nn.Conv2d(1, 1, 3)))
+class Flattens(nn.Module):
+    """A network that flattens by a function, behind a dense layer that reads something else."""
+
+    def __init__(self, order: tuple[int, ...] = (0, 1, 2, 3)) -> None:
+        super().__init__()
+        self.order = order
+        self.weigh, self.weighed = nn.Linear(2, 2), nn.Identity()
+        self.conv, self.head = nn.Conv2d(1, 2, 3), nn.Linear(2 * 26 * 26, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x)
+        y = y * self.weigh(y.mean((2, 3)))[:, :, None, None]
+        return self.head(torch.relu_(self.weighed(y)).permute(self.order).reshape(len(x), -1))
+
+
+def test_what_a_function_flattens_is_found_where_a_module_returned_it() -> None:
+    model = torchvision.models.resnet18(num_classes=10).eval()
+    name, read = first_dense(model, torch.rand(1, 3, 32, 32))
+    assert (name, read.shape) == ("fc", (1, 512, 1, 1))
+    name, read = first_dense(Flattens(), torch.rand(1, 1, 28, 28))
+    assert (name, read.shape) == ("head", (1, 2, 26, 26))
+
+
+@pytest.mark.parametrize("model", [Flattens((0, 1, 3, 2)), nn.Sequential(nn.Conv2d(1, 1, 3))])
+def test_a_network_whose_flattened_input_nobody_sees_is_refused(model: nn.Module) -> None:
+    with pytest.raises(Unfit, match="no dense layer of the victim reads flattened images"):
+        first_dense(model, torch.rand(1, 1, 28, 28))
 
 
 @pytest.mark.parametrize(("module", "expected"), [("fcnn", (1, 28, 28)), ("cnn", (32, 13, 13))])
@@ -127,14 +154,14 @@ def test_dense_input_is_what_the_first_dense_layer_multiplies(module: str, expec
     count = len(read)
     model(x)
     assert len(read) == count + 1
-    assert not model.get_submodule("flatten")._forward_pre_hooks
+    assert not any(layer._forward_pre_hooks for layer in model.modules())
 
 
 def test_dense_input_leaves_no_hook_behind_an_error() -> None:
     model = victims.build("cnn", MNIST, 10, {})
     with pytest.raises(RuntimeError):
         dense_input(model, torch.rand(1, 3, 28, 28))
-    assert not model.get_submodule("flatten")._forward_pre_hooks
+    assert not any(layer._forward_pre_hooks or layer._forward_hooks for layer in model.modules())
 
 
 def published(table: str) -> list[dict[str, str]]:

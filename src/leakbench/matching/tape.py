@@ -1,0 +1,193 @@
+"""Gradients of many trials by one forward pass and one backward pass, down to the layers' outputs.
+
+What a layer read and the gradient at its output give its weight gradient for each trial. Nothing is
+differentiated with respect to the weights by the tape, which a second derivative would otherwise carry along.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
+
+from leakbench.matching.batch_statistics import by_trial, normalised
+from leakbench.matching.fixed_convolution import FixedConv2d
+from leakbench.matching.unlocked import Unlocked, opened
+from leakbench.matching.weight_gradient import conv_weight, outer
+from leakbench.tensors import Tensors
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+CONVOLUTIONS = nn.Conv2d, FixedConv2d
+# Layers whose output is linear in their weights, so that their gradients do not depend on these.
+LINEAR_IN_WEIGHTS = {
+    *CONVOLUTIONS, nn.Conv1d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.PReLU, nn.BatchNorm1d,
+    nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm1d, nn.InstanceNorm2d,
+}  # fmt: skip
+
+
+@dataclass
+class Pass:
+    """What one layer with parameters read and returned: [trials·batch, …]. `normed`: a norm's input,
+    normalised, if it kept it."""
+
+    name: str
+    layer: nn.Module
+    read: Tensor
+    returned: Tensor
+    normed: Tensor | None = None
+
+
+def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean cross-entropy of each trial: logits [trials, batch, classes], labels [trials, batch] or
+    soft."""
+    target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
+    return (
+        cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)
+    )
+
+
+@contextmanager
+def out_of_place(model: nn.Module) -> Iterator[None]:
+    """Let no activation of `model` overwrite what the layer before it returned."""
+    layers = [layer for layer in model.modules() if getattr(layer, "inplace", False)]
+    for layer in layers:
+        layer.inplace = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.inplace = True  # type: ignore[assignment]
+
+
+@contextmanager
+def watching(model: nn.Module) -> Iterator[list[Pass]]:
+    """Note each layer that has parameters as it is used, in the order of use."""
+    seen: list[Pass] = []
+    handles = [
+        layer.register_forward_hook(
+            lambda layer, inputs, output, name=name: seen.append(
+                Pass(name, layer, inputs[0], output, getattr(layer, "normed", None))
+            )
+        )
+        for name, layer in model.named_modules()
+        if isinstance(layer, Unlocked) or next(layer.parameters(recurse=False), None) is not None
+    ]
+    try:
+        with out_of_place(model):
+            yield seen
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
+    """Return parameter → gradient [trials, *shape] of one use of a layer, of the loss's gradient `delta`
+    behind it."""
+    layer, x, kind = step.layer, step.read, type(step.layer)
+    each = (trials, len(x) // trials)
+    found: Tensors = {}
+    match layer:
+        case nn.Conv2d() if kind in CONVOLUTIONS and unfoldable(layer):
+            found["weight"] = conv_weight(layer, x, delta, trials)
+            if layer.bias is not None:
+                found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
+        case nn.Linear() if kind is nn.Linear:
+            slopes, inputs = (value.unflatten(0, each).flatten(1, -2) for value in (delta, x))
+            found["weight"] = outer(slopes, inputs)
+            if layer.bias is not None:
+                found["bias"] = slopes.sum(1)
+        case nn.BatchNorm2d() if kind is nn.BatchNorm2d:
+            normed = normalised(layer, x, trials) if step.normed is None else step.normed
+            found["weight"] = (delta * normed).unflatten(0, each).sum((1, 3, 4))
+            found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
+        case Unlocked():
+            assert step.normed is not None
+            found["scale"] = (delta * step.normed).unflatten(0, each).sum((1, 3, 4))
+            found["shift"] = delta.unflatten(0, each).sum((1, 3, 4))
+        case _ if kind in LINEAR_IN_WEIGHTS:
+            found = _by_autograd(layer, x.unflatten(0, each), delta.unflatten(0, each))
+        case _:
+            raise TypeError(f"{step.name} ({kind.__name__}): no rule for the gradient of its weights")
+    return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
+
+
+def unfoldable(conv: nn.Conv2d) -> bool:
+    """Return whether a convolution reads windows of zero-padded images, all channels in each."""
+    return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
+
+
+def _by_autograd(layer: nn.Module, x: Tensor, delta: Tensor) -> Tensors:
+    """Return a layer's gradients [trials, *shape] by its own derivative, trial by trial.
+
+    x and delta are [trials, batch, …]. torch.func would take all trials at once, but what it gives of layer,
+    instance and batch norm has a wrong derivative in x.
+    """
+    found = []
+    again = torch.is_grad_enabled()
+    for one, slope in zip(x, delta, strict=True):
+        own = {n: p.detach().requires_grad_() for n, p in layer.named_parameters(recurse=False)}
+        with torch.enable_grad():
+            returned = functional_call(layer, own, (one,))
+        found.append(torch.autograd.grad(returned, list(own.values()), slope, create_graph=again))
+    return {name: torch.stack(values) for name, values in zip(own, zip(*found, strict=True), strict=True)}
+
+
+def summed(passes: Sequence[tuple[Pass, Tensor]], trials: int) -> Tensors:
+    """Return parameter → gradient [trials, *shape]; a layer that was used twice has the sum of both uses."""
+    found: Tensors = {}
+    for step, delta in passes:
+        for name, value in layer_gradients(step, delta, trials).items():
+            found[name] = found[name] + value if name in found else value
+    return found
+
+
+def layer_passes(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    loss: Loss = batch_loss,
+    weights: Tensors | None = None,
+    factors: Tensors | None = None,
+    differentiable: bool = True,
+) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
+    """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of
+    `gradients.gradients`.
+
+    Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
+    """
+    with ExitStack() as stack:
+        stack.enter_context(opened(model, factors))
+        stack.enter_context(by_trial(model, len(images)))
+        seen = stack.enter_context(watching(model))
+        # Of torch's ways of attention the one that can be differentiated twice.
+        stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        flat = images.flatten(0, 1)
+        logits = model(flat) if weights is None else functional_call(model, weights, (flat,))
+    losses = loss(logits.unflatten(0, images.shape[:2]), labels)
+    returned = [step.returned for step in seen]
+    deltas = torch.autograd.grad(losses.sum(), returned, create_graph=differentiable)
+    return list(zip(seen, deltas, strict=True)), losses
+
+
+def tape_gradients(
+    model: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    loss: Loss = batch_loss,
+    weights: Tensors | None = None,
+    factors: Tensors | None = None,
+) -> tuple[Tensors, Tensor]:
+    """Return what `gradients.gradients` does, of the same arguments."""
+    passes, losses = layer_passes(model, images, labels, loss, weights, factors)
+    found = summed(passes, len(images))
+    names = [name for name, _ in model.named_parameters()]
+    if factors:
+        names += [name for name in found if name not in names]
+    for name in names:
+        if name not in found:
+            raise TypeError(f"{name} belongs to no layer that was called")
+    return {name: found[name] for name in names}, losses

@@ -1,0 +1,92 @@
+"""Whatever torch module the victim is, gradients and what is made of them are those of plain autograd."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from random_networks import CHANNELS, CLASSES, PARTS, SIDE, assembled
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import cross_entropy
+
+from leakbench.matching.gradient_products import gradient_products, laid_out
+from leakbench.matching.gradients import gradients
+from leakbench.tensors import Tensors
+
+# Of the largest gradient of a network: what is smaller than that is rounding.
+NOTHING = 1e-6
+
+
+def expected(model: nn.Module, images: Tensor, labels: Tensor) -> Tensors:
+    """Return autograd's gradient of one trial's mean loss, differentiable in the images."""
+    own = {name: p.detach().clone().requires_grad_() for name, p in model.named_parameters()}
+    with sdpa_kernel(SDPBackend.MATH):
+        loss = cross_entropy(torch.func.functional_call(model, own, (images,)), labels)
+    found = torch.autograd.grad(loss, list(own.values()), create_graph=True, materialize_grads=True)
+    return dict(zip(own, found, strict=True))
+
+
+def agree(found: Tensor, wanted: Tensor, scale: float, tolerance: float, what: str) -> None:
+    assert found.shape == wanted.shape
+    apart = float((found - wanted).norm().detach()) / max(float(wanted.norm().detach()), NOTHING * scale)
+    assert apart < tolerance, f"{what}: {apart:.2g}"
+
+
+def holds(model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1e-7) -> None:
+    """Compare gradients, products and the derivative of a cosine distance of gradients with autograd's."""
+    images = images.clone().requires_grad_()
+    wanted = [expected(model, x, y) for x, y in zip(images, labels, strict=True)]
+    observed = {n: torch.randn_like(v) * v.detach().square().mean().sqrt() for n, v in wanted[0].items()}
+    found, _ = gradients(model, images, labels)
+    assert list(found) == list(observed)
+
+    def cosine(g: Tensors) -> Tensor:
+        flat, o = (torch.cat([v.flatten() for v in each.values()]) for each in (g, observed))
+        return flat @ o / flat.norm()
+
+    scale = max(float(v.detach().norm()) for each in wanted for v in each.values())
+    for trial, each in enumerate(wanted):
+        for name, value in each.items():
+            agree(found[name][trial], value, scale, tolerance, name)
+    losses = [cosine({n: v[t] for n, v in found.items()}) for t in range(len(images))]
+    ours, theirs = (
+        torch.autograd.grad(torch.stack(each).sum(), images)[0]
+        for each in (losses, [cosine(each) for each in wanted])
+    )
+    agree(ours, theirs, float(theirs.norm()), 10 * tolerance, "the derivative")
+    rows = {n: laid_out(v[None]) for n, v in observed.items()}
+    products = gradient_products(
+        model, images.detach().clone(), labels, rows, torch.zeros(len(images), dtype=torch.int64)
+    )
+    for kind, other in (("dot", lambda each: observed), ("mine", lambda each: each)):
+        sums = torch.stack([sum((v * other(each)[n]).sum() for n, v in each.items()) for each in wanted])
+        agree(products[kind], sums.detach().double(), scale**2, 10 * tolerance, kind)
+
+
+def drawn(trials: int, batch: int, side: int = SIDE, channels: int = CHANNELS) -> tuple[Tensor, Tensor]:
+    rng = torch.Generator().manual_seed(1)
+    images = torch.rand(trials, batch, channels, side, side, dtype=torch.double, generator=rng)
+    return images, torch.randint(0, CLASSES, (trials, batch), generator=rng)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("flat", [True, False])
+def test_every_part_alone(part: str, flat: bool) -> None:
+    holds(assembled([part], flat), *drawn(2, 2))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.sampled_from(list(PARTS)), min_size=2, max_size=4),
+    st.booleans(),
+    st.integers(0, 3),
+    st.sampled_from([(2, 1), (2, 2), (1, 3)]),
+)
+def test_parts_together(parts: list[str], flat: bool, seed: int, size: tuple[int, int]) -> None:
+    model = assembled(parts, flat, seed)
+    images, labels = drawn(*size)
+    try:
+        expected(model, images[0], labels[0])
+    except (RuntimeError, ValueError):
+        return
+    holds(model, images, labels)
