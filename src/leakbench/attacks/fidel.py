@@ -61,7 +61,7 @@ def fidel(
     model = observation.model()
     rows, columns, channels = observation.network["shape"]
     pixels = (channels, rows, columns)
-    noise = torch.rand(1, *pixels, generator=torch.Generator().manual_seed(0))
+    noise = torch.rand(2, *pixels, generator=torch.Generator().manual_seed(0))
     layer, read = first_dense(model, noise)
     features = tuple(read.shape[1:])
     if f"{layer}.bias" not in observation.updates:

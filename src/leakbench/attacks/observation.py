@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
 
 from leakbench import generators, victims
 from leakbench.adaptive import Adaptation
@@ -15,7 +16,7 @@ from leakbench.artefacts import Facts, open_tensors
 from leakbench.attacks.observation_facts import told
 from leakbench.defences.key_lock import LAYERS
 from leakbench.errors import Unfit, UserError
-from leakbench.matching.unlocked import unlock
+from leakbench.matching.unlocked import Unlocked, unlock
 from leakbench.workers import Work
 
 
@@ -24,19 +25,22 @@ class Observation:
     """An honest-but-curious server's view.
 
     network: the victim's architecture (module, parameters, shape, classes), public to every participant.
-    weights: parameter or buffer → [origins, *shape], the models that were sent out. updates: parameter →
-    [rounds, clients, *shape], what came back: new minus old weights, or a gradient. origin: [rounds], which
-    of `weights` each round started from. clients: number of samples of each client, if the server knows it.
-    knows: the threat model field by field; every table prints it. generator: the attacker's own network, if
-    the attack uses one. local: a client's learning rate, batch size (none: its whole set) and epochs, which
-    the server has set. labelling: what the attack does about labels: it needs `none`, is given them
-    (`oracle`), optimises them (`joint`) or infers them by the rule of that name (`leakbench.labels`).
-    adaptation: what the attacker does about the defence that it knows; by default nothing. labels: per client
-    [rounds, k], in the client's order; only there for an attack that is given them. lock: what the server is
-    told of the clients' lock, if they have one (docs/observation.md); `weights` and `updates` then lack scale
-    and shift of the batch norms in whose place it is. shown: key or lock layers that clients share all the
-    same → [rounds, clients, *shape]. work: where a killed attack finds what it has done, and how many
-    processes it may use.
+    weights: parameter or buffer → [origins, *shape], the models that were sent out.
+    updates: parameter → [rounds, clients, *shape], what came back: new minus old weights, or a gradient.
+    origin: [rounds], which of `weights` each round started from.
+    clients: number of samples of each client, if the server knows it.
+    knows: the threat model field by field; every table prints it.
+    generator: the attacker's own network, if the attack uses one.
+    mode: whether batch norm and dropout ran as in training when clients computed their updates.
+    local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
+    labelling: what the attack does about labels: it needs `none`, is given them (`oracle`), optimises them
+    (`joint`) or infers them by the rule of that name (`leakbench.labels`).
+    adaptation: what the attacker does about the defence that it knows; by default nothing.
+    labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
+    lock: what the server is told of the clients' lock, if they have one (docs/observation.md); `weights` and
+    `updates` then lack scale and shift of the batch norms in whose place it is.
+    shown: key or lock layers that clients share all the same → [rounds, clients, *shape].
+    work: where a killed attack finds what it has done, and how many processes it may use.
     """
 
     network: dict[str, Any]
@@ -47,6 +51,7 @@ class Observation:
     kind: Literal["model", "gradient"]
     knows: dict[str, str] = field(default_factory=dict)
     generator: nn.Module | None = None
+    mode: Literal["train", "eval"] = "eval"
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
     labelling: str = "none"
     adaptation: Adaptation = field(default_factory=Adaptation)
@@ -61,8 +66,11 @@ class Observation:
         return len(self.origin)
 
     def model(self, origin: int = 0) -> nn.Module:
-        """Return the victim with the weights that were sent out, in evaluation mode; a lock is an `Unlocked`
-        in it."""
+        """Return the victim with the weights that were sent out; a lock is an `Unlocked` in it.
+
+        It is in evaluation mode, so that nothing in it is drawn: what a client's dropout kept, nobody else
+        knows. With `mode` train its norms keep no statistics, so that they use those of the batch at hand.
+        """
         model = victims.build(
             self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
         )
@@ -70,6 +78,11 @@ class Observation:
         model.load_state_dict(
             {name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()}
         )
+        if self.mode == "train":
+            for layer in model.modules():
+                if isinstance(layer, _NormBase | Unlocked):
+                    layer.running_mean = layer.running_var = layer.num_batches_tracked = None
+                    layer.track_running_stats = False
         return model.eval()
 
     def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
@@ -307,6 +320,7 @@ def read_observation(
         kind=facts["kind"],
         knows=facts["knows"],
         lock=facts["lock"],
+        mode=facts["mode"],
         shown={
             name.removeprefix("shown/"): value for name, value in tensors.items() if name.startswith("shown/")
         },

@@ -55,6 +55,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
         lambda v: isinstance(v, list) and 0 < len(v) <= MOST and all(map(_whole, v)),
     ),
     "kind": ("model or gradient", lambda v: v in ("model", "gradient")),
+    "mode": ("train or eval", lambda v: v in ("train", "eval")),
     "local": ("a mapping", lambda v: isinstance(v, dict)),
     "local.lr": ("a number above 0", lambda v: _number(v) and v > 0),
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
@@ -83,7 +84,7 @@ def _see(what: str) -> str:
 def told(facts: Facts, where: str) -> Facts:
     """Return the facts of an observation, those that may be left out filled in. Raises UserError naming file
     and fact."""
-    filled = {"local": LOCAL, "knows": {}, "lock": {}} | facts
+    filled = {"local": LOCAL, "mode": "eval", "knows": {}, "lock": {}} | facts
     for name, (wanted, fits) in (_FACTS | (_LOCK if filled["lock"] else {})).items():
         value: Any = filled
         for key in name.split("."):

@@ -28,6 +28,8 @@ def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
         "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
         "clients": federation["clients"],
         "kind": federation["update"],
+        # Of norms and torch's dropout; the masks of the victims' own dropout are drawn all the same.
+        "mode": "eval",
         "local": local,
         "knows": {
             "threat model": "honest-but-curious server",

@@ -18,8 +18,8 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     """Write to `out` the observation of the rounds in `folder`, which `leakbench.flower.record` has kept.
 
     `spec` is JSON: `network` (the victim that the app trains, as docs/observation.md has it), and if they are
-    known `local` (what clients do) and `knows`. Clients that are not in every round are left out. Raises
-    UserError if nothing is left, or if the updates do not fit the network.
+    known `local` (what clients do), `mode` (train or eval) and `knows`. Clients that are not in every round
+    are left out. Raises UserError if nothing is left, or if the updates do not fit the network.
     """
     given = read_spec(spec)
     if "network" not in given:
@@ -58,7 +58,7 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
         "clients": [counts[0][node] for node in nodes],
         "kind": "model",
         "knows": knows | given.get("knows", {}),
-        **({"local": given["local"]} if "local" in given else {}),
+        **{name: given[name] for name in ("local", "mode") if name in given},
     }
     write_tensors(out, tensors, facts)
     try:

@@ -1,13 +1,17 @@
 """What the server saw: the null observation, and files that do not say what they should."""
 
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from observations import Make
+from torch import nn
 
 from leakbench import generators
 from leakbench.artefacts import write_tensors
@@ -68,6 +72,33 @@ def test_each_sent_model_can_be_rebuilt(make: Make) -> None:
             assert np.array_equal(value.detach(), weights[name][origin])
 
 
+class Normed(nn.Sequential):
+    """A victim with a batch norm, an instance norm, and dropout."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
+        norms = nn.BatchNorm2d(2), nn.InstanceNorm2d(2, affine=True, track_running_stats=True)
+        super().__init__(
+            nn.Conv2d(1, 2, 3), *norms, nn.Dropout(0.5), nn.Flatten(), nn.Linear(2 * 36, classes)
+        )
+
+
+def test_the_mode_says_what_norms_go_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "leakbench.victims.normed", SimpleNamespace(normed=Normed))  # type: ignore[arg-type]
+    torch.manual_seed(0)
+    victim, x = Normed((8, 8, 1), 3), torch.rand(4, 1, 8, 8)
+    victim(x)
+    weights = {name: value.numpy()[None].copy() for name, value in victim.state_dict().items()}
+    network = {"module": "normed", "parameters": {}, "shape": [8, 8, 1], "classes": 3}
+    seen = Observation(network, weights, {}, np.zeros(1, np.int64), [4], "gradient")
+    assert torch.equal(seen.model()(x), victim.eval()(x))
+    victim.train()
+    victim[3].eval()
+    found = replace(seen, mode="train").model()
+    torch.testing.assert_close(found(x), victim(x))
+    assert torch.equal(found(x), found(x))
+    assert not torch.allclose(found(x), seen.model()(x), atol=1e-2)
+
+
 def content(observation: Observation) -> tuple[Tensors, dict[str, Any]]:
     """Return tensors and facts of the file that this observation would be."""
     tensors = {f"global/{n}": v for n, v in observation.weights.items()}
@@ -89,6 +120,9 @@ def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
         {"labels": "unknown"},
         3,
     )
+    assert found.mode == "eval"
+    write_tensors(tmp_path / "trained.safetensors", tensors, facts | {"mode": "train"})
+    assert read_observation(tmp_path / "trained.safetensors")[0].mode == "train"
     for name, value in observation.updates.items():
         assert np.array_equal(found.updates[name], value)
         assert torch.equal(found.update(name, slice(1, 2)), torch.from_numpy(value[1:2]))
@@ -150,6 +184,9 @@ MALFORMED = {
     "has 1 models, origin names 5"),
     "origin is no number of a model": (put("origin", lambda a: a - 1), "origin is int64"),
     "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
+    "the mode is none": (
+        lambda _, facts: facts.update(mode="training"), "mode is not train or eval .*docs/observation.md"
+    ),
     "no such victim": (network(module="mlp"), "network is not a victim"),
     "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),
     "the victim has no module": (network(module=None), "network is not a victim .*module"),

@@ -79,12 +79,15 @@ def test_updates_are_what_came_back_less_what_was_sent(tmp_path: Path, state: St
     strategy = play(tmp_path / "rounds", state, [{7: 2, 3: 1}, {3: 1, 7: 2}])
     assert len(strategy.heard) == 3
     flower_capture(
-        tmp_path / "rounds", spec(tmp_path, knows={"labels": "known"}), tmp_path / "out.safetensors"
+        tmp_path / "rounds",
+        spec(tmp_path, knows={"labels": "known"}, mode="train"),
+        tmp_path / "out.safetensors",
     )
     tensors, facts = read_tensors(tmp_path / "out.safetensors")
     assert facts["clients"] == [1, 2]
     assert facts["knows"]["labels"] == "known"
     assert "local" not in facts
+    assert facts["mode"] == "train"
     for name, value in state.items():
         np.testing.assert_array_equal(tensors[f"global/{name}"], np.stack([value, value]))
         assert tensors[f"updates/{name}"].shape == (2, 2, *value.shape)
