@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.matching.gradients import engines_fit
+from leakbench.matching.layers import rule
 from leakbench.matching.plain import plain_gradients
-from leakbench.matching.tape import Pass, layer_gradients, layer_passes, summed, unfoldable
+from leakbench.matching.tape import Pass, layer_gradients, layer_passes, summed
 from leakbench.matching.unlocked import Unlocked
-from leakbench.matching.windows import unfold
 from leakbench.tensors import Tensors
 
 
@@ -87,30 +87,22 @@ def _by_layer(
 
 def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
     """Return parameter → products [n] of one layer."""
-    n, layer = len(owner), step.layer
+    n, layer, known = len(owner), step.layer, rule(step.layer)
     prefix = f"{step.name}." if step.name else ""
-    match layer:
-        case nn.Conv2d() if unfoldable(layer):
-            places, (outputs, inputs) = delta[0, 0].numel(), layer.weight.flatten(1).shape
-        case nn.Linear() if delta.dim() == 2:
-            places, (outputs, inputs) = 1, layer.weight.shape
-        case _:
-            return _plain(layer_gradients(step, delta, n), observed, owner)
-    places *= len(delta) // n
-    if places * (inputs + outputs) >= inputs * outputs:
+    if known is None or known.operands is None:
         return _plain(layer_gradients(step, delta, n), observed, owner)
-    if isinstance(layer, nn.Conv2d):
-        x = unfold(step.read, layer).reshape(n, places, inputs).double()
-        d = delta.permute(0, 2, 3, 1).reshape(n, places, outputs).double()
-    else:
-        x, d = step.read.unflatten(0, (n, -1)).double(), delta.unflatten(0, (n, -1)).double()
+    weight = layer.get_parameter("weight").flatten(1)
+    places = delta.numel() // (n * len(weight))
+    if places * sum(weight.shape) >= weight.numel():
+        return _plain(layer_gradients(step, delta, n), observed, owner)
+    x, d = (value.double() for value in known.operands(layer, step.read, delta, n))
     dot = torch.empty(n, dtype=torch.float64, device=x.device)
     for trial in owner.unique().tolist():
         own = (owner == trial).nonzero()[:, 0]
-        weight = observed[f"{prefix}weight"][trial].view(outputs, inputs)
-        dot[own] = ((x[own].flatten(0, 1) @ weight.T).unflatten(0, (len(own), -1)) * d[own]).sum((1, 2))
+        seen = observed[f"{prefix}weight"][trial].view(weight.shape)
+        dot[own] = ((x[own].flatten(0, 1) @ seen.T).unflatten(0, (len(own), -1)) * d[own]).sum((1, 2))
     found = {f"{prefix}weight": {"mine": ((x @ x.mT) * (d @ d.mT)).sum((1, 2)), "dot": dot}}
-    if layer.bias is not None:
+    if layer._parameters["bias"] is not None:
         found |= _plain({f"{prefix}bias": d.sum(1)}, observed, owner)
     return found
 

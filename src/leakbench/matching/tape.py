@@ -14,19 +14,12 @@ from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from leakbench.matching.batch_statistics import by_trial, normalised
-from leakbench.matching.fixed_convolution import FixedConv2d
+from leakbench.matching.batch_statistics import by_trial
+from leakbench.matching.layers import rule
 from leakbench.matching.unlocked import Unlocked, opened
-from leakbench.matching.weight_gradient import conv_weight, outer
 from leakbench.tensors import Tensors
 
 Loss = Callable[[Tensor, Tensor], Tensor]
-CONVOLUTIONS = nn.Conv2d, FixedConv2d
-# Layers whose output is linear in their weights, so that their gradients do not depend on these.
-LINEAR_IN_WEIGHTS = {
-    *CONVOLUTIONS, nn.Conv1d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.PReLU, nn.BatchNorm1d,
-    nn.GroupNorm, nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm1d, nn.InstanceNorm2d,
-}  # fmt: skip
 
 
 @dataclass
@@ -86,54 +79,13 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
 
 def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
     """Return parameter → gradient [trials, *shape] of one use of a layer, of the loss's gradient `delta`
-    behind it."""
-    layer, x, kind = step.layer, step.read, type(step.layer)
-    each = (trials, len(x) // trials)
-    found: Tensors = {}
-    match layer:
-        case nn.Conv2d() if kind in CONVOLUTIONS and unfoldable(layer):
-            found["weight"] = conv_weight(layer, x, delta, trials)
-            if layer.bias is not None:
-                found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
-        case nn.Linear() if kind is nn.Linear:
-            slopes, inputs = (value.unflatten(0, each).flatten(1, -2) for value in (delta, x))
-            found["weight"] = outer(slopes, inputs)
-            if layer.bias is not None:
-                found["bias"] = slopes.sum(1)
-        case nn.BatchNorm2d() if kind is nn.BatchNorm2d:
-            normed = normalised(layer, x, trials) if step.normed is None else step.normed
-            found["weight"] = (delta * normed).unflatten(0, each).sum((1, 3, 4))
-            found["bias"] = delta.unflatten(0, each).sum((1, 3, 4))
-        case Unlocked():
-            assert step.normed is not None
-            found["scale"] = (delta * step.normed).unflatten(0, each).sum((1, 3, 4))
-            found["shift"] = delta.unflatten(0, each).sum((1, 3, 4))
-        case _ if kind in LINEAR_IN_WEIGHTS:
-            found = _by_autograd(layer, x.unflatten(0, each), delta.unflatten(0, each))
-        case _:
-            raise TypeError(f"{step.name} ({kind.__name__}): no rule for the gradient of its weights")
+    behind it. Raises TypeError if the layer is not registered."""
+    known = rule(step.layer)
+    if known is None:
+        kind = type(step.layer).__name__
+        raise TypeError(f"{step.name} ({kind}): no rule for the gradient of its weights")
+    found = known.gradients(step.layer, step.read, delta, trials, step.normed)
     return {f"{step.name}.{name}" if step.name else name: value for name, value in found.items()}
-
-
-def unfoldable(conv: nn.Conv2d) -> bool:
-    """Return whether a convolution reads windows of zero-padded images, all channels in each."""
-    return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
-
-
-def _by_autograd(layer: nn.Module, x: Tensor, delta: Tensor) -> Tensors:
-    """Return a layer's gradients [trials, *shape] by its own derivative, trial by trial.
-
-    x and delta are [trials, batch, …]. torch.func would take all trials at once, but what it gives of layer,
-    instance and batch norm has a wrong derivative in x.
-    """
-    found = []
-    again = torch.is_grad_enabled()
-    for one, slope in zip(x, delta, strict=True):
-        own = {n: p.detach().requires_grad_() for n, p in layer.named_parameters(recurse=False)}
-        with torch.enable_grad():
-            returned = functional_call(layer, own, (one,))
-        found.append(torch.autograd.grad(returned, list(own.values()), slope, create_graph=again))
-    return {name: torch.stack(values) for name, values in zip(own, zip(*found, strict=True), strict=True)}
 
 
 def summed(passes: Sequence[tuple[Pass, Tensor]], trials: int) -> Tensors:

@@ -10,8 +10,8 @@ from leakbench import victims
 from leakbench.matching import gradients as module
 from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.matching.layers.convolution import FUSED_BELOW
 from leakbench.matching.tape import layer_gradients, layer_passes
-from leakbench.matching.weight_gradient import FUSED_BELOW
 
 LENETS = [
     ("lenet-grnn", (32, 32, 3)),

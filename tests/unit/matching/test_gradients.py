@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from trial_networks import CASES, CLASSES, IDS, gradient, network
 
 from leakbench.errors import Unfit
-from leakbench.matching import weight_gradient
-from leakbench.matching.gradients import gradients
+from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.matching.layers import convolution
 
 EXACT = 1e-6
 
@@ -59,7 +59,9 @@ def test_gradients_of_every_victim_and_their_derivative_are_autograds(
     module: str, parameters: dict[str, Any]
 ) -> None:
     deep = parameters.get("depth") == 50
-    check(network(module, parameters), *drawn(2 if deep else 3, 1 if deep else 2))
+    model = network(module, parameters)
+    assert engines_fit(model, torch.Size([1 if deep else 2, 3, 32, 32]))
+    check(model, *drawn(2 if deep else 3, 1 if deep else 2))
 
 
 @pytest.mark.parametrize("below", [0, 10**18])
@@ -68,7 +70,7 @@ def test_gradients_of_every_victim_and_their_derivative_are_autograds(
 def test_unfolded_and_separate_convolutions_agree(
     module: str, trials: int, batch: int, below: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weight_gradient, "FUSED_BELOW", below)
+    monkeypatch.setattr(convolution, "FUSED_BELOW", below)
     check(network(module, {"width": 2} if module == "resnet20_4" else {}), *drawn(trials, batch))
 
 
@@ -77,7 +79,7 @@ def test_unfolded_and_separate_convolutions_agree(
 def test_strides_paddings_and_dilations_are_heeded(
     conv: nn.Conv2d, below: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weight_gradient, "FUSED_BELOW", below)
+    monkeypatch.setattr(convolution, "FUSED_BELOW", below)
     model = nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.LazyLinear(CLASSES))
     images, labels = drawn(3, 2)
     model.double()(images[0])

@@ -1,0 +1,45 @@
+"""The layers that the engines know, one registry: type → weight gradient, product, and rates in a chain."""
+
+from torch import nn
+
+from leakbench.matching.fixed_convolution import FixedConv2d
+from leakbench.matching.layers import without_weights
+from leakbench.matching.layers.convolution import CONVOLUTION
+from leakbench.matching.layers.dense import DENSE
+from leakbench.matching.layers.norm import LOCK, NORM
+from leakbench.matching.layers.rule import Rule
+from leakbench.matching.unlocked import Unlocked
+from leakbench.victims.layers import Dropout
+
+_BY_AUTOGRAD = Rule()
+RULES: dict[type[nn.Module], Rule] = {
+    **dict.fromkeys((nn.Conv2d, FixedConv2d), CONVOLUTION),
+    nn.Linear: DENSE,
+    nn.BatchNorm2d: NORM,
+    Unlocked: LOCK,
+    nn.Sigmoid: Rule(link=without_weights.SIGMOID),
+    nn.Tanh: Rule(link=without_weights.TANH),
+    nn.ReLU: Rule(link=without_weights.RELU),
+    nn.MaxPool2d: Rule(link=without_weights.MAX_POOL, fits=lambda pool: not pool.ceil_mode),
+    nn.Flatten: Rule(link=without_weights.FLATTEN, fits=lambda layer: layer.start_dim == 1),
+    Dropout: Rule(link=without_weights.DROPOUT),
+    nn.Identity: Rule(link=without_weights.IDENTITY),
+    **dict.fromkeys(
+        (
+            nn.Conv1d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.PReLU, nn.BatchNorm1d, nn.GroupNorm,
+            nn.LayerNorm, nn.RMSNorm, nn.InstanceNorm1d, nn.InstanceNorm2d,
+        ),
+        _BY_AUTOGRAD,
+    ),
+}  # fmt: skip
+
+
+def rule(layer: nn.Module) -> Rule | None:
+    """Return what the engines know of a layer; none for a type that is not registered, also if it is derived
+    from one that is.
+
+    Of a layer that is set in a way that its rule does not know, such as a convolution of groups, torch's own
+    derivative is taken.
+    """
+    found = RULES.get(type(layer))
+    return found if found is None or found.fits(layer) else _BY_AUTOGRAD

@@ -1,0 +1,75 @@
+"""torchvision's classifiers as they come, at small size: the same gradients as autograd's."""
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+import torchvision.models as zoo
+from test_any_module import drawn, holds
+from torch import nn
+from torchvision.models.convnext import CNBlockConfig
+
+from leakbench.errors import Unfit
+from leakbench.matching.frozen import pays
+from leakbench.matching.gradients import gradients
+
+SMALL = {"num_classes": 3, "weights": None}
+BLOCKS = [CNBlockConfig(8, 16, 1), CNBlockConfig(16, None, 1)]
+# One of each family, with fewer layers where its constructor lets one choose.
+FAMILIES: dict[str, tuple[Callable[[], nn.Module], int]] = {
+    "densenet": (partial(zoo.DenseNet, 4, (2, 2), 8, num_classes=3), 32),
+    "googlenet": (partial(zoo.googlenet, init_weights=False, aux_logits=False, **SMALL), 32),
+    "mobilenet v2": (partial(zoo.mobilenet_v2, width_mult=0.25, **SMALL), 32),
+    "mnasnet": (partial(zoo.MNASNet, 0.25, 3), 32),
+    "resnet": (partial(zoo.resnet18, **SMALL), 32),
+    "resnext": (partial(zoo.ResNet, zoo.resnet.Bottleneck, [1, 1, 1, 1], 3, groups=4, width_per_group=4), 32),
+    "shufflenet": (partial(zoo.shufflenet_v2_x0_5, **SMALL), 32),
+    "squeezenet": (partial(zoo.squeezenet1_1, **SMALL), 32),
+    "convnext": (partial(zoo.ConvNeXt, BLOCKS, num_classes=3), 32),
+    "swin": (partial(zoo.SwinTransformer, [2, 2], 8, [1, 1], [1, 2], [2, 2], num_classes=3), 8),
+    "vit": (partial(zoo.VisionTransformer, 8, 4, 1, 2, 8, 16, num_classes=3), 8),
+    "maxvit": (partial(zoo.MaxVit, (32, 32), 4, 4, [8], [1], 4, 0.0, num_classes=3), 32),
+}
+
+
+def made(family: str) -> tuple[nn.Module, int]:
+    torch.manual_seed(0)
+    model, side = FAMILIES[family]
+    network = model().double()
+    # Norms that have seen something, so that nothing vanishes on the way.
+    with torch.no_grad():
+        network.train()(torch.rand(8, 3, side, side, dtype=torch.double))
+    return network.eval().requires_grad_(False), side
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_classifier_as_it_comes(family: str) -> None:
+    model, side = made(family)
+    holds(model, *drawn(2, 1, side, 3), tolerance=1e-6)
+
+
+def test_what_torch_has_no_second_derivative_of_is_refused() -> None:
+    """MobileNet v3's hard sigmoids."""
+    model = zoo.mobilenet_v3_small(width_mult=0.25, **SMALL).eval().requires_grad_(False)
+    with pytest.raises(Unfit, match="hardsigmoid"):
+        gradients(model, torch.rand(1, 1, 3, 32, 32), torch.zeros(1, 1, dtype=torch.int64))
+
+
+@pytest.mark.parametrize(("rectify", "right"), [(nn.ReLU(), True), (nn.ReLU6(), False)])
+def test_differences_serve_where_every_kink_is_seen(
+    rectify: nn.Module, right: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Conv2d(16, 16, 3, padding=1), rectify) for _ in range(10)]
+    model = nn.Sequential(nn.Conv2d(3, 16, 3), *layers, nn.Flatten(), nn.LazyLinear(3))
+    model(torch.rand(1, 3, 16, 16))
+    assert pays(model.requires_grad_(False), torch.Size([1, 3, 16, 16])) == right
+    assert ("differences are off" in capsys.readouterr().err) != right
+
+
+def test_in_place_rectifiers_do_not_cost_the_engine(capsys: pytest.CaptureFixture[str]) -> None:
+    """torchvision's ResNets rectify in place all over."""
+    model, side = made("resnet")
+    assert pays(model.float(), torch.Size([1, 3, side, side]))
+    assert not capsys.readouterr().err
