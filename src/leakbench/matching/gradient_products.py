@@ -63,7 +63,6 @@ def _by_layer(
     told: Callable[[Tensors], Tensors],
 ) -> Iterator[dict[str, Tensors]]:
     """Yield parameter → products [n] of each layer, or of all at once where plain autograd serves."""
-
     parameters = dict(model.named_parameters())
 
     def made(slopes: Tensors) -> dict[str, Tensors]:

@@ -28,7 +28,7 @@ class _ConvWeightGradient(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, delta: Tensor, conv: nn.Conv2d) -> Tensor:
         ctx.save_for_backward(x, delta)
         ctx.conv = conv
-        return _both(delta, x, conv.weight, conv, (False, True))[1]
+        return _derivatives(delta, x, conv.weight, conv, (False, True))[1]
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -36,14 +36,14 @@ class _ConvWeightGradient(torch.autograd.Function):
         x, delta = ctx.saved_tensors
         conv = ctx.conv
         wanted = ctx.needs_input_grad
-        to_x = _both(delta, x, v, conv, (True, False))[0] if wanted[0] else None
+        to_x = _derivatives(delta, x, v, conv, (True, False))[0] if wanted[0] else None
         to_delta = (
             nn.functional.conv2d(x, v, None, conv.stride, conv.padding, conv.dilation) if wanted[1] else None
         )
         return to_x, to_delta, None
 
 
-def _both(
+def _derivatives(
     delta: Tensor, x: Tensor, weight: Tensor, conv: nn.Conv2d, mask: tuple[bool, bool]
 ) -> tuple[Tensor, Tensor]:
     found = torch.ops.aten.convolution_backward(
@@ -61,8 +61,7 @@ class _UnfoldedWeightGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, delta: Tensor, conv: nn.Conv2d, trials: int) -> Tensor:
-        columns = unfold(x, conv).reshape(trials, -1, conv.weight[0].numel())
-        rows = delta.permute(0, 2, 3, 1).reshape(trials, -1, len(conv.weight))
+        columns, rows = _operands(conv, x, delta, trials)
         ctx.save_for_backward(columns, rows)
         ctx.conv, ctx.read = conv, x.shape
         ctx.returned = delta.shape
@@ -108,9 +107,8 @@ def _gradients(conv: nn.Conv2d, x: Tensor, slope: Tensor, trials: int, normed: T
 
 
 def _operands(conv: nn.Conv2d, x: Tensor, slope: Tensor, n: int) -> tuple[Tensor, Tensor]:
-    return unfold(x, conv).reshape(n, -1, conv.weight[0].numel()), _rows(slope).reshape(
-        n, -1, len(conv.weight)
-    )
+    inputs, outputs = conv.weight[0].numel(), len(conv.weight)
+    return unfold(x, conv).reshape(n, -1, inputs), _rows(slope).reshape(n, -1, outputs)
 
 
 def _rows(slope: Tensor) -> Tensor:
