@@ -38,24 +38,21 @@ DEEP = 10
 TOLERANCE = 0.05
 
 
-def pays(model: nn.Module, shape: torch.Size | None = None) -> bool:
+def pays(model: nn.Module, shape: torch.Size) -> bool:
     """Return whether a model is deep enough for differences to be faster than a second backward pass, and
     differences are right for it.
 
-    `shape`: [batch, channels, rows, columns] of the images that they are tried on; none: they are not tried.
+    shape: [batch, channels, rows, columns] of the images, which are noise here.
 
     They take trials one after another: 20 ms for a step on DLG's LeNet of three convolutions, where a batch
     of trials takes 1 ms for each; on ResNet20-4, of 21, they do five passes' worth of arithmetic instead of
     seven (one core).
     """
-    if sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) < DEEP:
-        return False
-    if shape is None:
-        return True
-    if not engines_fit(model, shape):
+    deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
+    if not deep or not engines_fit(model, shape):
         return False
     apart = _apart(model, torch.Size([min(shape[0], 2), *shape[1:]]))
-    if apart > TOLERANCE:
+    if not apart <= TOLERANCE:
         log(f"leakbench attack: exact second derivatives, for differences are off by {apart:.1g} of them")
     return apart <= TOLERANCE
 

@@ -195,8 +195,9 @@ def test_shallow_networks_have_exact_derivatives_whatever_is_asked() -> None:
     exact, asked = (run(small(), **QUICK | {"derivative": d}) for d in ("exact", "frozen"))
     assert torch.equal(exact.images, asked.images)
     deep, narrow = (victims.build(name, (32, 32, 3), 10, {"width": 4}) for name in ("resnet20-4", "convnet"))
-    assert pays(deep)
-    assert not pays(narrow)
+    shape = torch.Size([1, 3, 32, 32])
+    assert pays(deep.eval(), shape)
+    assert not pays(narrow.eval(), shape)
 
 
 def test_the_first_steps_of_a_longer_run_are_its_own() -> None:
