@@ -73,6 +73,7 @@ def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = No
     return _FITS[model]
 
 
+@torch.enable_grad()
 def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
     """Return where an engine's gradients differ from autograd's, in words; nothing if they do not."""
     device = next(model.parameters()).device

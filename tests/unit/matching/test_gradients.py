@@ -150,3 +150,9 @@ def test_a_network_that_autograd_cannot_differentiate_is_refused() -> None:
     model = Broken(nn.Flatten(), nn.Linear(3072, CLASSES)).double()
     with pytest.raises(Unfit, match="autograd has no gradients of the victim"):
         gradients(model, *drawn(1, 1))
+
+
+@torch.no_grad()
+def test_a_network_is_met_where_nothing_else_is_differentiated() -> None:
+    model = network("lenet_dlg", {}).requires_grad_(False)
+    assert engines_fit(model, torch.Size([1, 3, 32, 32]))
