@@ -22,7 +22,7 @@ KINDS = {
     "attack": "Attacks",
     "defence": "Defences",
 }
-# The columns of a table that tell its rows apart, as far as they vary.
+# The columns of a table that distinguish its rows, as far as they vary.
 CONDITION = (
     *KINDS,
     "checkpoint",

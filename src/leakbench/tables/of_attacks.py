@@ -77,7 +77,7 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
         {
             "panels": [panel for panel, _ in drawn],
             "knows": knows,
-            # How many people the judges of a data set tell apart.
+            # How many people the judges of a data set distinguish.
             "classes": classes,
             # By what share the loss of each trial fell in the last half of its run.
             "falls": falls,

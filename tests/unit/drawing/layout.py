@@ -23,14 +23,14 @@ def faults(figure: Figure) -> list[str]:
         boxes = [(text, text.get_window_extent()) for text in _texts(figure)]
     width, height = figure.get_size_inches() * figure.dpi
     found = [
-        f"{_told(text)} leaves the canvas"
+        f"{_quoted(text)} leaves the canvas"
         for text, box in boxes
         if box.x0 < -SLACK or box.y0 < -SLACK or box.x1 > width + SLACK or box.y1 > height + SLACK
     ]
     # The box of slanted text is mostly empty.
     level = [(text, box) for text, box in boxes if text.get_rotation() % 90 == 0]
     found += [
-        f"{_told(one)} lies over {_told(other)}"
+        f"{_quoted(one)} lies over {_quoted(other)}"
         for (one, a), (other, b) in itertools.combinations(level, 2)
         if _shared(a, b)
     ]
@@ -79,5 +79,5 @@ def _shared(a: Bbox, b: Bbox) -> bool:
     return across > SLACK and up > SLACK
 
 
-def _told(text: Text) -> str:
+def _quoted(text: Text) -> str:
     return repr(text.get_text()[:40])

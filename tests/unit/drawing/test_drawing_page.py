@@ -19,12 +19,12 @@ PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"
 
 
 def _files(folder: Path, rows: list[dict], spec: dict, **facts: object) -> dict[str, Path]:
-    table, exhibit, told = folder / "t.csv", folder / "t.safetensors", folder / "t.json"
+    table, exhibit, written = folder / "t.csv", folder / "t.safetensors", folder / "t.json"
     frame = pd.DataFrame(rows) if rows else pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
     frame.to_csv(table, index=False)
     write_tensors(exhibit, {}, {"panels": [], "seeds": [0], "knows": {}} | facts)
-    told.write_text(json.dumps(spec))
-    return {"table": table, "exhibit": exhibit, "spec": told}
+    written.write_text(json.dumps(spec))
+    return {"table": table, "exhibit": exhibit, "spec": written}
 
 
 def test_a_claim_names_its_paper(tmp_path: Path) -> None:

@@ -1,5 +1,4 @@
-"""Result tables as the page arranges them: lines that no client has, curves of which the last point alone is
-told."""
+"""Result tables as the page arranges them: lines of the whole federation, and the last point of a curve."""
 
 import numpy as np
 import pandas as pd

@@ -83,9 +83,9 @@ def test_the_thesis_counts_a_short_batch_as_a_whole_one() -> None:
 
 
 def by_rule() -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return a study whose rows also tell what two clients weighed in each round."""
+    """Return a study whose rows also say what two clients weighed in each round."""
     rows, facts = study()
-    told = [
+    rounds = [
         {
             "round": turn,
             "client": client,
@@ -98,14 +98,14 @@ def by_rule() -> tuple[pd.DataFrame, dict[str, Any]]:
         for client, share in ((0, 0.1 * turn), (1, 1 - 0.1 * turn))
     ]
     names = {"dataset": "d", "victim": "v", "training": "t", "defence": "key-lock", "seed": 0}
-    own = pd.DataFrame(told).assign(**names)
+    own = pd.DataFrame(rounds).assign(**names)
     return pd.concat([rows, own]).assign(cross_accuracy=float("nan")), facts | {"epsilon": 1.5, "delta": 1e-5}
 
 
-def test_what_clients_weighed_is_told_of_every_round_and_changes_nothing_else() -> None:
+def test_what_clients_weighed_is_in_the_table_for_every_round_and_changes_nothing_else() -> None:
     table, _ = aggregate_studies([by_rule()], "quick")
-    told = line(table, "weight", key="", client=1, baseline="snapshot", round=2)
-    assert told["mean"] == pytest.approx(0.8)
+    weight = line(table, "weight", key="", client=1, baseline="snapshot", round=2)
+    assert weight["mean"] == pytest.approx(0.8)
     assert line(table, "training_loss", key="", client=0, baseline="snapshot", round=1)["mean"] == 0.25
     assert not (table["metric"] == "cross_accuracy").any()
     assert line(table, "epsilon", key="")["mean"] == 1.5
@@ -152,7 +152,7 @@ def test_words_read_are_spelt_and_their_pictures_kept_once() -> None:
     ] * 2
 
 
-def test_each_test_set_has_its_lines_and_training_is_told_once() -> None:
+def test_each_test_set_has_its_lines_and_training_is_reported_once() -> None:
     own, facts = study()
     rows = pd.concat([own, study(0.05, tested="other")[0]], ignore_index=True)
     table, _ = aggregate_studies([(rows, facts)], "quick")
