@@ -219,7 +219,8 @@ class Evidence:
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
         steps, full = row.get("iterations"), published_for(paper.lengths, str(row.get("attack", "")))
-        if full and steps is not None and not pd.isna(steps) and row.get("baseline", "") == "":
+        own = as_text(row.get("baseline", "")) == ""
+        if full and own and steps is not None and not pd.isna(steps):
             early = steps < SHORTEST * full and self._settled(lines, line, where, names)
             shares.append(1.0 if early else float(steps) / full)
             if steps < full:

@@ -61,6 +61,16 @@ def test_too_few_trials_or_too_short_a_run_decide_nothing(change: dict, reason: 
     assert found.loc["tiny.table-1.fast-better", "verdict"] == "inconclusive"
 
 
+def test_lengths_bind_in_a_table_as_it_is_read_from_its_file(tmp_path: Path) -> None:
+    """An empty cell of a CSV file is NaN, and stands for no baseline."""
+    short = {"values": TRUE["digits", "fast", "psnr"], "iterations": 30}
+    made = lines("tiny-table-1", TRUE | {("digits", "fast", "psnr"): short})
+    made.frame["baseline"] = float("nan")
+    row = card(paper(tmp_path), evidence({"tiny-table-1": made})).loc["tiny.table-1.1"]
+    assert row["verdict"] == "inconclusive"
+    assert "after 30 of 100 iterations" in row["reason"]
+
+
 STEM = "digits/v/f/none/fast/0"
 
 
