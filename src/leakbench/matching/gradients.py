@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from leakbench.errors import Unfit
 from leakbench.matching.chain import chain, chain_gradients
+from leakbench.matching.layers import rule
 from leakbench.matching.plain import plain_gradients
 from leakbench.matching.tape import Loss, batch_loss, tape_gradients
 from leakbench.matching.unlocked import FACTORS, Unlocked, opened
@@ -101,6 +102,9 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
     except (RuntimeError, ValueError, TypeError) as problem:
         text = " ".join(str(problem).split())
         raise Unfit(f"attack: autograd has no gradients of the victim ({text}; mend its code)") from problem
+    for name, layer in twin.named_modules():
+        if next(layer.parameters(recurse=False), None) is not None and rule(layer) is None:
+            return f"{name or 'the network'} ({type(layer).__name__}): no rule for the gradient of its weights"
     leaves = chain(twin)
     try:
         found = [with_derivative(tape_gradients(twin, images, labels, factors=factors)[0])]
