@@ -104,7 +104,8 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
         raise Unfit(f"attack: autograd has no gradients of the victim ({text}; mend its code)") from problem
     for name, layer in twin.named_modules():
         if next(layer.parameters(recurse=False), None) is not None and rule(layer) is None:
-            return f"{name or 'the network'} ({type(layer).__name__}): no rule for the gradient of its weights"
+            kind = type(layer).__name__
+            return f"{name or 'the network'} ({kind}): no rule for the gradient of its weights"
     leaves = chain(twin)
     try:
         found = [with_derivative(tape_gradients(twin, images, labels, factors=factors)[0])]
