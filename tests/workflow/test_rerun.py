@@ -159,6 +159,7 @@ def test_rules_are_the_verbs(everything: Project) -> None:
         "kernel",
         "compare",
         "manual",
+        "new",
         "record",
     }
     also = {"all", "train_generator", "train_study", "capture_bulk", "attack_bulk"}

@@ -100,6 +100,8 @@ def _own_fault(module: str) -> Iterator[None]:
     except (UserError, OSError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as fault:
+        if "allocate memory" in str(fault):
+            raise
         traceback.print_exc()
         what = " ".join(f"{type(fault).__name__}: {fault}".split())
         raise Unfit(f"attack: module {module} ended with a fault of its own ({what}; mend it)") from fault

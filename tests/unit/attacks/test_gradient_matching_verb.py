@@ -185,7 +185,7 @@ def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
     kept = composition.match
     calls = []
 
-    class Killed(Exception):
+    class Killed(BaseException):
         pass
 
     def killed(start: Any, evaluate: Callable[[Tensor], Any], *rest: Any) -> Any:
@@ -219,7 +219,7 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
 ) -> None:
     from leakbench.matching import loop
 
-    class Killed(Exception):
+    class Killed(BaseException):
         pass
 
     begun: list[str] = []

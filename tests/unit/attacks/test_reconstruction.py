@@ -48,6 +48,32 @@ def test_labels_without_a_word_on_divergence_mean_that_nothing_diverged() -> Non
     assert not found.diverged.any()
 
 
+@pytest.mark.parametrize(
+    "lack",
+    [
+        MemoryError(),
+        OSError(28, "No space left on device"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory"),
+    ],
+)
+def test_what_the_machine_lacks_is_no_fault_of_an_attack(
+    lack: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A later try may succeed, so nothing is written and the job fails."""
+
+    def starved(observation: Any, rng: torch.Generator, **sections: Any) -> Reconstruction:
+        raise lack
+
+    own = attacks.part
+    monkeypatch.setattr(attacks, "part", lambda room, name: starved if room == "attacks" else own(room, name))
+    write(tmp_path / "capture.safetensors", small())
+    out = tmp_path / "out.safetensors"
+    where = tmp_path / "capture.safetensors", spec(tmp_path / "spec.json"), out
+    with pytest.raises(type(lack)):
+        attack(*where, None, None, None, tmp_path / "scratch")
+    assert not out.exists()
+
+
 @pytest.mark.parametrize("late", [False, True])
 def test_a_fault_in_an_attack_marks_its_own_cell(
     late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
