@@ -20,7 +20,7 @@ def class_mean(
     *,
     samples: Annotated[int, Field(gt=0)] = 256,
 ) -> Reconstruction:
-    """Infer each update's labels and return the mean of so many of the generator's images of each class.
+    """Infer each update's labels and return the mean of `samples` of the generator's images of each class.
 
     Of the gradient it looks at what tells the labels and at nothing else, so that what another attack through
     the same generator does better, it read out of the gradient. Latents are normal with a deviation of one

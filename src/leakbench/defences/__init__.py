@@ -32,8 +32,8 @@ def unchanged(value: Any, *_: Any) -> Any:
 
 
 def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
-    """Return the bits that a tensor [rounds, *shape] takes, int64 [rounds]: `bits` a coordinate, and so many
-    `beside`."""
+    """Return the bits that a tensor [rounds, *shape] takes, int64 [rounds]: `bits` a coordinate, and `beside`
+    for the whole."""
     rounds = len(value)
     return torch.full((rounds,), value.numel() // max(rounds, 1) * bits + beside)
 
@@ -65,7 +65,7 @@ class View(NamedTuple):
 
 
 def each_update(clients: Sequence[int]) -> View:
-    """Return the server's view of clients with so many samples: what each of them sends."""
+    """Return the server's view of clients with these numbers of samples: what each of them sends."""
     return View([[i] for i in range(len(clients))], unchanged, {})
 
 
@@ -77,8 +77,8 @@ class Defence(NamedTuple):
     way, int64 [rounds]: the defence's price in bandwidth, without what a general compressor would still save.
     `secret(model)`: the tensors of the changed network that are the client's own; of these `shown(model)` are
     told as they are and of `sent(model)` the updates, if any. `facts(model)`: what the server is told of the
-    change. `view(clients)`: what is left to see of a round of clients with so many samples, and to whom.
-    Raises Unfit where there are too few of them.
+    change. `view(clients)`: what is left to see of a round of clients with these numbers of samples, and to
+    whom. Raises Unfit where there are too few of them.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged

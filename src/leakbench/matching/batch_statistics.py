@@ -112,7 +112,7 @@ class _ByTrial(nn.BatchNorm2d):
 
 @contextmanager
 def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
-    """Let those batch norms of `model` that keep no statistics take each of so many trials by itself."""
+    """Let those batch norms of `model` that keep no statistics take each of the trials by itself."""
     norms = [norm for norm in model.modules() if type(norm) is nn.BatchNorm2d and norm.running_mean is None]
     for norm in norms:
         norm.__class__ = _ByTrial

@@ -75,7 +75,7 @@ class Evolution:
         return np.stack([evolution.ask() for _ in range(self.population)])
 
     def _evolution(self, row: int, iteration: int) -> CMA:
-        """Return a trial's evolution after so many rounds, making it again if it does not run here."""
+        """Return a trial's evolution after `iteration` rounds, making it again if it does not run here."""
         start = self.state["start"][row].numpy()
         key = start.tobytes()
         if key not in self._running or self._running[key].generation != iteration:

@@ -76,7 +76,7 @@ class LBFGS:
         s["remembered"][new] += 1
 
     def _depth(self, more: int = 0) -> int:
-        """Return how much of the memory is in use by any trial, when each remembers so many `more`."""
+        """Return how much of the memory is in use by any trial, when each remembers `more` in addition."""
         return min(self.memory, int(self.state["remembered"].max()) + more)
 
     def _direct(self, gradient: Tensor) -> Tensor:

@@ -51,7 +51,8 @@ def _fused_momentum(
     gradient², momentum ← decay · momentum + gradient / (√square + 1e-8).
 
     torch fuses no RMSprop, but AdamW without a mean of its own is one, with the momentum as what it moves:
-    `decay` is its weight decay, at a learning rate of −1, so many steps in that no bias is left to correct.
+    `decay` is its weight decay, at a learning rate of −1, after a number of steps that leaves no bias to
+    correct.
     """
     late = gradients[0].new_tensor(1e9)
     torch._fused_adamw_(
