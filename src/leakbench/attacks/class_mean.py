@@ -54,5 +54,5 @@ def class_mean(
     return found
 
 
-# A round's label is told by its own update alone.
+# A round's labels follow from its own update alone.
 class_mean.together = True  # type: ignore[attr-defined]

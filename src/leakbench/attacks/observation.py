@@ -37,7 +37,7 @@ class Observation:
     (`joint`) or infers them by the rule of that name (`leakbench.labels`).
     adaptation: what the attacker does about the defence that it knows; by default nothing.
     labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
-    lock: what the server is told of the clients' lock, if they have one (docs/observation.md); `weights` and
+    lock: what the server knows of the clients' lock, if they have one (docs/observation.md); `weights` and
     `updates` then lack scale and shift of the batch norms in whose place it is.
     shown: key or lock layers that clients share all the same → [rounds, clients, *shape].
     work: where a killed attack finds what it has done, and how many processes it may use.

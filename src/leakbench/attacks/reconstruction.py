@@ -71,7 +71,7 @@ class Reconstruction:
             self.diverged = torch.zeros(lead[:2], dtype=torch.bool)
 
     def part(self, rounds: slice) -> "Reconstruction":
-        """Return what is told of some of the rounds."""
+        """Return the reconstruction of some of the rounds."""
         timed, shared = ("snapshots", "snapshot_gaps"), ("traced", "snapshot_iterations")
         own: dict[str, Any] = {
             name: value[:, rounds] if name in timed else value[rounds]

@@ -10,7 +10,7 @@ from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Part
-from leakbench.catalogue.signature import module_file, parameters_model, parts_of
+from leakbench.catalogue.signature import module_file, parameters_model, part_names
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import read_yaml, suggest, validated
@@ -68,10 +68,11 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     if isinstance(entry, Attack):
         _known(kind, module, f"{where}: module")
         sections.check(module, entry.model_dump(), f"{where}: ")
-        filled |= {section: {} for section in SECTIONS}
-        for section, room, name in sections.parts(entry.model_dump()):
-            given = getattr(entry, section)[name]
-            filled[section][name] = _parameters(room, name, given, f"{where}: {section}.", f"{name}.")
+        for section, room in SECTIONS.items():
+            filled[section] = {
+                name: _parameters(room, name, given, f"{where}: {section}.", f"{name}.")
+                for name, given in getattr(entry, section).items()
+            }
     filled["parameters"] = _parameters(kind, module, entry.parameters, f"{where}: ")
     return entry.model_copy(update=filled)
 
@@ -98,7 +99,7 @@ def _drawn(part: Drawing, where: str) -> Drawing:
     """Return a part of a figure with every argument of its drawing. Raises UserError for what the drawing
     does not take."""
     given = dict(part.model_extra or {})
-    known = [stem.replace("_", "-") for stem in parts_of("drawing")]
+    known = part_names("drawing")
     if part.drawing not in known:
         raise UserError(
             f"{where}drawing: '{part.drawing}' is no drawing of src/leakbench/drawing "
@@ -121,8 +122,8 @@ def _known(room: str, module: str, where: str) -> None:
     """Raise UserError at `where` if a room has no file of that name."""
     file = module_file(room, module)
     if not file.is_file():
-        known = [stem.replace("_", "-") for stem in parts_of(room)]
-        raise UserError(f"{where}: no file {file.name} in src/leakbench/{room} ({suggest(module, known)})")
+        nearest = suggest(module, part_names(room))
+        raise UserError(f"{where}: no file {file.name} in src/leakbench/{room} ({nearest})")
 
 
 @cache

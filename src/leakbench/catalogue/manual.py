@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from leakbench.catalogue.load import RULES, load_kind
 from leakbench.catalogue.schema import KINDS, Part
-from leakbench.catalogue.signature import module_file, parameters_model
+from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
 from leakbench.parts import SECTIONS
 
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
@@ -111,20 +111,12 @@ def _modules(root: Path, room: str) -> list[str]:
     if room in KINDS:
         entries = load_kind(root / "config", room).values()
         return sorted({entry.module for entry in entries if isinstance(entry, Part)})
-    files = sorted(module_file(room, "x").parent.glob("*.py"))
-    return [file.stem.replace("_", "-") for file in files if _function(file) is not None]
-
-
-def _function(file: Path) -> ast.FunctionDef | None:
-    """Return the function that a part's file is named after, or None where it is no part."""
-    body = ast.parse(file.read_text()).body
-    return next((node for node in body if isinstance(node, ast.FunctionDef) and node.name == file.stem), None)
+    return part_names(room)
 
 
 def _of_part(room: str, module: str) -> str:
-    file = module_file(room, module)
-    function = _function(file)
-    texts = [ast.get_docstring(ast.parse(file.read_text())), function and ast.get_docstring(function)]
+    whole = ast.parse(module_file(room, module).read_text())
+    texts = [ast.get_docstring(node) for node in (whole, definition(room, module))]
     schema = parameters_model(room, module).model_json_schema()
     rows = list(_rows(schema, {}))
     # A parameter may be described in its annotation, Field(description=...); most are in the docstring.

@@ -5,7 +5,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from leakbench.catalogue.signature import definition, parts_of
+from leakbench.catalogue.signature import definition, part_names
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE
 from leakbench.yamls import suggest
@@ -94,17 +94,17 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
         if given and section not in taken:
             raise UserError(f"{where}{section}: attack module {module} takes no such section (remove it)")
         if not given and section in needed:
-            names = ", ".join(_names(room))
+            names = ", ".join(part_names(room))
             raise UserError(f"{where}{section}: attack module {module} needs this section (one of {names})")
         if len(given) > 1 and section not in SEVERAL:
             raise UserError(
                 f"{where}{section}: names {', '.join(given)}, and one part is needed (choose one)"
             )
         for name in given:
-            if name not in _names(room):
+            if name not in part_names(room):
                 raise UserError(
                     f"{where}{section}: '{name}' is no part of src/leakbench/{room} "
-                    f"({suggest(name, _names(room))})"
+                    f"({suggest(name, part_names(room))})"
                 )
     kinds = [
         ast.unparse(definition("objectives", name).returns or ast.Name("")) for name in entry["objective"]
@@ -114,17 +114,8 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
             f"{where}objective: needs a distance of gradients, and weights of layers at most once (add "
             "squares or cosine)"
         )
-    if (rule := entry["labels"]) not in [*WITHOUT_RULE, *_names("labels")]:
+    if (rule := entry["labels"]) not in [*WITHOUT_RULE, *part_names("labels")]:
         raise UserError(
             f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
-            f"src/leakbench/labels ({suggest(rule, _names('labels'))})"
+            f"src/leakbench/labels ({suggest(rule, part_names('labels'))})"
         )
-
-
-def _names(room: str) -> list[str]:
-    return [part.replace("_", "-") for part in parts_of(room)]
-
-
-def parts(entry: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Return (section, room, name) of each part that an attack's sections name."""
-    return [(section, room, name) for section, room in SECTIONS.items() for name in entry[section]]

@@ -24,10 +24,10 @@ def module_file(room: str, module: str) -> Path:
 
 
 @cache
-def parts_of(room: str) -> list[str]:
-    """Return the parts of a room: the stems of its files that hold a function of their own name."""
+def part_names(room: str) -> list[str]:
+    """Return the parts of a room by their names in YAML: its files that hold a function of their own name."""
     files = sorted((PACKAGE / room).glob("*.py"))
-    return [path.stem for path in files if f"\ndef {path.stem}(" in path.read_text()]
+    return [path.stem.replace("_", "-") for path in files if f"\ndef {path.stem}(" in path.read_text()]
 
 
 @cache

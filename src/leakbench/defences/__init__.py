@@ -41,8 +41,8 @@ def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
 def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
     """Return the bits of a tensor [rounds, *shape] whose zeros are not sent, int64 [rounds].
 
-    Which coordinates are sent is told by one bit for each, or by the places of those sent, whichever is
-    shorter; nothing tells it where none is zero.
+    One bit for each coordinate says whether it is sent, or the places of those sent do, whichever is shorter.
+    Where none is zero, nothing needs to say it.
     """
     flat = value.flatten(1)
     every = flat.shape[1]
@@ -75,10 +75,10 @@ class Defence(NamedTuple):
     `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes
     what it sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its
     way, int64 [rounds]: the defence's price in bandwidth, without what a general compressor would still save.
-    `secret(model)`: the tensors of the changed network that are the client's own; of these `shown(model)` are
-    told as they are and of `sent(model)` the updates, if any. `facts(model)`: what the server is told of the
-    change. `view(clients)`: what is left to see of a round of clients with these numbers of samples, and to
-    whom. Raises Unfit where there are too few of them.
+    `secret(model)`: the tensors of the changed network that are the client's own; of these the server sees
+    those of `shown(model)` as they are, and the updates of those of `sent(model)`. `facts(model)`: what the
+    server knows of the change. `view(clients)`: what is left to see of a round of clients with these numbers
+    of samples, and to whom. Raises Unfit where there are too few of them.
     """
 
     protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged

@@ -32,7 +32,7 @@ def fused(
 
     `constant`: an attacker that takes a mixture for the update. `known`: one that knows `own`, which the
     authors' code fixes, and solves N equations for N updates. `drawn`: shares drawn anew each round, which
-    the text has, and nobody is told.
+    the text has, and which no attacker knows.
     """
 
     def view(clients: Sequence[int]) -> View:

@@ -53,9 +53,9 @@ def ckks(
 
     Who is shown values opened with their noise, and their ciphertexts, may find the key (Li and Micciancio
     2021). Rounded values are the exact sums and show no noise, but only as long as noise is less than half a
-    step, and a refusal tells of it; so both stay with the clients, who have the key. Sources: Cheon et al.,
-    Homomorphic encryption for arithmetic of approximate numbers (2017); SEAL's table of parameters. Raises
-    UserError for a grid without room for weights that add up to `pieces`.
+    step, and a refusal shows how large it was; so both stay with the clients, who have the key. Sources:
+    Cheon et al., Homomorphic encryption for arithmetic of approximate numbers (2017); SEAL's table of
+    parameters. Raises UserError for a grid without room for weights that add up to `pieces`.
     """
     import tenseal
 

@@ -63,11 +63,12 @@ class Composition:
             objective, sought = self.objective_of(group), self.unknowns(group, rng)
             if lock:
                 sought = beside(sought, lock.start())
-            population = make().population
-            chunk = objective.chunk(make(), sought)
+            first = make()
+            chunk = objective.chunk(first, sought)
             evaluate = sought.through(objective.evaluate)
-            if population > 1:
-                evaluate, chunk = sought.members(objective.losses, chunk), max(1, chunk // population)
+            if first.population > 1:
+                evaluate = sought.members(objective.losses, chunk)
+                chunk = max(1, chunk // first.population)
             outcome = match(
                 sought.start,
                 evaluate,

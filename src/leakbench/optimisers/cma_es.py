@@ -13,7 +13,7 @@ from leakbench.matching.optimiser import Evaluate, Make
 from leakbench.seeds import stream
 from leakbench.tensors import Tensors
 
-# What the evolution is told of a member without a loss: it sorts behind every other.
+# The loss of a member that has none: it sorts behind every other.
 WORST = float(np.finfo(np.float64).max)
 
 
