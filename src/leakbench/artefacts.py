@@ -5,6 +5,7 @@ the file's own metadata, so a file that travels alone still says what it is.
 """
 
 import glob
+import hashlib
 import io
 import json
 import math
@@ -81,6 +82,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically as UTF-8."""
     write_bytes(path, text.encode())
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the hex digest of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
 def to_json(value: Any) -> str:

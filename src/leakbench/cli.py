@@ -128,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     compare = command("compare", "count the verdicts that differ between two scorecards", optional=["out"])
     for which in ("old", "new"):
         compare.add_argument(which, type=Path, help=f"the {which} scorecard.csv")
+    command("check", "hold recorded files to their digests in dvc.lock")
     record = command("record", "keep an experiment's finished table below reference/")
     record.add_argument("experiment", help="its name")
     record.add_argument("--scale", required=True, help="the scale that it ran at")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from project import EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
+from project import CELL, EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
 
 from leakbench.catalogue.code import closure
 from leakbench.catalogue.load import load_kind
@@ -188,6 +188,60 @@ def test_reader_gets_the_published_files_and_has_nothing_to_run(story: Story) ->
     assert reader.run("git", "status", "--porcelain").stdout == ""
 
 
+def altered(path: Path, old: bytes, new: bytes) -> None:
+    """Change bytes of a file and nothing else that one could tell it by: not its size, not its mode."""
+    data, mode = path.read_bytes(), path.stat().st_mode
+    assert old in data
+    assert len(old) == len(new)
+    path.chmod(0o644)
+    path.write_bytes(data.replace(old, new))
+    path.chmod(mode)
+
+
+def test_altered_bytes_of_a_remote_are_refused(story: Story, tmp_path: Path) -> None:
+    """Unless it verifies, DVC takes a read-only object of a remote for whole."""
+    publisher = story.project
+    dvc(publisher, "push")
+    remote = tmp_path / "leakbench-dvc"
+    shutil.copytree(publisher.root.parent / "leakbench-dvc", remote)
+    git(publisher, "clone", "--quiet", ".", str(tmp_path / "a reader"))
+    reader = Project(tmp_path / "a reader", None, own_settings(tmp_path / "reader"))
+    (tmp_path / "a reader/dvc.lock").write_bytes(publisher.path("dvc.lock").read_bytes())
+    page = "results/quick/report.html"
+    md5 = locked(publisher)[page]
+    altered(remote / "files/md5" / md5[:2] / md5[2:], b"leakbench", b"EVILBENCH")
+    pulled = reader.run("dvc", "pull")
+    assert pulled.rc == 1
+    assert not reader.path(page).exists()
+    # That it is the setting that does it:
+    dvc(reader, "remote", "modify", "--local", "beside", "verify", "false")
+    dvc(reader, "pull")
+    assert b"EVILBENCH" in reader.path(page).read_bytes()
+    assert status(reader) == {}
+    checked = reader.leakbench("check")
+    assert checked.rc == 2
+    assert f"{page}: other bytes" in checked.stdout.splitlines()
+    assert len(checked.stderr.splitlines()) == 1
+
+
+def test_check_names_each_file_that_is_not_as_recorded(story: Story, tmp_path: Path) -> None:
+    project = story.project.copy(tmp_path)
+    sound = project.leakbench("check")
+    assert sound.rc == 0, sound.text
+    scores = f"results/quick/scores/{CELL}/0.parquet"
+    altered(project.path(scores), b"PAR1", b"PAR2")
+    project.path("results/quick/tables/more.csv").write_text("x\n")
+    project.path("results/quick/truth").joinpath(CELL, "0.safetensors").unlink()
+    checked = project.leakbench("check")
+    assert checked.rc == 2
+    assert checked.stdout.splitlines() == [
+        f"{scores}: other bytes",
+        "results/quick/tables/more.csv: not recorded",
+        f"results/quick/truth/{CELL}/0.safetensors: missing",
+    ]
+    assert checked.stderr.startswith("leakbench check: dvc.lock: 3 differences")
+
+
 def test_an_experiment_runs_what_changed_and_shows_its_counts(story: Story, tmp_path: Path) -> None:
     """`dvc exp run` in the workspace, whose metrics are the scorecard's counts by class and word."""
     project = story.project.copy(tmp_path)
@@ -273,5 +327,12 @@ def test_settings_that_keep_dvc_out_of_the_way() -> None:
     rules = [ROOT / "Snakefile", *(ROOT / "workflow" / "rules").glob("*.smk")]
     assert not [path for path in rules if "dvc" in path.read_text()]
     config = (ROOT / ".dvc" / "config").read_text()
-    for line in ("analytics = false", "autostage = false", "type = copy", "url = ../../leakbench-dvc"):
+    lines = (
+        "analytics = false",
+        "autostage = false",
+        "type = copy",
+        "verify = true",
+        "url = ../../leakbench-dvc",
+    )
+    for line in lines:
         assert line in config

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from leakbench.artefacts import file_digest
 from leakbench.errors import UserError
 
 
@@ -81,12 +82,6 @@ def digest(array: np.ndarray) -> str:
     out = hashlib.sha256(f"{array.dtype.name} {tuple(array.shape)}\n".encode())
     out.update(plain.reshape(-1).view(np.uint8).data)
     return out.hexdigest()
-
-
-def file_digest(file: Path, algorithm: str = "sha256") -> str:
-    """Return the hex digest of a file's bytes."""
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
 def refusal(damage: Damaged, pinned: Mapping[str, str], shown: str, source: str) -> UserError:

@@ -9,7 +9,8 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from leakbench.datasets.canonical import Damaged, file_digest
+from leakbench.artefacts import file_digest
+from leakbench.datasets.canonical import Damaged
 from leakbench.errors import raise_if_unwritable
 
 

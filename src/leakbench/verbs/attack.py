@@ -1,6 +1,5 @@
 """attack: from an observation alone to guesses, and the same attack on noise as a null baseline."""
 
-import hashlib
 import itertools
 import os
 import shutil
@@ -13,7 +12,7 @@ import torch
 
 from leakbench import attacks
 from leakbench.absence import absent, pass_on, unless_unfit
-from leakbench.artefacts import creating
+from leakbench.artefacts import creating, file_digest
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import attack_of
@@ -49,7 +48,7 @@ def attack(
         parts = parts_of(value | {"attack": entry})
         made = provenance(value, "leakbench.verbs.attack", *parts, device=_named(device))
         # By content: captures of two victims that differ in their weights alone tell the same facts.
-        seen = [_content(path) for path in (capture, generator, labels) if path is not None]
+        seen = [file_digest(path) for path in (capture, generator, labels) if path is not None]
         folder = scratch / digest({"attack": made, "seen": seen})[:32]
         work = Work(
             scratch=folder,
@@ -110,12 +109,6 @@ def _own_fault(module: str) -> Iterator[None]:
 def _guarded(pieces: Iterator[attacks.Piece], module: str) -> Iterator[attacks.Piece]:
     with _own_fault(module):
         yield from pieces
-
-
-def _content(path: Path) -> str:
-    """Return the digest of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _named(device: str) -> str:

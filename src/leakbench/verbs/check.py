@@ -1,0 +1,56 @@
+"""check: hold what lies in a checkout to the digests that were recorded of it in dvc.lock."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from leakbench.artefacts import file_digest
+from leakbench.errors import UserError
+from leakbench.yamls import read_yaml
+
+
+def check(root: Path) -> None:
+    """Read every file that dvc.lock records and is here, and compare its bytes.
+
+    DVC itself takes the bytes of a remote, and of a file that it has seen before, on trust. Raises UserError
+    that counts the files that differ, after a line for each.
+    """
+    recorded = read_yaml(root / "dvc.lock").get("stages", {}).values()
+    outs = {str(out["path"]): str(out["md5"]) for stage in recorded for out in stage["outs"]}
+    here = {name: md5 for name, md5 in outs.items() if (root / name).exists()}
+    wrong = sorted(line for name, md5 in here.items() for line in _differences(root, name, md5))
+    print(*wrong, sep="\n", end="\n" if wrong else "")
+    if wrong:
+        raise UserError(
+            f"{root / 'dvc.lock'}: {len(wrong)} differences from what it records (remove what was altered "
+            f"and pull again, or run `dvc repro`, which records what is here)"
+        )
+    print(f"{len(here)} of the {len(outs)} outputs of dvc.lock are here, each as recorded")
+
+
+def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
+    """Yield a line for each file of an output that is not as DVC recorded it; the name of a folder's digest
+    ends in `.dir`."""
+    if not md5.endswith(".dir"):
+        if file_digest(root / name, "md5") != md5:
+            yield f"{name}: other bytes"
+        return
+    found = {
+        path.relative_to(root / name).as_posix(): file_digest(path, "md5")
+        for path in (root / name).rglob("*")
+        if path.is_file() and path.suffix != ".part"
+    }
+    listing = [{"md5": digest, "relpath": path} for path, digest in sorted(found.items())]
+    if hashlib.md5(json.dumps(listing).encode()).hexdigest() == md5.removesuffix(".dir"):
+        return
+    kept = root / ".dvc/cache/files/md5" / md5[:2] / md5[2:]
+    if not kept.is_file() or f"{file_digest(kept, 'md5')}.dir" != md5:
+        yield f"{name}: not the recorded files (DVC's own list of them is missing or altered)"
+        return
+    wanted = {each["relpath"]: each["md5"] for each in json.loads(kept.read_text())}
+    for path in wanted.keys() | found.keys():
+        if path not in wanted or path not in found:
+            yield f"{name}/{path}: {'not recorded' if path in found else 'missing'}"
+        elif wanted[path] != found[path]:
+            yield f"{name}/{path}: other bytes"
