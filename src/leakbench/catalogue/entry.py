@@ -3,15 +3,16 @@
 import fnmatch
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.schema import KINDS, Scale
+from leakbench.catalogue.strict import Strict
 from leakbench.errors import UserError
-from leakbench.yamls import suggest
+from leakbench.yamls import read_yaml, suggest, validated
 
 # Keys that change no result.
 FOR_PEOPLE = {"summary", "title"}
@@ -52,13 +53,20 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
     return out
 
 
+class Salt(Strict):
+    """config/salt.yaml: what the names of the clients' streams of chance end with (docs/security.md)."""
+
+    salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
+
+
 @dataclass(frozen=True)
 class Sized:
-    """The catalogue as a scale has it. file: the scale's own, for messages."""
+    """The catalogue as a scale has it. file: the scale's own, for messages. salt: of the clients' chance."""
 
     config: Path
     scale: Scale
     file: str
+    salt: str
 
     def whole(self, kind: str, name: str, where: str) -> Any:
         """Return an entry without any cap. Raises UserError where it is missing."""
@@ -104,4 +112,6 @@ def sized(config: Path, name: str) -> Sized:
     for pattern in scale.left_out:
         if not fnmatch.filter(load_kind(config, "experiments"), pattern.partition("/")[0]):
             raise UserError(f"{file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
-    return Sized(config, scale, file)
+    salt = config / "salt.yaml"
+    drawn = validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md")
+    return Sized(config, scale, file, drawn.salt)

@@ -248,6 +248,7 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> None:
     out.specs[f"capture/{cell.capture}"] = {
         "federation": entries["federation"], "federation_name": cell.federation,
         "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
+        "salt": at.salt,
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
     known = entries["defence"]["module"]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from leakbench.defences import Defence, unchanged
 from leakbench.errors import Unfit, UserError
+from leakbench.federation.chance import generator
 from leakbench.federation.local import local_update
 from leakbench.pixels import pixels
 from leakbench.seeds import stream
@@ -48,9 +49,9 @@ def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels:
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
     """Draw every client's samples for every round, without repeats within an update, from the private range.
 
-    The draw depends on `names` (data set, federation, seed) and not on the victim, so victims are compared on
-    the same samples. `labels` are those of the whole private split. Raises Unfit where a copy of the data set
-    has too few of them.
+    The draw depends on `names` (data set, federation, seed, salt) and not on the victim, so victims are
+    compared on the same samples. `labels` are those of the whole private split. Raises Unfit where a copy of
+    the data set has too few of them.
     """
     private, rounds = federation["private"], federation["rounds"]
     truth = Truth([], [])
@@ -133,10 +134,10 @@ def play(
     before the round, and `moved` gets the first client's.
     """
     local, rounds = federation["local"], federation["rounds"]
-    rng = torch.Generator().manual_seed(stream("local", seed))
+    rng = generator("local", seed)
     # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
-    guard = torch.Generator().manual_seed(stream("defence", seed))
+    guard = generator("defence", seed)
     protected = [defence.protect_model(model, guard) for _ in federation["clients"]]
     model = protected[0]
     trained = {name for name, _ in model.named_parameters()}

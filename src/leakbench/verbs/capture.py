@@ -13,7 +13,7 @@ from leakbench.absence import absent, lacking, pass_on, unless_unfit
 from leakbench.artefacts import creating, open_tensors, write_tensors
 from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit
-from leakbench.federation import Moved, accuracy, held_out, play, private_samples
+from leakbench.federation import Moved, accuracy, generator, held_out, play, private_samples
 from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -137,7 +137,7 @@ def capture(
         if reason:
             return pass_on(reason, outputs)
         arrays, _ = open_tensors(data)
-        names = (image["name"], value["federation_name"], value["seed"])
+        names = (image["name"], value["federation_name"], value["seed"], value["salt"])
         hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
         accuracies, moved = _evaluation(federation, arrays, image["name"])
         model, facts = load_victim(victim)
@@ -204,8 +204,7 @@ def capture(
                 show,
             )
             if hidden_updates:
-                rng = torch.Generator().manual_seed(stream("view", *names))
-                _looked_at(view, hidden_updates, tensors, rng)
+                _looked_at(view, hidden_updates, tensors, generator("view", *names))
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():
                     tensors[f"global/{name}"][index] = tensor.numpy()

@@ -41,6 +41,7 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     def write(changes: dict[str, dict[str, Any]] | None = None) -> Path:
         for kind in ("generators", "trainings", *{name.partition("/")[0] for name in ENTRIES}):
             (tmp_path / "config" / kind).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "config/salt.yaml").write_text(f"salt: '{32 * '0'}'\n")
         (tmp_path / "papers/own/experiments").mkdir(parents=True, exist_ok=True)
         for name in ENTRIES.keys() | (changes or {}).keys():
             value = ENTRIES.get(name, {}) | (changes or {}).get(name, {})

@@ -513,3 +513,24 @@ def test_another_seed_raises_every_seed_and_has_folders_of_its_own(root: Callabl
     other.write(place)
     assert [path.name for path in (place / "results").iterdir()] == ["quick-seed5"]
     assert run_name("quick", 0) == "quick-seed0"
+
+
+def test_captures_alone_are_told_the_salt(root: Callable[..., Path]) -> None:
+    place = root()
+    told = {name for name, spec in planned(place).specs.items() if "00000000" in json.dumps(spec)}
+    assert told == {name for name in planned(place).specs if name.startswith("capture/")}
+
+
+@pytest.mark.parametrize(
+    ("text", "what"), [(None, "cannot be read"), ("salt: 'abc'", "salt: String should match")]
+)
+def test_a_salt_that_is_not_there_or_short_is_one_line(
+    root: Callable[..., Path], text: str | None, what: str
+) -> None:
+    place = root()
+    file = place / "config/salt.yaml"
+    file.unlink() if text is None else file.write_text(text)
+    with pytest.raises(UserError, match=what) as problem:
+        planned(place)
+    assert str(file) in str(problem.value)
+    assert "\n" not in str(problem.value)

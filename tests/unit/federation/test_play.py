@@ -10,9 +10,8 @@ from torch import Tensor, nn
 from leakbench import defences, victims
 from leakbench.defences import Defence
 from leakbench.errors import Unfit
-from leakbench.federation import Truth, local_update, play, private_samples
+from leakbench.federation import Truth, generator, local_update, play, private_samples
 from leakbench.federation import play as play_function
-from leakbench.seeds import stream
 from leakbench.victims.layers import draw_masks
 
 SHAPE, CLASSES, COUNT = (4, 4, 1), 3, 60
@@ -215,7 +214,7 @@ def test_chance_comes_from_the_seed() -> None:
 def test_dropout_is_on_while_clients_train() -> None:
     model, weights = network(0.5)
     updates, _, truth = run(settings(clients=[1], rounds=1), [weights], 0.5)
-    masks = draw_masks(model, (1, 1, 1), torch.Generator().manual_seed(stream("local", 0)))
+    masks = draw_masks(model, (1, 1, 1), generator("local", 0))
     x = IMAGES[torch.from_numpy(truth.images[0])].permute(0, 1, 4, 2, 3).float() / 255
     y = torch.from_numpy(truth.labels[0])
     expected = local_update(model, weights, x, y, masks, 0.2, None, 1, "model")

@@ -90,7 +90,8 @@ def captured(root: Path, shares: list[str], network: dict[str, Any] = NETWORK) -
     )
     lock = {"module": "key-lock", "parameters": {"key_length": LENGTH, "shares": shares}}
     spec = {
-        "federation": FEDERATION, "federation_name": "f", "victim": network, "seed": 0, "defence": lock,
+        "federation": FEDERATION, "federation_name": "f", "victim": network, "seed": 0, "salt": "0",
+        "defence": lock,
         "dataset": {"name": "made", "shape": list(SHAPE), "classes": CLASSES},
     }  # fmt: skip
     write_text(root / "spec.json", to_json(spec))

@@ -47,7 +47,7 @@ def captured(
         "evaluate": evaluate,
     }  # fmt: skip
     spec = {
-        "federation": federation, "federation_name": "f", "victim": network, "seed": 0,
+        "federation": federation, "federation_name": "f", "victim": network, "seed": 0, "salt": "1",
         "defence": defence,
         "dataset": {"name": "made", "shape": list(SHAPE), "classes": 5},
     }  # fmt: skip
