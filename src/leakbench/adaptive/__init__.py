@@ -2,22 +2,49 @@
 name."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from leakbench.parts import dotted, part
+from leakbench.errors import Unfit
+from leakbench.parts import dotted, stem
 from leakbench.tensors import Tensors
 
 if TYPE_CHECKING:
     # The attacks import this room.
     from leakbench.attacks.observation import Observation
 
-# Gradients [trials, *shape] that dummies would cause in, what the client would have sent of them out.
-Mechanism = Callable[[Tensors], Tensors]
+# Gradients [trials, *shape] that dummies would cause, and the dummies, in; what the client would have sent of
+# them, out.
+Mechanism = Callable[[Tensors, Tensors], Tensors]
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """What a defence leaves unknown of a group's trials, beside images and labels; each defaults to nothing.
+
+    `start`: further unknowns of the optimiser, name → [trials, …]. `dummies(unknowns, rows)`: what unknowns
+    of the trials `rows` [n] stand for, name → [n, …]: a parameter of the victim that clients hide enters the
+    model, anything else the mechanism alone. `beside`: the tensors that were observed though they belong to
+    no parameter of the victim. `gradients(rows, dummies, slopes)`: what they would be, of the loss's `slopes`
+    [n, *shape] at the hidden parameters.
+    """
+
+    start: Tensors = field(default_factory=dict)
+    dummies: Callable[[Tensors, Tensor], Tensors] = lambda unknowns, rows: {}
+    beside: tuple[str, ...] = ()
+    gradients: Callable[[Tensor, Tensors, Tensors], Tensors] = lambda rows, dummies, slopes: {}
+
+
+def nothing(observation: "Observation", client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
+    """Return no further unknowns. Raises Unfit where clients hide parameters."""
+    if observation.lock:
+        raise Unfit("attack: clients hide parameters (write src/leakbench/adaptive/ what to take them for)")
+    return Nuisance()
 
 
 class Adaptation(NamedTuple):
@@ -25,32 +52,36 @@ class Adaptation(NamedTuple):
 
     `pooled(updates)`: the best estimate [*shape] of one undefended update from several [rounds, *shape] of
     it, each defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed
-    gradients, as a differentiable function of dummy gradients. `lock`: what to take a client's lock for
-    (`matching.lock`).
+    gradients, as a differentiable function of dummy gradients and of the dummies. `nuisance(observation,
+    client, rounds, rng)`: what else is unknown in trials of a client's updates of `rounds` [trials].
     """
 
     pooled: Callable[[Tensor], Tensor] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
-    lock: Literal["guessed", "sought"] = "guessed"
+    nuisance: Callable[["Observation", int, Tensor, torch.Generator], Nuisance] = nothing
 
 
-def adaptation(observation: "Observation") -> Adaptation:
-    """Return how to adapt to the defence that is known; by default nothing, where the room has no file for
-    it."""
+def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:
+    """Return how to adapt to the defence that is known, by the function of its own name in its file.
+
+    An attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
+    attack needs it. By default nothing is done.
+    """
     name = observation.knows.get("defence", "none")
     if find_spec(dotted("adaptive", name)) is None:
         return Adaptation()
-    found: Adaptation = part("adaptive", name)()
+    room = import_module(dotted("adaptive", name))
+    found: Adaptation = getattr(room, stem(name) if adaptive else "unadapted", Adaptation)()
     return found
 
 
-def adapted(observation: "Observation") -> "Observation":
-    """Return the observation as an adaptive attacker takes it: with its adaptation, and rounds pooled.
+def adapted(observation: "Observation", adaptive: bool = True) -> "Observation":
+    """Return the observation as an attacker takes it: with its adaptation, and rounds pooled.
 
     Rounds become one, whose updates are what all of them together say, only where all come from one model
     and, as the server knows, the same samples, so that rounds differ in chance alone.
     """
-    known = adaptation(observation)
+    known = adaptation(observation, adaptive)
     observation = replace(observation, adaptation=known)
     again = observation.knows.get("local set") == "the same every round"
     if known.pooled is None or not again or len(set(observation.origin.tolist())) != 1:

@@ -20,7 +20,7 @@ def clip() -> Adaptation:
     def mechanism(observed: Tensors) -> Mechanism:
         bound = _length(observed.values())
 
-        def clipped(found: Tensors) -> Tensors:
+        def clipped(found: Tensors, dummies: Tensors) -> Tensors:
             factor = (bound / _length(found.values())).clamp_max(1)
             return {name: value * factor.view(-1, *[1] * (value.dim() - 1)) for name, value in found.items()}
 

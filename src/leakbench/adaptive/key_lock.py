@@ -1,8 +1,149 @@
-"""Against a key-lock: scale and shift are further unknowns."""
+"""Against a key-lock: scale and shift are further unknowns; without adapting, a lock is drawn as clients draw
+theirs."""
 
-from leakbench.adaptive import Adaptation
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.adaptive import Adaptation, Nuisance
+from leakbench.attacks.observation import Observation
+from leakbench.defences.key_lock import ACTIVATIONS, LAYERS, draw_key
+from leakbench.errors import Unfit
+from leakbench.tensors import Tensors
+
+# The two lock layers, and the parameter of the batch norm in their place that each gives.
+FACTORS = {"scale": "weight", "shift": "bias"}
 
 
 def key_lock() -> Adaptation:
     """Optimise with the image what the lock gives, a scale and a shift of each channel."""
-    return Adaptation(lock="sought")
+    return Adaptation(nuisance=partial(taken, seek=True))
+
+
+def unadapted() -> Adaptation:
+    """Take a client's secrets for others, drawn as it drew its own."""
+    return Adaptation(nuisance=partial(taken, seek=False))
+
+
+def taken(
+    observation: Observation, client: int, rounds: Tensor, rng: torch.Generator, *, seek: bool
+) -> Nuisance:
+    """Return what is to be made of a client's lock, for trials of its updates of `rounds` [trials].
+
+    What the client shares is known; a key or layers that it does not share are drawn as it drew its own.
+    `seek`: the key is read off the lock layers' gradients, if they are shared, and unless all is known then,
+    γ and β are unknowns; a scale through which no gradient came is zero. Of the gradients the biases' alone
+    are matched then: the weights' are those times the key, tell no more and would drown all else. Raises
+    Unfit for a chained lock.
+    """
+    facts = observation.lock
+    if len(facts["layers"]) != 1:
+        raise Unfit(f"attack: the client has {len(facts['layers'])} locks in a chain (attacks know of one)")
+    layer, shares, activation = facts["layers"][0], facts["shares"], facts["activation"]
+    conv, channels = _before(observation, layer)
+
+    def seen(values: Mapping[str, Any], name: str) -> Tensor:
+        return torch.from_numpy(np.array(values[name][rounds.numpy(), client])).float()
+
+    drawn = [_draw(facts["key_length"], channels, rng) for _ in rounds]
+    known = {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
+    shared = {name for name in known if f"{layer}.{name}" in observation.shown}
+    known |= {name: seen(observation.shown, f"{layer}.{name}") for name in shared}
+    shut = torch.zeros(len(rounds), channels, dtype=torch.bool)
+    told: tuple[str, ...] = LAYERS if "lock-gradients" in shares else ()
+    if seek:
+        if told and "key" not in shared:
+            weight, bias = (seen(observation.updates, f"{layer}.shift.{part}") for part in ("weight", "bias"))
+            known["key"] = read_key(weight, bias)
+            shared.add("key")
+        told = tuple(name for name in told if name.endswith("bias"))
+        if activation == "relu":
+            shut = (seen(observation.updates, f"{conv}.weight") == 0).flatten(2).all(2)
+    device = observation.work.device
+    known, shut = {name: value.to(device) for name, value in known.items()}, shut.to(device)
+    return of_lock(layer, activation, known, told, shut, seek and not shared >= known.keys())
+
+
+def of_lock(
+    layer: str, activation: str, known: Tensors, told: tuple[str, ...], shut: Tensor, sought: bool
+) -> Nuisance:
+    """Return a lock as further unknowns, from what the attacker knows or has guessed of it.
+
+    layer: the lock's place. known: `key` [trials, key length], and the lock layers' parameters by their names
+    in LAYERS [trials, *shape]. told: those whose gradients are matched. shut: [trials, channels], the scales
+    known to be zero. sought: whether γ and β are unknowns, which begin near what the layers would give.
+    Through the square that stands for a ReLU then nothing would move a factor that begins at zero.
+    """
+    root = sought and activation == "relu"
+    act = torch.square if root else ACTIVATIONS[activation]
+
+    def linear(rows: Tensor) -> Tensors:
+        """Return what the two lock layers give before the activation: [n, channels]."""
+        key = known["key"][rows][:, :, None]
+        return {
+            f"lock.{name}": (known[f"{name}.weight"][rows] @ key)[:, :, 0] + known[f"{name}.bias"][rows]
+            for name in FACTORS
+        }
+
+    def dummies(unknowns: Tensors, rows: Tensor) -> Tensors:
+        before = unknowns if sought else linear(rows)
+        scale, shift = (act(before[f"lock.{name}"]) for name in FACTORS)
+        return {f"{layer}.weight": torch.where(shut[rows], 0, scale), f"{layer}.bias": shift}
+
+    def gradients(rows: Tensor, dummies: Tensors, slopes: Tensors) -> Tensors:
+        """Return those of the lock layers' gradients that are matched (chain rule, thesis Eqn 5.27 and
+        5.28)."""
+        found: Tensors = {}
+        for name, own in FACTORS.items():
+            bias = slopes[f"{layer}.{own}"] * _slope(activation, dummies[f"{layer}.{own}"])
+            found[f"{name}.weight"] = bias[:, :, None] * known["key"][rows][:, None]
+            found[f"{name}.bias"] = bias
+        return {f"{layer}.{name}": found[name] for name in told}
+
+    first = linear(torch.arange(len(shut))) if sought else {}
+    start = {name: value.abs().sqrt() if root else value for name, value in first.items()}
+    return Nuisance(start, dummies, tuple(f"{layer}.{name}" for name in told), gradients)
+
+
+def _slope(activation: str, found: Tensor) -> Tensor:
+    """Return the derivative of an activation where it gave `found`."""
+    if activation == "none":
+        return torch.ones_like(found)
+    return found * (1 - found) if activation == "sigmoid" else (found > 0).to(found.dtype)
+
+
+def read_key(weight: Tensor, bias: Tensor) -> Tensor:
+    """Return the key behind a lock layer's gradients: [n, channels, key length] and [n, channels] → [n, key
+    length].
+
+    A dense layer's weight gradient over its bias gradient is what it read (Fidel, section II-A), here the
+    same for every channel: the one with the largest bias gradient has lost least to rounding. One half where
+    all are zero.
+    """
+    best = bias.abs().argmax(1)
+    rows = torch.arange(len(best))
+    return torch.nan_to_num(weight[rows, best] / bias[rows, best, None], 0.5, 0.5, 0.5)
+
+
+def _before(observation: Observation, layer: str) -> tuple[str, int]:
+    """Return the name of the convolution before a lock, and the number of its channels."""
+    last = "", 0
+    for name, module in observation.model().named_modules():
+        if name == layer:
+            break
+        if isinstance(module, nn.Conv2d):
+            last = name, module.out_channels
+    return last
+
+
+def _draw(length: int, channels: int, rng: torch.Generator) -> Tensors:
+    """Return a key and lock layers' parameters, drawn as a client draws them."""
+    found = {"key": draw_key(length, rng)}
+    for name in LAYERS:
+        shape = (channels, length) if name.endswith("weight") else (channels,)
+        found[name] = (torch.rand(shape, generator=rng) * 2 - 1) * length**-0.5
+    return found

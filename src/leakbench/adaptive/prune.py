@@ -16,7 +16,7 @@ def prune() -> Adaptation:
             sizes = torch.where(value == 0, torch.inf, value.abs()).flatten(1).amin(1)
             least[name] = sizes.view(-1, *[1] * (value.dim() - 1))
 
-        def pruned(found: Tensors) -> Tensors:
+        def pruned(found: Tensors, dummies: Tensors) -> Tensors:
             return {
                 name: torch.where(observed[name] != 0, value, value - value.clamp(-least[name], least[name]))
                 for name, value in found.items()

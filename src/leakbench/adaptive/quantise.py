@@ -27,7 +27,7 @@ def quantise() -> Adaptation:
     def mechanism(observed: Tensors) -> Mechanism:
         half = {name: step_of(value) / 2 for name, value in observed.items()}
 
-        def rounded(found: Tensors) -> Tensors:
+        def rounded(found: Tensors, dummies: Tensors) -> Tensors:
             out = {}
             for name, value in found.items():
                 apart = value - observed[name]

@@ -15,7 +15,7 @@ def sign() -> Adaptation:
     hard one."""
 
     def mechanism(observed: Tensors) -> Mechanism:
-        def softened(found: Tensors) -> Tensors:
+        def softened(found: Tensors, dummies: Tensors) -> Tensors:
             out = {}
             for name, value in found.items():
                 mean = value.abs().flatten(1).mean(1).clamp_min(1e-30).view(-1, *[1] * (value.dim() - 1))

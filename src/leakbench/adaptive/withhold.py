@@ -32,6 +32,8 @@ def withhold() -> Adaptation:
 
     def mechanism(observed: Tensors) -> Mechanism:
         there = {name: arrived(value) for name, value in observed.items()}
-        return lambda found: {name: torch.where(there[name], value, 0) for name, value in found.items()}
+        return lambda found, dummies: {
+            name: torch.where(there[name], value, 0) for name, value in found.items()
+        }
 
     return Adaptation(pooled=gathered, mechanism=mechanism)

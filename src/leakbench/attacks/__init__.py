@@ -20,8 +20,8 @@ Piece = tuple[slice | EllipsisType, Reconstruction]
 
 
 def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
-    """Return what an attack is given: if it is `adaptive`, with what it does about the defence."""
-    return adapted(observation) if entry.get("adaptive") else observation
+    """Return what an attack is given: with what it does about the defence, if it is `adaptive` or must."""
+    return adapted(observation, bool(entry.get("adaptive")))
 
 
 def composed(entry: Mapping[str, Any]) -> Attack:

@@ -16,7 +16,7 @@ from leakbench.artefacts import Facts, open_tensors
 from leakbench.attacks.observation_facts import told
 from leakbench.defences.key_lock import LAYERS
 from leakbench.errors import Unfit, UserError
-from leakbench.matching.unlocked import Unlocked, unlock
+from leakbench.matching.hidden import HiddenNorm, hide
 from leakbench.workers import Work
 
 
@@ -66,7 +66,8 @@ class Observation:
         return len(self.origin)
 
     def model(self, origin: int = 0) -> nn.Module:
-        """Return the victim with the weights that were sent out; a lock is an `Unlocked` in it.
+        """Return the victim with the weights that were sent out; a batch norm whose scale and shift are
+        hidden is a `HiddenNorm` in it.
 
         It is in evaluation mode, so that nothing in it is drawn: what a client's dropout kept, nobody else
         knows. With `mode` train its norms keep no statistics, so that they use those of the batch at hand.
@@ -74,13 +75,13 @@ class Observation:
         model = victims.build(
             self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
         )
-        unlock(model, self.lock.get("layers", []))
+        hide(model, self.lock.get("layers", []))
         model.load_state_dict(
             {name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()}
         )
         if self.mode == "train":
             for layer in model.modules():
-                if isinstance(layer, _NormBase | Unlocked):
+                if isinstance(layer, _NormBase | HiddenNorm):
                     layer.running_mean = layer.running_var = layer.num_batches_tracked = None
                     layer.track_running_stats = False
         return model.eval()
@@ -175,7 +176,7 @@ def check(observation: Observation, where: str) -> None:
             model = victims.build(
                 network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
             )
-            unlock(model, observation.lock.get("layers", []))
+            hide(model, observation.lock.get("layers", []))
     except _NO_NETWORK as problem:
         raise UserError(
             f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)"
@@ -223,7 +224,7 @@ def _check_lock(observation: Observation, model: nn.Module, where: str) -> None:
     channels = 0
     for number, layer in enumerate(lock.get("layers", [])):
         reads = lock["key_length"] if number == 0 else 2 * channels
-        channels = model.get_submodule(layer).factors[0].shape[1]  # type: ignore[index]
+        channels = model.get_submodule(layer).weight.shape[1]  # type: ignore[index,assignment]
         shapes = {
             f"{layer}.{name}": (channels, reads)[: 2 if name.endswith("weight") else 1] for name in LAYERS
         }

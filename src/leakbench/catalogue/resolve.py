@@ -252,7 +252,9 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> None:
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
     known = entries["defence"]["module"]
-    adapts = attack["adaptive"] and module_file("adaptive", known).is_file()
+    # Behind some defences an attack that does not adapt needs their file too, for its function `unadapted`.
+    file = module_file("adaptive", known)
+    adapts = file.is_file() and (attack["adaptive"] or "\ndef unadapted(" in file.read_text())
     out.specs[f"attack/{cell.stem}"] = {
         "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
         **({"adaptation": {"module": known}} if adapts else {}),

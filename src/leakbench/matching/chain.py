@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from leakbench.matching.hidden import HiddenNorm, own_names
 from leakbench.matching.layers import RULES, rule
 from leakbench.matching.layers.convolution import FUSED_BELOW
-from leakbench.matching.layers.norm import factor_rates
+from leakbench.matching.layers.norm import own_rates
 from leakbench.matching.layers.rule import Link
-from leakbench.matching.unlocked import FACTORS, Unlocked
 from leakbench.matching.windows import places
 from leakbench.tensors import Tensors
 
@@ -44,7 +44,7 @@ def chain(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
     for place, (_, layer) in enumerate(leaves):
         flat = flat or isinstance(layer, nn.Flatten)
         known = rule(layer)
-        again = _told(layer) and any(layer is before for _, before in leaves[:place])
+        again = own_names(layer) and any(layer is before for _, before in leaves[:place])
         if known is None or known.link is None or again or (isinstance(layer, nn.Linear) and not flat):
             return None
     return leaves
@@ -54,13 +54,6 @@ def _link(layer: nn.Module) -> Link:
     found = RULES[type(layer)].link
     assert found is not None
     return found
-
-
-def _told(layer: nn.Module) -> tuple[str, ...]:
-    """Return the names of what a layer tells the gradients of."""
-    if isinstance(layer, Unlocked):
-        return FACTORS
-    return tuple(name for name, _ in layer.named_parameters(recurse=False))
 
 
 def _unfolds(leaves: list[tuple[str, nn.Module]], images: Tensor) -> bool:
@@ -78,7 +71,7 @@ def _unfolds(leaves: list[tuple[str, nn.Module]], images: Tensor) -> bool:
 class _Gradients(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, images: Tensor, labels: Tensor, leaves: list[tuple[str, nn.Module]], *factors: Tensor
+        ctx: Any, images: Tensor, labels: Tensor, leaves: list[tuple[str, nn.Module]], *hidden: Tensor
     ) -> tuple[Tensor, ...]:
         trials, batch = images.shape[:2]
         x, steps = images.flatten(0, 1), []
@@ -117,7 +110,7 @@ class _Gradients(torch.autograd.Function):
         given = iter(cotangents[1:])
         steps = []
         for (_, layer), count in zip(ctx.leaves, ctx.counts, strict=True):
-            own = {name: next(given) for name in _told(layer)}
+            own = {name: next(given) for name in own_names(layer)}
             steps.append((_link(layer), layer, [next(rest) for _ in range(count)], own))
         moved: list[Tensor | None] = [None]
         for (link, layer, kept, own), read in zip(steps, ctx.reads, strict=True):
@@ -128,28 +121,29 @@ class _Gradients(torch.autograd.Function):
         apart = last - (p * last).sum(1, keepdim=True)
         rate = p * apart * total
         to_labels = (-apart / ctx.shape[1]).view(*ctx.shape[:2], -1) if ctx.needs_input_grad[1] else None
-        to_factors: tuple[Tensor | None, ...] = (None,) * (len(ctx.needs_input_grad) - 3)
+        to_hidden: list[Tensor] = []
         for place in reversed(range(len(steps))):
             link, layer, kept, own = steps[place]
-            if isinstance(layer, Unlocked) and any(ctx.needs_input_grad[3:]):
-                to_factors = factor_rates(kept, slopes[place], moved[place], rate, ctx.shape[0])
+            if isinstance(layer, HiddenNorm):
+                to_hidden[:0] = own_rates(kept, slopes[place], moved[place], rate, ctx.shape[0])
             rate = link.back(layer, kept, ctx.reads[place], slopes[place], moved[place], rate, own)
-        return rate.view(ctx.shape), to_labels, None, *to_factors
+        return rate.view(ctx.shape), to_labels, None, *to_hidden
 
 
 def chain_gradients(
-    leaves: list[tuple[str, nn.Module]], images: Tensor, labels: Tensor, factors: Tensors | None = None
+    leaves: list[tuple[str, nn.Module]], images: Tensor, labels: Tensor
 ) -> tuple[Tensors, Tensor] | None:
-    """Return parameter → gradient [trials, *shape], differentiable once in images, labels and factors, and
-    the losses [trials].
+    """Return parameter → gradient [trials, *shape], differentiable once in images, labels and hidden
+    parameters, and the losses [trials].
 
     images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch,
-    classes] probabilities. `factors`: what the chain's lock is open with (`unlocked`), whose gradients are
-    told too. None where a convolution is too large to be unfolded.
+    classes] probabilities. None where a convolution is too large to be unfolded.
     """
     if not _unfolds(leaves, images):
         return None
-    lent = [factors[name] for name in FACTORS] if factors else []
+    lent = [
+        each for _, layer in leaves if isinstance(layer, HiddenNorm) for each in (layer.weight, layer.bias)
+    ]
     losses, *found = _Gradients.apply(images, labels, leaves, *lent)
-    names = [f"{name}.{own}".strip(".") for name, layer in leaves for own in _told(layer)]
+    names = [f"{name}.{own}".strip(".") for name, layer in leaves for own in own_names(layer)]
     return dict(zip(names, found, strict=True)), losses

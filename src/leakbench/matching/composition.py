@@ -7,11 +7,12 @@ from typing import Literal
 
 import torch
 
+from leakbench.adaptive import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.frozen import pays
 from leakbench.matching.gap import gradient_gap
-from leakbench.matching.lock import guess
+from leakbench.matching.hidden import hidden
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimiser import Make
@@ -38,7 +39,7 @@ class Composition:
         """
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
-        plain = not group.steps and group.lock is None and mechanism is None
+        plain = not group.steps and not hidden(group.model) and mechanism is None
         frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
         return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
 
@@ -58,11 +59,12 @@ class Composition:
         collected = Collected(observation, schedule)
         make = partial(self.optimiser, length)
         for plain in groups(observation, self.updates, restarts):
-            lock = guess(observation, plain.client, plain.rounds, restarts, observation.adaptation.lock, rng)
-            group = replace(plain, lock=lock)
+            trials = plain.rounds.repeat_interleave(restarts)
+            nuisance = observation.adaptation.nuisance(observation, plain.client, trials, rng)
+            group = replace(plain, nuisance=nuisance)
             objective, sought = self.objective_of(group), self.unknowns(group, rng)
-            if lock:
-                sought = beside(sought, lock.start())
+            if nuisance != Nuisance():
+                sought = beside(sought, nuisance)
             first = make()
             chunk = objective.chunk(first, sought)
             evaluate = sought.through(objective.evaluate)

@@ -12,19 +12,15 @@ def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
     """Return the mean squared difference over all parameters of what the dummies would cause and what was
     observed.
 
-    dummies: `images` in the victim's normalised space, [trials, batch, …], and logits `labels` if they are
-    unknown; `chunk` trials at a time. Returns [trials].
+    dummies: `images` in the victim's normalised space, [trials, batch, …], logits `labels` if they are
+    unknown, and hidden parameters; `chunk` trials at a time. Returns [trials].
     """
     found = []
     for rows in torch.arange(group.trials).split(chunk):
-        images = group.to_pixels(dummies["images"][rows].to(group.device)).requires_grad_()
-        labels = (
-            dummies["labels"][rows].to(group.device).softmax(2)
-            if group.labels is None
-            else group.labels[rows]
-        )
-        lock = {name: dummies[name][rows].to(group.device) for name in dummies if name.startswith("lock.")}
-        mine = group.caused(images, labels, rows, lock)
+        own = {name: value[rows].to(group.device) for name, value in dummies.items()}
+        images = group.to_pixels(own["images"]).requires_grad_()
+        labels = own["labels"].softmax(2) if group.labels is None else group.labels[rows]
+        mine = group.caused(images, labels, rows, own)
         squares = [(mine[name].detach() - o).square().flatten(1) for name, o in group.observed(rows).items()]
         found.append(torch.cat(squares, 1).mean(1).cpu())
     return torch.cat(found)

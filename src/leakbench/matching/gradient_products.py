@@ -14,10 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.matching.gradients import engines_fit
+from leakbench.matching.hidden import HiddenNorm
 from leakbench.matching.layers import rule
 from leakbench.matching.plain import plain_gradients
 from leakbench.matching.tape import Pass, layer_gradients, layer_passes, summed
-from leakbench.matching.unlocked import Unlocked
 from leakbench.tensors import Tensors
 
 
@@ -34,19 +34,17 @@ def gradient_products(
     observed: Tensors,
     owner: Tensor,
     weights: Tensors | None = None,
-    factors: Tensors | None = None,
-    told: Callable[[Tensors], Tensors] = lambda slopes: {},
+    beside: Callable[[Tensors], Tensors] = lambda slopes: {},
 ) -> Tensors:
     """Return `dot` and `mine` [n], <g, o> and <g, g> over all parameters, of the gradients g that the dummies
     would cause.
 
     images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials,
     numbers] as `laid_out`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter
-    → [n], how much it counts. `factors`: a lock's scale and shift [n, channels], whose own gradients nobody
-    observed; `told`: what was, of slopes at them.
+    → [n], how much it counts. `beside`: of gradients at hidden parameters, which nobody observed, what was.
     """
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
-    for products in _by_layer(model, images, labels, observed, owner, factors, told):
+    for products in _by_layer(model, images, labels, observed, owner, beside):
         for name, known in products.items():
             for kind, value in known.items():
                 total[kind] += value if weights is None else value * weights[name]
@@ -59,26 +57,25 @@ def _by_layer(
     labels: Tensor,
     observed: Tensors,
     owner: Tensor,
-    factors: Tensors | None,
-    told: Callable[[Tensors], Tensors],
+    beside: Callable[[Tensors], Tensors],
 ) -> Iterator[dict[str, Tensors]]:
     """Yield parameter → products [n] of each layer, or of all at once where plain autograd serves."""
     parameters = dict(model.named_parameters())
 
     def made(slopes: Tensors) -> dict[str, Tensors]:
-        """Return the products of gradients, those at a lock's scale and shift as they were told."""
-        lock = {name.rpartition(".")[2]: value for name, value in slopes.items() if name not in parameters}
-        own = {name: value for name, value in slopes.items() if name in parameters}
-        return _plain(own | (told(lock) if lock else {}), observed, owner)
+        """Return the products of gradients, of those at hidden parameters as they were observed."""
+        shared = {name: value for name, value in slopes.items() if name in parameters}
+        hidden = {name: value for name, value in slopes.items() if name not in parameters}
+        return _plain(shared | (beside(hidden) if hidden else {}), observed, owner)
 
     if not engines_fit(model, images.shape[1:]):
-        yield made(plain_gradients(model, images, labels, factors=factors, differentiable=False)[0])
+        yield made(plain_gradients(model, images, labels, differentiable=False)[0])
         return
-    passes, _ = layer_passes(model, images.requires_grad_(), labels, factors=factors, differentiable=False)
+    passes, _ = layer_passes(model, images.requires_grad_(), labels, differentiable=False)
     with torch.no_grad():
         for layer in dict.fromkeys(step.layer for step, _ in passes):
             own = [(step, delta) for step, delta in passes if step.layer is layer]
-            if len(own) > 1 or isinstance(layer, Unlocked):
+            if len(own) > 1 or isinstance(layer, HiddenNorm):
                 yield made(summed(own, len(images)))
             else:
                 yield _layer(*own[0], observed, owner)

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from leakbench.errors import Unfit
 from leakbench.matching.chain import chain, chain_gradients
+from leakbench.matching.hidden import hidden, lent
 from leakbench.matching.layers import rule
 from leakbench.matching.plain import plain_gradients
-from leakbench.matching.tape import Loss, batch_loss, tape_gradients
-from leakbench.matching.unlocked import FACTORS, Unlocked, opened
+from leakbench.matching.tape import tape_gradients
 from leakbench.progress import log
 from leakbench.tensors import Tensors
 
@@ -36,24 +36,21 @@ def gradients(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
-    loss: Loss = batch_loss,
     weights: Tensors | None = None,
-    factors: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
     """Return parameter → gradient [trials, *shape] and, for their values alone, the losses [trials].
 
     `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels`
     [trials, batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's
     own. The model is in evaluation mode: batch norm uses its running statistics, so that images of a batch do
-    not mix. Where it keeps none it uses those of each trial's batch. `factors`: a lock's scale and shift
-    [trials, channels], whose own gradients are then told too.
+    not mix. Where it keeps none it uses those of each trial's batch. Of parameters that are lent to the model
+    (`matching.hidden`) there are gradients too.
     """
     if not engines_fit(model, images.shape[1:]):
-        return plain_gradients(model, images, labels, loss, weights, factors)
-    leaves = chain(model) if loss is batch_loss and weights is None else None
-    with opened(model, factors):
-        chained = chain_gradients(leaves, images, labels, factors) if leaves else None
-    return chained or tape_gradients(model, images, labels, loss, weights, factors)
+        return plain_gradients(model, images, labels, weights)
+    leaves = chain(model) if weights is None else None
+    chained = chain_gradients(leaves, images, labels) if leaves else None
+    return chained or tape_gradients(model, images, labels, weights)
 
 
 def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
@@ -79,16 +76,11 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
     """Return where an engine's gradients differ from autograd's, in words; nothing if they do not."""
     device = next(model.parameters()).device
     rng = torch.Generator().manual_seed(0)
-    twin = deepcopy(model).to(dtype)
     noise = torch.rand(TRIALS, min(shape[0], 2), *shape[1:], generator=rng)
     images = noise.to(device, dtype).requires_grad_()
     labels = torch.zeros(images.shape[:2], dtype=torch.int64, device=device)
-    locks = [layer for layer in twin.modules() if isinstance(layer, Unlocked)]
-    factors = {
-        name: value.to(device, dtype).expand(TRIALS, -1)
-        for lock in locks
-        for name, value in zip(FACTORS, lock.factors, strict=True)
-    }
+    with lent(model, {n: torch.ones(TRIALS, v.shape[1]).to(device, dtype) for n, v in hidden(model).items()}):
+        twin = deepcopy(model).to(dtype)
     along = {n: torch.randn(p.shape, generator=rng).to(p) for n, p in twin.named_parameters()}
 
     def with_derivative(found: Tensors) -> Tensors:
@@ -98,7 +90,7 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
         return {name: value.detach() for name, value in found.items()} | {_DERIVATIVE: slope}
 
     try:
-        expected = with_derivative(plain_gradients(twin, images, labels, factors=factors)[0])
+        expected = with_derivative(plain_gradients(twin, images, labels)[0])
     except (RuntimeError, ValueError, TypeError) as problem:
         text = " ".join(str(problem).split())
         raise Unfit(f"attack: autograd has no gradients of the victim ({text}; mend its code)") from problem
@@ -108,16 +100,16 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
             return f"{name or 'the network'} ({kind}): no rule for the gradient of its weights"
     leaves = chain(twin)
     try:
-        found = [with_derivative(tape_gradients(twin, images, labels, factors=factors)[0])]
-        with opened(twin, factors):
-            chained = chain_gradients(leaves, images, labels, factors) if leaves else None
+        found = [with_derivative(tape_gradients(twin, images, labels)[0])]
+        chained = chain_gradients(leaves, images, labels) if leaves else None
         found += [with_derivative(chained[0])] if chained else []
     except _NO_RULE as problem:
         return " ".join(str(problem).split())
     largest = max(float(value.norm()) for name, value in expected.items() if name != _DERIVATIVE)
     for each in found:
         for name, value in expected.items():
-            apart = float((each[name] - value).norm()) / max(float(value.norm()), ROUNDING * largest)
-            if not apart <= TOLERANCE:
-                return f"the engine's gradient of {name} is off by {apart:.1g} of it"
+            apart, whole = float((each[name] - value).norm()), max(float(value.norm()), ROUNDING * largest)
+            # A dead network has gradients of zero.
+            if not apart <= TOLERANCE * whole:
+                return f"the engine's gradient of {name} is off by {apart / (whole or 1):.1g} of it"
     return ""

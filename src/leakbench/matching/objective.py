@@ -7,10 +7,12 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
+from leakbench.adaptive import Mechanism
 from leakbench.errors import Unfit
 from leakbench.matching.distances import added, whole_derivative, with_cotangent
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradient_products import gradient_products, laid_out
+from leakbench.matching.hidden import lent
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimiser import Evaluate, Optimiser
 from leakbench.matching.terms import Distance, Prior, Term, Valued, Weights
@@ -57,13 +59,14 @@ class Objective:
 
     terms: distances, at least one; weights, at most one; priors. frozen: take second derivatives by
     differences of first ones (`matching.frozen`). mechanism(observed): what is made of dummy gradients before
-    they are compared. Raises Unfit where the terms do not fit together.
+    they are compared, as a function of them and of the dummies. Raises Unfit where the terms do not fit
+    together.
     """
 
     group: Group
     terms: Sequence[Term]
     frozen: bool = False
-    mechanism: Callable[[Tensors], Callable[[Tensors], Tensors]] | None = None
+    mechanism: Callable[[Tensors], Mechanism] | None = None
 
     def __post_init__(self) -> None:
         if not any(isinstance(term, Distance) for term in self.terms) or len(self._weights) > 1:
@@ -117,13 +120,13 @@ class Objective:
             images = group.to_pixels(wanted["images"])
             classes = wanted["labels"].softmax(2) if labels is None else labels
             found = group.caused(images, classes, rows, wanted)
-            found = found if made is None else made(found)
+            found = found if made is None else made(found, wanted)
             row = _flat(found.values())
             losses, cotangent = with_cotangent(distance, row.detach(), o, weights, theirs)
             if distance.whole:
                 more, moves = whole_derivative(distance, found, observed)
                 losses, cotangent = losses + more, cotangent + _flat(moves.values())
-            slopes = torch.autograd.grad(row, list(wanted.values()), cotangent)
+            slopes = torch.autograd.grad(row, list(wanted.values()), cotangent, materialize_grads=True)
             return losses, dict(zip(wanted, slopes, strict=True))
 
         return regularised(matched, self.priors)
@@ -140,7 +143,7 @@ class Objective:
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
                 "[squares] and updates: one-batch)"
             )
-        if self.mechanism is not None or (group.lock and group.lock.sought):
+        if self.mechanism is not None or group.nuisance.start:
             raise Unfit("attack: optimiser: cma-es adapts to no defence (set optimiser: adam)")
         seen = group.observed(rows)
         weigh = None if self.weigh is None else self.weigh(seen)
@@ -153,12 +156,9 @@ class Objective:
             images, trials = group.to_pixels(dummies["images"]), rows[owner]
             labels = dummies["labels"].softmax(2) if group.labels is None else group.labels[trials]
             weights = None if weigh is None else {name: value[owner] for name, value in weigh.items()}
-            if group.lock:
-                factors = group.lock.factors(trials, {})
-                lock = factors, partial(group.lock.gradients, trials, factors)
-                known = gradient_products(group.model, images, labels, observed, owner, weights, *lock)
-            else:
-                known = gradient_products(group.model, images, labels, observed, owner, weights)
+            beside = partial(group.nuisance.gradients, trials, dummies)
+            with lent(group.model, dummies):
+                known = gradient_products(group.model, images, labels, observed, owner, weights, beside)
             known["gap"] = (known["mine"] - 2 * known["dot"] + theirs[owner]).clamp_min(0)
             losses = distance.value({kind: known[kind] for kind in distance.of}, theirs[owner])
             return losses + sum(weight * prior(dummies["images"])[0] for weight, prior in self.priors)

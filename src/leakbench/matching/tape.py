@@ -4,7 +4,7 @@ What a layer read and the gradient at its output give its weight gradient for ea
 differentiated with respect to the weights by the tape, which a second derivative would otherwise carry along.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -15,11 +15,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
 from leakbench.matching.batch_statistics import by_trial
+from leakbench.matching.hidden import hidden, own_names
 from leakbench.matching.layers import rule
-from leakbench.matching.unlocked import Unlocked, opened
 from leakbench.tensors import Tensors
-
-Loss = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass
@@ -67,7 +65,7 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
             )
         )
         for name, layer in model.named_modules()
-        if isinstance(layer, Unlocked) or next(layer.parameters(recurse=False), None) is not None
+        if own_names(layer)
     ]
     try:
         with out_of_place(model):
@@ -99,9 +97,7 @@ def layer_passes(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
-    loss: Loss = batch_loss,
     weights: Tensors | None = None,
-    factors: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
     """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of
@@ -110,14 +106,13 @@ def layer_passes(
     Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
     """
     with ExitStack() as stack:
-        stack.enter_context(opened(model, factors))
         stack.enter_context(by_trial(model, len(images)))
         seen = stack.enter_context(watching(model))
         # Of torch's ways of attention the one that can be differentiated twice.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         flat = images.flatten(0, 1)
         logits = model(flat) if weights is None else functional_call(model, weights, (flat,))
-    losses = loss(logits.unflatten(0, images.shape[:2]), labels)
+    losses = batch_loss(logits.unflatten(0, images.shape[:2]), labels)
     returned = [step.returned for step in seen]
     deltas = torch.autograd.grad(losses.sum(), returned, create_graph=differentiable)
     return list(zip(seen, deltas, strict=True)), losses
@@ -127,16 +122,12 @@ def tape_gradients(
     model: nn.Module,
     images: Tensor,
     labels: Tensor,
-    loss: Loss = batch_loss,
     weights: Tensors | None = None,
-    factors: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
     """Return what `gradients.gradients` does, of the same arguments."""
-    passes, losses = layer_passes(model, images, labels, loss, weights, factors)
+    passes, losses = layer_passes(model, images, labels, weights)
     found = summed(passes, len(images))
-    names = [name for name, _ in model.named_parameters()]
-    if factors:
-        names += [name for name in found if name not in names]
+    names = [*(name for name, _ in model.named_parameters()), *hidden(model)]
     for name in names:
         if name not in found:
             raise TypeError(f"{name} belongs to no layer that was called")

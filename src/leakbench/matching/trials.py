@@ -9,15 +9,15 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import labels
+from leakbench.adaptive import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
 from leakbench.matching.gradients import engines_fit, gradients
-from leakbench.matching.lock import Lock
+from leakbench.matching.hidden import hidden, lent
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
 from leakbench.matching.simulation import simulated_update
-from leakbench.matching.unlocked import FACTORS
 from leakbench.tensors import Tensors
 from leakbench.victims.layers import last_dense, normalisation
 
@@ -31,8 +31,8 @@ class Group:
 
     rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials,
     batch]; none if they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into
-    pixels. `steps`: the local steps, if they are to be simulated. `lock`: what is made of a client's lock.
-    Raises Unfit for both.
+    pixels. `steps`: the local steps, if they are to be simulated. `nuisance`: what is unknown of the defence.
+    Raises Unfit for steps with hidden parameters.
     """
 
     observation: Observation
@@ -48,11 +48,13 @@ class Group:
     deviation: Tensor
     pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
-    lock: Lock | None = None
+    nuisance: Nuisance = field(default_factory=Nuisance)
 
     def __post_init__(self) -> None:
-        if self.steps and self.lock:
-            raise Unfit("attack: local steps are not simulated behind a lock (set updates: one-batch)")
+        if self.steps and hidden(self.model):
+            raise Unfit(
+                "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
+            )
 
     @property
     def trials(self) -> int:
@@ -83,10 +85,9 @@ class Group:
         """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update
         itself."""
         rounds = self.rounds[trials // self.restarts]
-        told = [f"{self.lock.layer}.{name}" for name in self.lock.told] if self.lock else []
         found = {
             name: _read(self.observation, name, rounds, self.client).to(self.device)
-            for name in [*(name for name, _ in self.model.named_parameters()), *told]
+            for name in [*(name for name, _ in self.model.named_parameters()), *self.nuisance.beside]
         }
         return (
             found
@@ -94,20 +95,18 @@ class Group:
             else {n: as_gradient(self.observation, v, self.batch) for n, v in found.items()}
         )
 
-    def caused(self, images: Tensor, labels: Tensor, trials: Tensor, unknowns: Tensors) -> Tensors:
+    def caused(self, images: Tensor, labels: Tensor, trials: Tensor, dummies: Tensors) -> Tensors:
         """Return what `observed` would be of these dummies of `trials` [n]: pixels [n, batch, …] that require
         a gradient, labels.
 
-        `unknowns` holds what else is unknown of a lock.
+        `dummies` holds the hidden parameters among others.
         """
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
-        if self.lock is None:
-            return gradients(self.model, images, labels)[0]
-        factors = self.lock.factors(trials, unknowns)
-        found = gradients(self.model, images, labels, factors=factors)[0]
-        slopes = {name: found.pop(f"{self.lock.layer}.{name}") for name in FACTORS}
-        return found | self.lock.gradients(trials, factors, slopes)
+        with lent(self.model, dummies):
+            found, _ = gradients(self.model, images, labels)
+        slopes = {name: found.pop(name) for name in hidden(self.model)}
+        return found | self.nuisance.gradients(trials, dummies, slopes)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
         """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes]

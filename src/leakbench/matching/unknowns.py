@@ -1,11 +1,12 @@
 """What is optimised: the unknowns of a group of trials, and the dummies that follow from them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from leakbench.adaptive import Nuisance
 from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
@@ -24,10 +25,10 @@ def free(unknowns: Tensors) -> None:
 class Unknowns:
     """A parameterisation of a group's dummies.
 
-    start: name → [trials, …]. dummies(unknowns, rows): the `images` in the victim's normalised space, and the
-    logits `labels` if they are unknown too, that the unknowns of the trials `rows` stand for. at_once: the
-    number of trials that a processor works on together. project: put unknowns back, in place, where they may
-    be.
+    start: name → [trials, …]. dummies(unknowns, rows): what the unknowns of the trials `rows` stand for: the
+    `images` in the victim's normalised space, the logits `labels` if they are unknown too, and what else a
+    defence leaves unknown (`adaptive.Nuisance`). at_once: the number of trials that a processor works on
+    together. project: put unknowns back, in place, where they may be.
     """
 
     start: Tensors
@@ -45,8 +46,9 @@ class Unknowns:
                 leaves = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
                 made = self.dummies(leaves, rows)
                 losses, slopes = of_dummies({name: value.detach() for name, value in made.items()})
+                moving = {name: value for name, value in made.items() if value.requires_grad}
                 found = torch.autograd.grad(
-                    list(made.values()), list(leaves.values()), [slopes[name] for name in made]
+                    list(moving.values()), list(leaves.values()), [slopes[name] for name in moving]
                 )
                 return losses, dict(zip(leaves, found, strict=True))
 
@@ -92,18 +94,15 @@ class Dummies(Unknowns):
         return evaluate
 
 
-def beside(unknowns: Unknowns, more: Tensors) -> Unknowns:
-    """Return `unknowns` and `more` of them, [trials, …] each, which stand for themselves."""
-    if not more:
-        return unknowns
-    start = unknowns.start | more
-    if isinstance(unknowns, Dummies):
-        return Dummies(start, unknowns.project)
-    return replace(
-        unknowns,
-        start=start,
-        dummies=lambda found, rows: unknowns.dummies(found, rows) | {name: found[name] for name in more},
-    )
+def beside(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
+    """Return `unknowns` and, beside them, what a defence leaves unknown."""
+
+    def dummies(found: Tensors, rows: Tensor) -> Tensors:
+        own = {name: found[name] for name in unknowns.start}
+        return unknowns.dummies(own, rows) | nuisance.dummies(found, rows)
+
+    start = unknowns.start | nuisance.start
+    return Unknowns(start, dummies, unknowns.at_once, unknowns.project)
 
 
 # A group and a source of chance in; the first unknowns of its trials, drawn trial by trial, out.

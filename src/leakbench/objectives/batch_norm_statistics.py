@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.errors import Unfit
+from leakbench.matching.hidden import hidden
 from leakbench.matching.terms import Prior, differentiated
 from leakbench.matching.trials import Group
 
@@ -23,7 +24,7 @@ def batch_norm_statistics(*, weight: Annotated[float, Field(ge=0)]) -> Prior:
     weight: of the prior in the objective, at least 0. The value of a trial is Σ ‖mean − running mean‖ +
     ‖variance − running variance‖ over all batch norms, over the batch's images and pixels together. Source:
     GradInversion (Yin et al. 2021), Eqn 10. Raises Unfit for a network without running statistics, and behind
-    a key-lock, whose factors change what the layers behind it read.
+    parameters that are hidden, which change what the layers behind them read.
     """
     return Prior(weight, _of)
 
@@ -34,8 +35,10 @@ def _of(group: Group) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         for layer in group.model.modules()
         if isinstance(layer, _BatchNorm) and layer.running_mean is not None
     ]
-    if not norms or group.lock is not None:
-        why = "reads through no key-lock" if norms else "needs a network that sends running statistics"
+    if not norms or hidden(group.model):
+        why = (
+            "reads through no hidden parameters" if norms else "needs a network that sends running statistics"
+        )
         raise Unfit(f"attack: objective: batch-norm-statistics {why} (leave the term out)")
 
     def value(images: Tensor) -> Tensor:

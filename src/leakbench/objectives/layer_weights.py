@@ -157,6 +157,6 @@ def parameter_weights(
             weight = {"following": last, "one": torch.ones_like(last), "none": torch.zeros_like(last)}[norms]
         found |= dict.fromkeys(own, weight)
     first = next(iter(observed.values()))
-    # What is observed of a lock belongs to no layer of the model.
+    # What a defence adds to the update belongs to no layer of the model.
     found |= {name: torch.ones_like(last) for name in observed if name not in found}
     return {name: weight.to(first) for name, weight in found.items()}

@@ -60,16 +60,16 @@ def test_the_true_gradient_meets_what_was_sent(name: str) -> None:
     mechanism = known(name).mechanism
     assert mechanism is not None
     assert apart(TRUE, observed) > 0.1
-    assert apart(mechanism(observed)(TRUE), observed) < 1e-4
+    assert apart(mechanism(observed)(TRUE, {}), observed) < 1e-4
     other = {key: torch.randn(value.shape, generator=RNG) for key, value in TRUE.items()}
-    assert apart(mechanism(observed)(other), observed) > 0.05
+    assert apart(mechanism(observed)(other, {}), observed) > 0.05
 
 
 def test_softened_signs_are_nearer_to_the_signs_than_the_gradient_is() -> None:
     observed = sent("sign")
     mechanism = known("sign").mechanism
     assert mechanism is not None
-    assert apart(mechanism(observed)(TRUE), observed) < 0.6 * apart(TRUE, observed)
+    assert apart(mechanism(observed)(TRUE, {}), observed) < 0.6 * apart(TRUE, observed)
 
 
 @pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "sign"])
@@ -78,7 +78,7 @@ def test_a_mechanism_has_a_slope(name: str) -> None:
     mechanism = known(name).mechanism
     assert mechanism is not None
     dummy = {key: (3 * value).requires_grad_() for key, value in TRUE.items()}
-    out = mechanism(observed)(dummy)
+    out = mechanism(observed)(dummy, {})
     slopes = torch.autograd.grad(sum(value.square().sum() for value in out.values()), list(dummy.values()))
     assert any(slope.abs().sum() > 0 for slope in slopes)
     assert all(slope.isfinite().all() for slope in slopes)
@@ -152,5 +152,5 @@ def test_a_pruned_coordinate_may_be_as_large_as_the_smallest_that_was_sent() -> 
     observed = {"a": torch.tensor([[3.0, 0.0, 0.0, -2.0]])}
     mechanism = known("prune").mechanism
     assert mechanism is not None
-    out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.5, 1.0]])})
+    out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.5, 1.0]])}, {})
     assert out["a"].tolist() == [[1.0, 0.0, -0.5, 1.0]]

@@ -12,18 +12,20 @@ from torch.nn.functional import cross_entropy
 from trial_networks import group, terms
 
 from leakbench import victims
+from leakbench.adaptive import Nuisance
+from leakbench.adaptive.key_lock import of_lock, read_key, taken
 from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import LAYERS, KeyLock, lock
 from leakbench.errors import Unfit
 from leakbench.matching import gradients as of_gradients
 from leakbench.matching.gradients import gradients
-from leakbench.matching.lock import Lock, guess, read_key
+from leakbench.matching.hidden import hidden, hide, lent
 from leakbench.matching.objective import Objective
-from leakbench.matching.unlocked import FACTORS, opened, unlock
 
 SHAPE, CLASSES, LENGTH, TRIALS, BATCH = (8, 8, 2), 5, 6, 3, 2
 Activation = Literal["none", "relu", "sigmoid"]
 LAYER = "norm1"
+HIDDEN = (f"{LAYER}.weight", f"{LAYER}.bias")
 
 
 def networks(activation: str, statistics: str, count: int = TRIALS) -> tuple[nn.Module, list[nn.Module]]:
@@ -39,7 +41,7 @@ def networks(activation: str, statistics: str, count: int = TRIALS) -> tuple[nn.
     clients = [
         lock(plain, rng, key_length=LENGTH, activation=activation).double().eval() for _ in range(count)
     ]
-    return unlock(plain.double(), [LAYER]).eval(), clients
+    return hide(plain.double(), [LAYER]).eval(), clients
 
 
 def of(clients: list[nn.Module]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -49,22 +51,35 @@ def of(clients: list[nn.Module]) -> tuple[Tensor, dict[str, Tensor]]:
     return known["key"], known
 
 
+def open_lock(activation: str, clients: list[nn.Module], sought: bool = False) -> Nuisance:
+    """Return the clients' locks as an attacker has them who knows them, but for γ and β if they are
+    `sought`."""
+    shut = torch.zeros(len(clients), 12, dtype=torch.bool)
+    return of_lock(LAYER, activation, of(clients)[1], LAYERS, shut, sought)
+
+
+def matched(
+    server: nn.Module, own: Nuisance, images: Tensor, labels: Tensor, dummies: dict[str, Tensor]
+) -> Any:
+    """Return the gradients that are matched, those of the lock layers among them, and the losses."""
+    with lent(server, dummies):
+        found, losses = gradients(server, images, labels)
+    slopes = {name: found.pop(name) for name in HIDDEN}
+    return found | own.gradients(torch.arange(len(images)), dummies, slopes), losses
+
+
 @pytest.mark.parametrize("activation", ["none", "relu", "sigmoid"])
 @pytest.mark.parametrize("statistics", ["running", "batch"])
 def test_the_gradients_of_a_known_lock_are_those_of_the_client(
     activation: Activation, statistics: str
 ) -> None:
     server, clients = networks(activation, statistics)
-    _, known = of(clients)
     images = torch.rand(TRIALS, BATCH, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (TRIALS, BATCH))
-    own = Lock(LAYER, activation, known, False, LAYERS, torch.zeros(TRIALS, 12, dtype=torch.bool))
-    rows = torch.arange(TRIALS)
-    factors = own.factors(rows, {})
+    own = open_lock(activation, clients)
     server.requires_grad_(False)
-    found, losses = gradients(server, images.requires_grad_(), labels, factors=factors)
-    slopes = {name: found.pop(f"{LAYER}.{name}") for name in FACTORS}
-    found |= own.gradients(rows, factors, slopes)
+    dummies = own.dummies({}, torch.arange(TRIALS))
+    found, losses = matched(server, own, images.requires_grad_(), labels, dummies)
     for trial, client in enumerate(clients):
         weights = {name: value.detach() for name, value in client.named_parameters()}
 
@@ -84,21 +99,18 @@ def test_a_factors_derivative_is_that_of_the_matched_gradients(activation: Activ
     them."""
     server, clients = networks(activation, "batch", 1)
     server.requires_grad_(False)
-    own = Lock(LAYER, activation, of(clients)[1], True, LAYERS, torch.zeros(1, 12, dtype=torch.bool))
+    own = open_lock(activation, clients, sought=True)
     images = torch.rand(1, 1, SHAPE[2], *SHAPE[:2], dtype=torch.float64, requires_grad=True)
     labels, rows = torch.tensor([[1]]), torch.arange(1)
-    start = {name: value.abs() + 0.1 for name, value in own.start().items()}
+    leaves = [(value.abs() + 0.1).requires_grad_() for value in own.start.values()]
 
-    def matched(scale: Tensor, shift: Tensor) -> Tensor:
-        unknowns = {"lock.scale": scale, "lock.shift": shift}
-        factors = own.factors(rows, unknowns)
-        found = gradients(server, images, labels, factors=factors)[0]
-        slopes = {name: found.pop(f"{LAYER}.{name}") for name in FACTORS}
-        found |= own.gradients(rows, factors, slopes)
+    def total(*unknowns: Tensor) -> Tensor:
+        dummies = own.dummies(dict(zip(own.start, unknowns, strict=True)), rows)
+        found, _ = matched(server, own, images, labels, dummies)
         return torch.stack([value.square().sum() for value in found.values()]).sum()
 
-    leaves = [start[f"lock.{name}"].requires_grad_() for name in FACTORS]
-    assert torch.autograd.gradcheck(matched, leaves, eps=1e-6, atol=1e-6, rtol=1e-4)
+    assert len(leaves) == 2
+    assert torch.autograd.gradcheck(total, leaves, eps=1e-6, atol=1e-6, rtol=1e-4)
 
 
 @pytest.mark.parametrize("statistics", ["running", "batch"])
@@ -112,10 +124,12 @@ def test_rates_behind_a_lock_are_those_of_the_tape(statistics: str, monkeypatch:
         return torch.rand(shape, generator=rng, dtype=torch.float64).requires_grad_()
 
     images, labels = leaf(TRIALS, BATCH, SHAPE[2], *SHAPE[:2]), leaf(TRIALS, BATCH, CLASSES)
-    factors = {name: leaf(TRIALS, 12) for name in FACTORS}
-    found = gradients(server, images, labels.softmax(2), factors=factors)
-    monkeypatch.setattr(of_gradients, "chain", lambda model: None)
-    expected = gradients(server, images, labels.softmax(2), factors=factors)
+    factors = {name: leaf(TRIALS, 12) for name in HIDDEN}
+    with lent(server, factors):
+        found = gradients(server, images, labels.softmax(2))
+        monkeypatch.setattr(of_gradients, "chain", lambda model: None)
+        expected = gradients(server, images, labels.softmax(2))
+    assert set(HIDDEN) < set(found[0])
     assert set(found[0]) == set(expected[0])
     torch.testing.assert_close(found, expected)
     along = {name: torch.randn(value.shape, generator=rng).double() for name, value in found[0].items()}
@@ -132,15 +146,17 @@ def test_losses_of_members_count_the_shared_gradients_of_the_lock() -> None:
     server, clients = networks("sigmoid", "running")
     images = torch.rand(TRIALS, 1, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (TRIALS, 1))
-    own = Lock(LAYER, "sigmoid", of(clients)[1], False, LAYERS, torch.zeros(TRIALS, 12, dtype=torch.bool))
+    own = open_lock("sigmoid", clients)
     alike = {name: torch.randn(TRIALS, *p.shape).double() for name, p in server.named_parameters()}
-    alike |= {f"{LAYER}.{name}": torch.randn(TRIALS, *own.known[name].shape[1:]).double() for name in LAYERS}
+    known = of(clients)[1]
+    alike |= {f"{LAYER}.{name}": torch.randn(known[name].shape).double() for name in LAYERS}
     objective = Objective(
-        replace(group(server, images, labels, observed=alike), lock=own), terms("squares", None, 0.0)
+        replace(group(server, images, labels, observed=alike), nuisance=own), terms("squares", None, 0.0)
     )
     rows = torch.arange(TRIALS)
-    losses = objective.losses(rows)({"images": images}, rows)
-    torch.testing.assert_close(losses, objective.evaluate(rows)({"images": images})[0])
+    dummies = {"images": images} | own.dummies({}, rows)
+    losses = objective.losses(rows)(dummies, rows)
+    torch.testing.assert_close(losses, objective.evaluate(rows)(dummies)[0])
 
 
 def test_the_key_is_the_ratio_of_a_lock_layers_gradients() -> None:
@@ -151,13 +167,13 @@ def test_the_key_is_the_ratio_of_a_lock_layers_gradients() -> None:
     assert torch.equal(read_key(torch.zeros(1, 12, LENGTH), torch.zeros(1, 12)), torch.full((1, LENGTH), 0.5))
 
 
-def test_factors_hold_only_while_they_are_lent() -> None:
+def test_hidden_parameters_hold_only_while_they_are_lent() -> None:
     server, _ = networks("relu", "batch")
     images = torch.rand(2, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
     before = server(images)
-    lent = {"scale": torch.full((2, 12), 3.0).double(), "shift": torch.zeros(2, 12).double()}
-    with opened(server, lent):
+    with lent(server, {HIDDEN[0]: torch.full((2, 12), 3.0).double(), HIDDEN[1]: torch.zeros(2, 12).double()}):
         assert not torch.allclose(server(images), before)
+    assert set(hidden(server)) == set(HIDDEN)
     assert torch.equal(server(images), before)
 
 
@@ -192,10 +208,8 @@ def seen(shares: list[str], activation: str = "relu") -> Observation:
     )
 
 
-def taken(shares: list[str], how: Literal["guessed", "sought"], restarts: int = 1) -> Lock:
-    found = guess(seen(shares), 0, torch.arange(2), restarts, how, torch.Generator().manual_seed(0))
-    assert found is not None
-    return found
+def lock_of(shares: list[str], seek: bool, rounds: tuple[int, ...] = (0, 1)) -> Nuisance:
+    return taken(seen(shares), 0, torch.tensor(rounds), torch.Generator().manual_seed(0), seek=seek)
 
 
 @pytest.mark.parametrize(
@@ -206,38 +220,42 @@ def taken(shares: list[str], how: Literal["guessed", "sought"], restarts: int = 
     ],
 )  # fmt: skip
 def test_what_is_shared_decides_what_is_sought(shares: list[str], sought: bool, told: int) -> None:
-    assert not taken(shares, "guessed").sought
-    assert taken(shares, "guessed").start() == {}
-    found = taken(shares, "sought")
+    assert lock_of(shares, False).start == {}
+    found = lock_of(shares, True)
     # The weights' gradients are the biases' times the key, and tell no more than these.
-    assert (len(found.told), len(taken(shares, "guessed").told)) == (told, 2 * told)
-    assert all(name.endswith("bias") for name in found.told)
-    assert found.sought == sought
-    rows = torch.arange(2)
-    factors = found.factors(rows, found.start())
-    assert all((value >= 0).all() and value.shape == (2, 12) for value in factors.values())
+    assert (len(found.beside), len(lock_of(shares, False).beside)) == (told, 2 * told)
+    assert all(name.endswith("bias") for name in found.beside)
+    assert bool(found.start) == sought
+    dummies = found.dummies(found.start, torch.arange(2))
+    assert set(dummies) == set(HIDDEN)
+    assert all((value >= 0).all() and value.shape == (2, 12) for value in dummies.values())
     # No gradient came through the fourth channel.
-    assert (factors["scale"][:, 4] == 0).all()
+    assert (dummies[f"{LAYER}.weight"][:, 4] == 0).all()
 
 
 def test_a_guess_uses_what_is_shared_and_draws_the_rest_anew_for_each_trial() -> None:
-    shown = seen(["key"]).shown[f"{LAYER}.key"]
-    found = taken(["key"], "guessed", restarts=2)
-    assert np.array_equal(found.known["key"].numpy(), shown[[0, 0, 1, 1], 0])
-    weights = found.known["scale.weight"]
-    assert len(torch.unique(weights.flatten(1), dim=0)) == 4
-    assert weights.abs().max() <= LENGTH**-0.5
+    """The key is the ratio of the lock layers' gradients; the layers differ from trial to trial."""
+    shown = seen(["key", "lock-gradients"]).shown[f"{LAYER}.key"]
+    found = lock_of(["key", "lock-gradients"], False, (0, 0, 1, 1))
+    rows = torch.arange(4)
+    dummies = found.dummies({}, rows)
+    made = found.gradients(rows, dummies, {name: torch.ones(4, 12) for name in HIDDEN})
+    key = read_key(made[f"{LAYER}.shift.weight"], made[f"{LAYER}.shift.bias"])
+    assert np.allclose(key.numpy(), shown[[0, 0, 1, 1], 0], atol=1e-6)
+    assert len(torch.unique(dummies[f"{LAYER}.bias"], dim=0)) == 4
+    # Each layer's weights and bias are within one over the root of the key's length, and the key within 1.
+    assert dummies[f"{LAYER}.bias"].max() <= (LENGTH + 1) * LENGTH**-0.5
 
 
 def test_a_chained_lock_fits_no_attack() -> None:
     seen_ = seen([])
     seen_.lock["layers"] = [LAYER, "conv2"]
     with pytest.raises(Unfit, match="2 locks in a chain"):
-        guess(seen_, 0, torch.arange(2), 1, "guessed", torch.Generator())
+        taken(seen_, 0, torch.arange(2), torch.Generator(), seek=False)
 
 
 def test_local_steps_are_not_simulated_behind_a_lock() -> None:
     model = victims.build("lenet-dlg", (32, 32, 3), 10, {"norm": "batch"})
     plain = group(model, torch.rand(2, 1, 3, 32, 32), torch.zeros(2, 1, dtype=torch.int64), steps=[slice(1)])
-    with pytest.raises(Unfit, match="behind a lock"):
-        replace(plain, lock=taken([], "guessed"))
+    with pytest.raises(Unfit, match="hidden parameters"):
+        replace(plain, model=hide(model, [LAYER]))

@@ -3,20 +3,19 @@
 from torch import nn
 
 from leakbench.matching.fixed_convolution import FixedConv2d
+from leakbench.matching.hidden import HiddenNorm
 from leakbench.matching.layers import without_weights
 from leakbench.matching.layers.convolution import CONVOLUTION
 from leakbench.matching.layers.dense import DENSE
-from leakbench.matching.layers.norm import LOCK, NORM
+from leakbench.matching.layers.norm import NORM
 from leakbench.matching.layers.rule import Rule
-from leakbench.matching.unlocked import Unlocked
 from leakbench.victims.layers import Dropout
 
 _BY_AUTOGRAD = Rule()
 RULES: dict[type[nn.Module], Rule] = {
     **dict.fromkeys((nn.Conv2d, FixedConv2d), CONVOLUTION),
     nn.Linear: DENSE,
-    nn.BatchNorm2d: NORM,
-    Unlocked: LOCK,
+    **dict.fromkeys((nn.BatchNorm2d, HiddenNorm), NORM),
     nn.Sigmoid: Rule(link=without_weights.SIGMOID),
     nn.Tanh: Rule(link=without_weights.TANH),
     nn.ReLU: Rule(link=without_weights.RELU),

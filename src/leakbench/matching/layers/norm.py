@@ -1,14 +1,14 @@
-"""Batch norms, and the locks that take their place."""
+"""Batch norms, also those whose scale and shift each trial has for itself."""
 
 import torch
 from torch import Tensor, nn
 
 from leakbench.matching.batch_statistics import bent, normalised, pulled, standardise
+from leakbench.matching.hidden import OWN, HiddenNorm
 from leakbench.matching.layers.rule import Kept, Link, Rule
-from leakbench.matching.unlocked import FACTORS, Unlocked
 from leakbench.tensors import Tensors
 
-Normed = nn.BatchNorm2d | Unlocked
+Normed = nn.BatchNorm2d | HiddenNorm
 
 
 def _by_channel(value: Tensor, n: int) -> Tensor:
@@ -37,8 +37,7 @@ def _forward(norm: Normed, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
     else:
         scale = (norm.running_var + norm.eps).rsqrt()
         normed = (x - norm.running_mean[:, None, None]) * scale[:, None, None]
-    gain, shift = norm.factors if isinstance(norm, Unlocked) else (norm.weight[None], norm.bias[None])
-    gain, shift = (_by_channel(value, len(x)) for value in (gain, shift))
+    gain, shift = (_by_channel(v if v.dim() == 2 else v[None], len(x)) for v in (norm.weight, norm.bias))
     return torch.addcmul(shift, normed, gain), (normed, scale, gain)
 
 
@@ -67,15 +66,14 @@ def _back(
 
 
 def _chained(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
-    names = FACTORS if isinstance(norm, Unlocked) else ("weight", "bias")
-    each = zip(names, (slope * kept[0], slope), strict=True)
+    each = zip(OWN, (slope * kept[0], slope), strict=True)
     return {name: value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for name, value in each}
 
 
-def factor_rates(
+def own_rates(
     kept: Kept, slope: Tensor, moved: Tensor | None, rate: Tensor, trials: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the rates of the loss's slopes at a lock's scale and shift, [trials, channels] each."""
+    """Return the rates of the loss's slopes at a norm's scale and shift, [trials, channels] each."""
     normed, scale, _ = kept
     found = rate * normed
     if moved is not None:
@@ -90,4 +88,3 @@ def _gradients(norm: Normed, x: Tensor, slope: Tensor, trials: int, normed: Tens
 
 _LINK = Link(_forward, _backward, _rate, _back, _chained)
 NORM = Rule(_gradients, None, _LINK, lambda norm: norm.affine)
-LOCK = Rule(_gradients, None, _LINK)

@@ -1,0 +1,82 @@
+"""Batch norms whose scale and shift clients keep to themselves: each trial has values of its own for them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.matching.batch_statistics import normalised
+from leakbench.tensors import Tensors
+
+OWN = ("weight", "bias")
+
+
+class HiddenNorm(nn.Module):
+    """The normalisation of the batch norm whose place it takes, then `weight` and `bias`, each [trials,
+    channels].
+
+    It reads [trials·batch, channels, rows, columns]. Without statistics of its own it uses those of each
+    trial's batch. Weight and bias are no parameters: each trial has its own, which `lent` gives it. `normed`
+    is the last input, normalised.
+    """
+
+    running_mean: Tensor | None
+    running_var: Tensor | None
+    normed: Tensor
+    affine = True
+
+    def __init__(self, norm: nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.eps = norm.eps
+        for name in ("running_mean", "running_var", "num_batches_tracked"):
+            self.register_buffer(name, getattr(norm, name))
+        self.weight = torch.ones(1, norm.num_features)
+        self.bias = torch.zeros_like(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        scale, shift = (value.to(x.device)[:, None, :, None, None] for value in (self.weight, self.bias))
+        self.normed = normalised(self, x, len(scale))
+        return (self.normed.unflatten(0, (len(scale), -1)) * scale + shift).flatten(0, 1)
+
+
+def hide(model: nn.Module, layers: list[str]) -> nn.Module:
+    """Put a HiddenNorm in the place of each batch norm that `layers` names, in place. Raises ValueError for
+    another layer."""
+    for name in layers:
+        norm = model.get_submodule(name)
+        if not isinstance(norm, nn.BatchNorm2d):
+            raise ValueError(f"{name} is no batch norm")
+        model.set_submodule(name, HiddenNorm(norm))
+    return model
+
+
+def hidden(model: nn.Module) -> Tensors:
+    """Return parameter → value [trials, channels] of those that clients keep to themselves, as they are
+    lent."""
+    norms = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, HiddenNorm)]
+    return {f"{name}.{own}": getattr(layer, own) for name, layer in norms for own in OWN}
+
+
+@contextmanager
+def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
+    """Let hidden parameters have these values, [trials, channels] each."""
+    before = {name: value for name, value in hidden(model).items() if name in values}
+
+    def give(given: Tensors) -> None:
+        for name, value in given.items():
+            layer, _, own = name.rpartition(".")
+            setattr(model.get_submodule(layer), own, value)
+
+    give({name: values[name] for name in before})
+    try:
+        yield
+    finally:
+        give(before)
+
+
+def own_names(layer: nn.Module) -> tuple[str, ...]:
+    """Return the names of what a layer has a gradient of: its parameters, or what is hidden of it."""
+    return (
+        OWN if isinstance(layer, HiddenNorm) else tuple(n for n, _ in layer.named_parameters(recurse=False))
+    )
