@@ -54,7 +54,7 @@ def _parser() -> argparse.ArgumentParser:
             sub.add_argument(f"--{flag}", type=Path, nargs="*" if flag in lists else None)
         return sub
 
-    command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["record"])
+    command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["digest"])
     train = command(
         "train", "fit a victim, a generator for one, or the models of a training study", "spec", "data",
         "out", optional=["victim", "record"],

@@ -1,7 +1,8 @@
 rule capture:
     input:
         spec=f"{R}/specs/capture/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.json",
-        data="data/{dataset}.safetensors",
+        data=ancient("data/{dataset}.safetensors"),
+        digest="data/digests/{dataset}.sha256",
         victim=f"{R}/victims/{{dataset}}/{{victim}}/{{seed}}.safetensors",
         code=lambda w: flow.stamp(flow.capture_code("/".join(w))),
     output:

@@ -3,7 +3,9 @@ rule fetch:
         spec="data/specs/{dataset}.json",
         code=lambda w: flow.stamp(flow.fetch_code(w.dataset), fetched=True),
     output:
-        "data/{dataset}.safetensors",
+        data="data/{dataset}.safetensors",
+        # What the jobs that read the data depend on: Snakemake reads every input again for each output.
+        digest="data/digests/{dataset}.sha256",
     log:
         "logs/fetch/{dataset}.log",
     # Before all else: what the longest jobs wait for (train_study) must not wait itself.
@@ -16,4 +18,4 @@ rule fetch:
     message:
         "fetch {wildcards.dataset}"
     shell:
-        "python -m leakbench fetch --spec {input.spec:q} --out {output:q} 2> {log:q}"
+        "python -m leakbench fetch --spec {input.spec:q} --out {output.data:q} --digest {output.digest:q} 2> {log:q}"

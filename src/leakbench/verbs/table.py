@@ -5,10 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from leakbench.artefacts import write_table, write_tensors, write_text
+from leakbench.catalogue.cell import pictured
 from leakbench.provenance import provenance, read_spec
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
 from leakbench.tables.pictures import Files
+
+
+def _files(cells: Sequence[str], *given: Sequence[Path]) -> list[Files]:
+    """Return the files of each cell; `given` has each kind's files once, as cells first need them."""
+    names = [tuple(pictured(cell).values()) for cell in cells]
+    kinds = zip(zip(*names, strict=True), given, strict=False)
+    found = [dict(zip(dict.fromkeys(kind), files, strict=True)) for kind, files in kinds]
+    return [Files(*(files[name] for files, name in zip(found, each, strict=True))) for each in names]
 
 
 def table(
@@ -26,15 +35,17 @@ def table(
     """Write tables/<experiment>.csv, trials/<experiment>.parquet and exhibits/<experiment>.safetensors.
 
     scores: a file for each capture, or for each training study, and then `costs` is what each cost. guesses,
-    truths, victims and data: what the pictures of each cell are taken from, in the order of the spec's cells,
-    where the experiment shows any.
+    truths, victims and data: what the pictures are taken from where the experiment shows any, each file once,
+    in the order in which the spec's cells first need it.
     """
     value = read_spec(spec)
     if "studies" in value:
         found = of_studies(value, scores, costs or [])
     else:
-        given = zip(guesses or [], truths or [], victims or [], data or [], strict=True)
-        found = of_attacks(value, scores, [Files(*each) for each in given])
+        shown = value["cells"] if value["experiment"]["exhibit"] else []
+        found = of_attacks(
+            value, scores, _files(shown, guesses or [], truths or [], victims or [], data or [])
+        )
     made = provenance(value, "leakbench.verbs.table")
     more = {"scale": value["scale"], "seeds": value["experiment"]["seeds"], "shares": value["shares"]}
     write_table(trials, found.trials, made)

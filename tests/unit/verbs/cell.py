@@ -11,6 +11,7 @@ import torch
 
 from leakbench import victims
 from leakbench.artefacts import Facts, read_table, read_tensors, to_json, write_tensors, write_text
+from leakbench.catalogue.cell import pictured
 from leakbench.tables.attacked import aggregate
 from leakbench.tables.failures import failed
 from leakbench.tables.pictures import Files
@@ -109,11 +110,13 @@ def make_table(cell: Cell, cells: list[str], scores: list[Path], **experiment: A
     )
     write_text(spec, to_json(value | {"experiment": asked | experiment}))
     files = cell.files()
-    shown = {kind: [path] * len(cells) for kind, path in files._asdict().items()}
+    needed = [pictured(stem).values() for stem in cells]
     shown = {
-        "guesses": shown["guesses"], "truths": shown["truth"], "victims": shown["victim"],
-        "data": shown["data"]
-    }  # fmt: skip
+        kind: [path] * len(set(names))
+        for kind, path, names in zip(
+            ("guesses", "truths", "victims", "data"), files, zip(*needed, strict=True), strict=True
+        )
+    }
     table(scores, spec, out, exhibit, trials, **(shown if experiment.get("exhibit") else {}))
     lines = pd.read_csv(io.StringIO(out.read_text()), keep_default_na=False, na_values=["nan"])
     tensors, facts = read_tensors(exhibit)
