@@ -18,6 +18,7 @@ from leakbench.errors import UserError
 try:
     settings = checked(config)
     flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd())
+    flow.check(workflow.dag_settings.targets if workflow.dag_settings else ())
 except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)

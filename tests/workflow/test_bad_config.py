@@ -307,13 +307,14 @@ def test_snakemake_refuses_a_setting_that_does_not_fit(
     assert "Traceback" not in ran.text
 
 
-@pytest.mark.parametrize("target", ["figures/tony.png", "tables/tony.csv"])
+@pytest.mark.parametrize("target", ["figures/tony.png", "tables/tony.csv", "notebooks/tony.ipynb"])
 def test_snakemake_answers_an_unknown_target_with_the_nearest(
     target: str, sound: Path, tmp_path: Path
 ) -> None:
     ran = Project(sound, None).copy(tmp_path).snakemake("-n", f"results/quick/{target}")
-    assert ran.rc == 1
-    assert "no experiment 'tony' (did you mean 'tiny'?)" in ran.text
+    assert ran.rc == 2
+    assert ran.text.splitlines()[-1] == "leakbench: no experiment 'tony' (did you mean 'tiny'?)"
+    assert "Traceback" not in ran.text
 
 
 def test_a_run_of_years_asks_first_and_a_dry_run_does_not(sound: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ rule attack:
         f"{LOGS}/attack/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{attack}}/{{seed}}.log",
     wildcard_constraints:
         federation=flow.bulky(keep=True),
+    priority: 1
     threads: 1
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs("attack", "/".join(w)).megabytes(

@@ -8,8 +8,10 @@ rule fetch:
         digest="data/digests/{dataset}.sha256",
     log:
         "logs/fetch/{dataset}.log",
-    # Before all else: what the longest jobs wait for (train_study) must not wait itself.
-    priority: 2
+    # A job goes before those that it waits for where both could start, because Snakemake looks at all jobs that are ready
+    # whenever it starts one. Capture has 0, attack 1, what follows it 2. What many wait for or takes long comes first:
+    # train 3, train_study 4, fetch 5.
+    priority: 5
     # The nodes of a cluster may have no network.
     localrule: True
     resources:

@@ -105,6 +105,7 @@ rule table:
         trials=f"{R}/trials/{{experiment}}.parquet",
     log:
         f"{LOGS}/table/{{experiment}}.log",
+    priority: 2
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
@@ -136,6 +137,7 @@ rule figure:
         executed=f"{R}/notebooks/{{experiment}}.ipynb",
     log:
         f"{LOGS}/figure/{{experiment}}.log",
+    priority: 2
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,

@@ -15,6 +15,7 @@ rule score:
         f"{R}/scores/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.parquet",
     log:
         f"{LOGS}/score/{{dataset}}/{{victim}}/{{federation}}/{{defence}}/{{seed}}.log",
+    priority: 2
     resources:
         mem_mb=lambda w, attempt: attempt * 3000,
         runtime=lambda w, attempt: attempt * 60,

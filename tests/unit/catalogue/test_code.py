@@ -1,11 +1,12 @@
 """Which source files a result depends on."""
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from leakbench.catalogue import code
-from leakbench.catalogue.code import closure, code_digest
+from leakbench.catalogue.code import PACKAGE, closure, code_digest
 
 
 @pytest.fixture
@@ -51,6 +52,21 @@ def test_the_closure_follows_imports_also_inside_functions_and_in_circles(packag
     assert names(package, "leakbench.room") == {"room/__init__.py"}
     assert names(package, "leakbench.gone") == set()
     assert names(package, "leakbench.apart", "leakbench.room.other") == {"apart.py", "room/other.py"}
+
+
+def test_the_lines_of_a_file_say_what_its_syntax_says() -> None:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    assert len(paths) > 200
+    for path in paths:
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                assert not node.level
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        found = {code._file(name) for name in names if name.startswith("leakbench.")} - {None}
+        assert code._imports(path) == found, path
 
 
 def test_the_digest_changes_with_bytes_and_names_of_the_closure_alone(package: Path) -> None:
