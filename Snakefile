@@ -18,7 +18,8 @@ from leakbench.errors import UserError
 try:
     settings = checked(config)
     flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd())
-    flow.check(workflow.dag_settings.targets if workflow.dag_settings else ())
+    # Snakemake itself knows its targets later, and answers a mistake in them in several lines.
+    flow.check(sys.argv[1:])
 except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)

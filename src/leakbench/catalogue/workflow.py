@@ -96,12 +96,12 @@ class Workflow:
             raise UserError(f"no experiment '{experiment}' ({suggest(experiment, self.plan.experiments)})")
         return self.plan.experiments[experiment]
 
-    def check(self, targets: Iterable[str]) -> None:
-        """Raise UserError with the nearest name if one of `targets` is a file of an unknown experiment."""
+    def check(self, words: Iterable[str]) -> None:
+        """Raise UserError with the nearest name if one of a command's words is a result of an unknown
+        experiment."""
         kinds = ("tables", "exhibits", "trials", "figures", "notebooks")
-        homes = {f"{self.results}/{kind}" for kind in kinds}
-        for path in map(Path, targets):
-            if str(path.parent) in homes:
+        for path in map(Path, words):
+            if path.parent in [Path(self.results, kind) for kind in kinds]:
                 self.cells(path.stem)
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
