@@ -6,15 +6,25 @@ from pathlib import Path
 
 import pandas as pd
 
-from leakbench.artefacts import open_tensors, read_facts, to_json, write_table, write_tensors, write_text
+from leakbench.artefacts import (
+    open_tensors,
+    read_facts,
+    to_json,
+    whole,
+    write_table,
+    write_tensors,
+    write_text,
+)
 from leakbench.errors import Unfit
 from leakbench.progress import log
 
 
 def absent(paths: Iterable[Path]) -> str | None:
-    """Return the reason of the first input that is absent, or None."""
+    """Return the reason of the first input that is absent, or None. Raises Altered for one that is not
+    whole."""
     for path in paths:
         reason = read_facts(path).get("absent")
+        whole(path)
         if reason:
             return str(reason)
     return None

@@ -1,28 +1,36 @@
 """Files between the verbs: written once, atomically, with their facts inside; read as data, never as code.
 
 Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reasons) are one JSON object in
-the file's own metadata, so a file that travels alone still says what it is.
+the file's own metadata, so a file that travels alone still says what it is. Beside them stands the file's own
+digest, to which `whole` holds its bytes.
 """
 
 import glob
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
+import re
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from leakbench.errors import UserError, raise_if_unwritable
+from leakbench.errors import Altered, UserError, raise_if_unwritable
+from leakbench.process import folder_of_the_run, owner_of_the_run
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
+# Where a file has its own digest: the sha256 of its bytes, with zeros in this place.
+_SEAL = "leakbench-sha256"
+_UNSEALED = "0" * 64
+_SEALED = re.compile(_SEAL.encode() + rb'(?:": "|\x18@)(.{64})', re.DOTALL)
 _DTYPES = {
     "float32": "F32",
     "float64": "F64",
@@ -90,6 +98,90 @@ def file_digest(path: Path, algorithm: str = "sha256") -> str:
         return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
+def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
+    """Return where a file has its own digest (-1: nowhere), that digest, and the one that its bytes have."""
+    with path.open("rb") as file:
+        # A tensor file has it first of all; the others fit into memory.
+        start = file.read(256 if suffix == ".safetensors" else -1)
+        mark = _SEALED.search(start)
+        if mark is None:
+            return -1, "", file_digest(path)
+        digest = hashlib.sha256(start[: mark.start(1)] + _UNSEALED.encode() + start[mark.end(1) :])
+        while part := file.read(_AT_ONCE):
+            digest.update(part)
+    return mark.start(1), mark[1].decode(errors="replace"), digest.hexdigest()
+
+
+@contextmanager
+def _sealing(path: Path) -> Iterator[Path]:
+    """Give a temporary path as `replacing` does, for a file with _UNSEALED in the place of its digest, which
+    is then put there."""
+    with replacing(path) as temporary:
+        yield temporary
+        place, _, digest = _digests(temporary, path.suffix)
+        with temporary.open("r+b") as file:
+            file.seek(place)
+            file.write(digest.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    _remember(path, digest)
+
+
+def whole(path: Path) -> str:
+    """Return the digest of a file after its bytes were held to it. Raises Altered if they are others.
+
+    A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
+    each file is read for this once, unless it has changed since.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file (run the rule that writes it)")
+    note = _note(path)
+    with suppress(OSError, ValueError):
+        state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")
+        if state == _state(path):
+            return digest
+    place, written, digest = _digests(path, path.suffix)
+    if place >= 0 and digest != written:
+        raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
+    _remember(path, digest)
+    return digest
+
+
+def _state(path: Path) -> str:
+    """Return what changes with every change of a file."""
+    found = path.stat()
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _note(path: Path) -> Path | None:
+    """Return where a run remembers that it has read a file whole; None outside a run."""
+    owner = owner_of_the_run()
+    with suppress(OSError):
+        if owner is not None:
+            return folder_of_the_run(owner) / hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
+    return None
+
+
+def _remember(path: Path, digest: str) -> None:
+    with suppress(OSError):
+        if note := _note(path):
+            note.write_text(f"{_state(path)} {digest}")
+
+
+def set_aside(path: Path, root: Path) -> str:
+    """Rename a file that rules make, so that the next run makes it again; return in words what was done.
+
+    An empty text where the file is none of the checkout's at `root`, which stays as it is.
+    """
+    homes = [(root / name).resolve() for name in ("data", "results", "scratch")]
+    if not path.is_file() or not any(path.parent.resolve().is_relative_to(home) for home in homes):
+        return ""
+    names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
+    free = next(name for name in names if not path.with_name(name).exists())
+    path.rename(path.with_name(free))
+    return f"set aside as {free}: run snakemake again"
+
+
 def to_json(value: Any) -> str:
     """Return the one JSON text of `value` (sorted keys), the form that digests and comparisons use."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
@@ -102,10 +194,18 @@ def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such {what.rpartition(' ')[2]} ({mend})") from problem
     except (OSError, ValueError, RecursionError) as problem:
-        raise UserError(f"{path}: not {what} ({problem}; {mend})") from problem
+        raise Altered(path, f"not {what}: {problem}", mend) from problem
     if not isinstance(value, dict):
-        raise UserError(f"{path}: not {what} ({mend})")
+        raise Altered(path, f"not {what}", mend)
+    if value.pop(_SEAL, None):
+        whole(Path(path))
     return value
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a mapping as JSON, atomically, with the file's own digest."""
+    with _sealing(path) as temporary:
+        temporary.write_text(to_json(value | {_SEAL: _UNSEALED}) + "\n", encoding="utf-8")
 
 
 class _Sheet:
@@ -145,7 +245,7 @@ def creating(
     (integers and slices of leading axes, or …), so a file larger than memory costs only its chunks. The file
     appears under `path` when the block ends well; what was not assigned is zero.
     """
-    header: dict[str, Any] = {"__metadata__": {_KEY: to_json(facts)}}
+    header: dict[str, Any] = {"__metadata__": {_SEAL: _UNSEALED, _KEY: to_json(facts)}}
     offset = 0
     for name in sorted(layout):
         shape, dtype = layout[name]
@@ -158,7 +258,7 @@ def creating(
         offset += size
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with replacing(path) as temporary, temporary.open("wb") as file:
+    with _sealing(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + offset)
         file.flush()
@@ -171,7 +271,6 @@ def creating(
             )
             for name in layout
         }
-        os.fsync(file.fileno())
 
 
 def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> None:
@@ -195,7 +294,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else _LARGEST_HEADER + 1
         if length > min(_LARGEST_HEADER, size - 8):
-            raise UserError(f"{path}: not a whole safetensors file (delete it and run its rule again)")
+            raise Altered(path, "not a whole safetensors file")
         try:
             header = json.loads(file.read(length))
             facts = json.loads(header.pop("__metadata__", {}).get(_KEY, "{}"))
@@ -220,9 +319,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             RecursionError,
         ) as problem:
             what = " ".join(str(problem).split())
-            raise UserError(
-                f"{path}: malformed safetensors header ({what}; delete it and run its rule again)"
-            ) from problem
+            raise Altered(path, f"malformed safetensors header: {what}") from problem
     for name, (dtype, shape, begin, stop) in layout.items():
         expected = math.prod(shape) * np.dtype(dtype).itemsize
         if (
@@ -232,14 +329,10 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             or begin < 0
             or stop - begin != expected
         ):
-            raise UserError(
-                f"{path}: tensor {name!r} does not fit its own header (delete it and run its rule again)"
-            )
+            raise Altered(path, f"tensor {name!r} does not fit its own header")
     end = max([0, *(stop for *_, stop in layout.values())])
     if size != 8 + length + end:
-        raise UserError(
-            f"{path}: truncated, {size} bytes of {8 + length + end} (delete it and run its rule again)"
-        )
+        raise Altered(path, f"truncated, {size} bytes of {8 + length + end}")
     return {"facts": facts, "layout": layout}, 8 + length
 
 
@@ -257,8 +350,9 @@ def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Read a safetensors file into memory: (name → array, facts)."""
+    """Read a safetensors file into memory: (name → array, facts). Raises Altered where it is not whole."""
     arrays, facts = open_tensors(path)
+    whole(Path(path))
     return {name: np.array(value) for name, value in arrays.items()}, facts
 
 
@@ -271,8 +365,12 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
     table = table.replace_schema_metadata(
         {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
     )
-    with replacing(path) as temporary:
-        pq.write_table(table, temporary, compression="zstd")
+    with (
+        _sealing(path) as temporary,
+        pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer,
+    ):
+        writer.write_table(table)
+        writer.add_key_value_metadata({_SEAL: _UNSEALED})
 
 
 def _facts(metadata: Mapping[bytes, bytes] | None) -> Facts:
@@ -293,15 +391,16 @@ def _whole_parquet(path: Path) -> Iterator[None]:
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except (pa.ArrowException, *_MALFORMED) as problem:
-        raise UserError(f"{path}: not a whole parquet file (delete it and run its rule again)") from problem
+        raise Altered(path, "not a whole parquet file") from problem
 
 
 def read_table(path: Path) -> tuple[Any, Facts]:
-    """Read a parquet file: (pandas frame, facts)."""
+    """Read a parquet file: (pandas frame, facts). Raises Altered where it is not whole."""
     import pyarrow.parquet as pq
 
     with _whole_parquet(path):
         table = pq.read_table(path)
+        whole(Path(path))
         return table.to_pandas(), _facts(table.schema.metadata)
 
 
@@ -318,8 +417,8 @@ def read_csv(path: Path, **options: Any) -> Any:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except ValueError as problem:
         what = " ".join(str(problem).split())
-        raise UserError(f"{path}: no table ({what}; delete it and run its rule again)") from problem
-    raise UserError(f"{path}: not a whole table (delete it and run its rule again)")
+        raise Altered(path, f"no table: {what}") from problem
+    raise Altered(path, "not a whole table")
 
 
 def read_facts(path: Path) -> Facts:

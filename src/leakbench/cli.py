@@ -10,9 +10,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from leakbench.errors import UserError
-from leakbench.process import end_with, prepare
-from leakbench.warm import owner_of_the_run, run_warm
+from leakbench.artefacts import set_aside
+from leakbench.errors import Altered, UserError
+from leakbench.process import end_with, owner_of_the_run, prepare
+from leakbench.warm import run_warm
 
 # What a federation that is played needs or makes beside its spec and its observation.
 _PLAYED = ("data", "victim", "oracle", "truth")
@@ -202,6 +203,11 @@ def run(argv: Sequence[str]) -> int:
         end_with(owner)
     try:
         _run(arguments)
+    except Altered as problem:
+        done = set_aside(problem.path, arguments.root)
+        told = f"{problem.path}: {problem.what} ({done})" if done else problem
+        print(f"leakbench {arguments.verb}: {told}", file=sys.stderr)
+        return 2
     except UserError as problem:
         print(f"leakbench {arguments.verb}: {problem}", file=sys.stderr)
         return 2

@@ -15,6 +15,17 @@ class UserError(Exception):
     """
 
 
+class Altered(UserError):
+    """A file that is not as it was written: cut short, malformed, or of other bytes than its own digest.
+
+    path: the file. what: what is wrong with it, in words. mend: what the user can do.
+    """
+
+    def __init__(self, path: Path, what: str, mend: str = "delete it and run its rule again") -> None:
+        super().__init__(f"{path}: {what} ({mend})")
+        self.path, self.what = Path(path), what
+
+
 class NotMeasured(Exception):
     """A quantity that nothing measured; its message is the reason that the scorecard prints."""
 

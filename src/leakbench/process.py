@@ -4,11 +4,15 @@ import ctypes
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
+# Holds the process that owns the run; the Snakefile sets it to Snakemake's own.
+OWNER = "LEAKBENCH_WARM"
+_CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT = 1 << 30
 
@@ -37,6 +41,25 @@ def alive(process: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def owner_of_the_run() -> int | None:
+    """Return the process that owns the run this job belongs to; None where there is none to be seen, as in a
+    container."""
+    owner = os.environ.get(OWNER, "")
+    return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
+
+
+def folder_of_the_run(owner: int) -> Path:
+    """Return the folder of the run that process `owner` owns, which only this user may enter; make it if need
+    be. Raises PermissionError if it is not this user's own."""
+    folder = Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    state = folder.stat(follow_symlinks=False)
+    if state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise PermissionError(folder)
+    return folder
 
 
 def end_with(owner: int, patience: float = 10.0) -> None:

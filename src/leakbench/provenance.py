@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_json, to_json, write_text
+from leakbench.artefacts import read_json, write_json
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
 
@@ -63,4 +63,4 @@ def recording(path: Path | None, verb: str) -> Iterator[dict[str, Any]]:
     record["peak_memory_mb"] = max(own, workers) // 1024
     record["processor"] = platform.processor() or platform.machine()
     if path is not None:
-        write_text(path, to_json(record) + "\n")
+        write_json(path, record)

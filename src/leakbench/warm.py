@@ -14,16 +14,13 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from leakbench.process import alive
+from leakbench.process import OWNER, alive, folder_of_the_run, owner_of_the_run
 
-OWNER = "LEAKBENCH_WARM"
-_CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 # How long the message behind it is, or what process or exit code it is.
 LENGTH = struct.Struct("!I")
 
@@ -38,14 +35,8 @@ def lead(main: bool) -> None:
 
 
 def _address(owner: int) -> Path:
-    """Return the socket of the run that process `owner` owns, in a folder that only this user may enter."""
-    folder = Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}"
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    state = folder.stat(follow_symlinks=False)
-    if state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise PermissionError(folder)
-    return folder / "socket"
+    """Return the socket of the run that process `owner` owns."""
+    return folder_of_the_run(owner) / "socket"
 
 
 def receive(stream: socket.socket, size: int) -> bytes:
@@ -57,13 +48,6 @@ def receive(stream: socket.socket, size: int) -> bytes:
             raise ConnectionError("the other side is gone")
         parts += part
     return bytes(parts)
-
-
-def owner_of_the_run() -> int | None:
-    """Return the process that owns the run this job belongs to; None where there is none to be seen, as in a
-    container."""
-    owner = os.environ.get(OWNER, "")
-    return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
 
 
 def run_warm(argv: Sequence[str]) -> int | None:

@@ -3,6 +3,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ from typing import Any, NoReturn
 
 from leakbench.cli import run as run_verb
 from leakbench.process import alive, prepare
-from leakbench.warm import LENGTH, clear, receive
+from leakbench.warm import LENGTH, receive
 
 # torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
 LIBRARIES = (
@@ -99,9 +100,7 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
                     finally:
                         os._exit(1)
                 stream.close()
-    clear(address)
-    with suppress(OSError):
-        address.parent.rmdir()
+    shutil.rmtree(address.parent, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
 """Artefacts are whole or not there, say what they are, and refuse damage in one line."""
 
+import hashlib
 import json
 import os
+import re
 import struct
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,20 +17,25 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from leakbench import artefacts, process
 from leakbench.artefacts import (
     creating,
     open_tensors,
     read_csv,
     read_facts,
+    read_json,
     read_table,
     read_tensors,
     replacing,
+    set_aside,
     to_json,
+    whole,
+    write_json,
     write_table,
     write_tensors,
     write_text,
 )
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
 
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 FACTS = {"source": "here", "seed": 3, "nested": {"ü": [1, 2.5, None]}}
@@ -327,3 +335,94 @@ def test_a_file_that_is_replaced_while_it_is_read_is_whole(
     assert read_facts(path) == {"turn": 1}
     assert not other.exists()
     assert read_facts(path) == {"turn": 2}
+
+
+def _tensors(path: Path) -> None:
+    write_tensors(path, {"x": np.arange(40.0), "y": np.arange(3)}, {"a": "b"})
+
+
+def _table(path: Path) -> None:
+    write_table(path, pd.DataFrame({"n": [1, 2], "s": ["a", None], "x": [0.5, np.nan]}), {"a": "b"})
+
+
+def _record(path: Path) -> None:
+    write_json(path, {"seconds": 1.5, "verb": "attack"})
+
+
+KINDS: list[tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = [
+    ("x.safetensors", _tensors, read_tensors),
+    ("x.parquet", _table, read_table),
+    ("x.json", _record, lambda path: read_json(path, "a record", "mend")),
+]
+
+
+@pytest.mark.parametrize(("name", "write", "read"), KINDS)
+def test_every_flipped_bit_is_noticed(
+    name: str, write: Callable[[Path], None], read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    """But in the name of the digest's own place: then the file has none, and says what it said."""
+    path = tmp_path / name
+    write(path)
+    sound = path.read_bytes()
+    own = sound.index(b"leakbench-sha256")
+    for place in range(len(sound)):
+        if not own <= place < own + 16:
+            path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+            with pytest.raises(Altered, match=re.escape(str(path))):
+                read(path)
+    path.write_bytes(sound)
+    read(path)
+
+
+@pytest.mark.parametrize(("name", "write", "read"), KINDS)
+def test_a_digest_is_of_all_bytes_but_its_own(
+    name: str, write: Callable[[Path], None], read: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    path = tmp_path / name
+    write(path)
+    data, digest = path.read_bytes(), whole(path)
+    assert data.count(digest.encode()) == 1
+    assert hashlib.sha256(data.replace(digest.encode(), b"0" * 64)).hexdigest() == digest
+
+
+def test_a_run_reads_a_file_whole_once_and_again_when_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "x.safetensors"
+    _tensors(path)
+    read: list[Path] = []
+    digests = artefacts._digests
+    monkeypatch.setattr(
+        artefacts, "_digests", lambda path, suffix: (read.append(path), digests(path, suffix))[1]
+    )
+    whole(path)
+    whole(path)
+    assert read == [path, path]
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv(process.OWNER, str(os.getpid()))
+    for name in process._CONTAINERS:
+        monkeypatch.delenv(name, raising=False)
+    digest = whole(path)
+    assert whole(path) == digest
+    assert len(read) == 3
+    data = path.read_bytes()
+    times = path.stat()
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    with pytest.raises(Altered):
+        whole(path)
+
+
+def test_only_a_file_of_the_checkout_is_set_aside(tmp_path: Path) -> None:
+    root = tmp_path / "checkout"
+    inside, outside = root / "results" / "x", tmp_path / "x"
+    for number in ("", "1"):
+        write_text(inside, "damaged" + number)
+        assert f"x.damaged{number}:" in set_aside(inside, root)
+        assert not inside.exists()
+        assert inside.with_name(f"x.damaged{number}").read_text() == "damaged" + number
+    write_text(outside, "x")
+    write_text(root / "papers" / "x", "x")
+    for path in (outside, root / "papers" / "x", root / "results" / ".." / "papers" / "x", inside):
+        assert set_aside(path, root) == ""
+    assert outside.exists()

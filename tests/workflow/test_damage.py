@@ -1,5 +1,6 @@
 """A damaged input is one line that names the file, exit code 2, no traceback, and no output."""
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -97,3 +98,43 @@ def test_a_failing_notebook_is_one_line(copied: Project) -> None:
     assert "notebooks/experiment.ipynb" in lines[0]
     assert "no_such_function" in lines[0]
     assert copied.leftovers() == []
+
+
+def flip(path: Path) -> None:
+    """Flip one bit near the end, and keep the file's time."""
+    data, times = bytearray(path.read_bytes()), path.stat()
+    data[-101] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_flipped_bit_is_named_set_aside_and_mended_by_the_next_run(copied: Project) -> None:
+    """In each file that a score is made of; Snakemake itself has nothing to do for any of them."""
+    wanted = f"{R}/scores/{CELL}/0.parquet"
+    names = [
+        f"{R}/guesses/{CELL}/fidel/0.safetensors",
+        f"{R}/records/attack/{CELL}/fidel/0.json",
+        f"{R}/truth/{CELL}/0.safetensors",
+        f"{R}/captures/{CELL}/0.safetensors",
+        f"{R}/victims/tiny/tiny/0.safetensors",
+        "data/tiny.safetensors",
+    ]
+    for name in names:
+        path = copied.path(name)
+        whole = path.read_bytes()
+        flip(path)
+        copied.path(wanted).unlink()
+        if "captures" in name:
+            copied.path(names[0]).unlink()
+        ran = copied.snakemake(wanted)
+        assert ran.rc == 1, name
+        told = [line for line in ran.text.splitlines() if f": {name}: " in line]
+        assert told, ran.text[-3000:]
+        assert "set aside" in told[0]
+        assert path.with_name(f"{path.name}.damaged").is_file()
+        assert not path.exists()
+        again = copied.snakemake(wanted)
+        assert again.rc == 0, again.text[-3000:]
+        assert "records" in name or path.read_bytes() == whole
+    assert copied.snakemake().rc == 0
+    assert "Nothing to be done" in copied.snakemake().text

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench import defences, victims
-from leakbench.absence import lacking
-from leakbench.artefacts import read_facts
+from leakbench.absence import absent, lacking
 from leakbench.defences import Defence, sent_bytes
 from leakbench.errors import UserError
 from leakbench.progress import track
@@ -235,7 +234,7 @@ def study(
         rng,
         None if owners is None else owners[places],
     )
-    reasons = {name: read_facts(path).get("absent") or lacking(path, "test") for name, path in files.items()}
+    reasons = {name: absent([path]) or lacking(path, "test") for name, path in files.items()}
     tests = {name: examined(files[name], training["evaluate"]) for name, why in reasons.items() if not why}
     defence = defences.build(spec["defence"]["module"], spec["defence"]["parameters"])
     if defence.view([1, 1]).seen is not defences.unchanged:

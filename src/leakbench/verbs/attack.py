@@ -12,7 +12,7 @@ import torch
 
 from leakbench import attacks
 from leakbench.absence import absent, pass_on, unless_unfit
-from leakbench.artefacts import creating, file_digest
+from leakbench.artefacts import creating, whole
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import attack_of
@@ -48,7 +48,7 @@ def attack(
         parts = parts_of(value | {"attack": entry})
         made = provenance(value, "leakbench.verbs.attack", *parts, device=_named(device))
         # By content: captures of two victims that differ in their weights alone tell the same facts.
-        seen = [file_digest(path) for path in (capture, generator, labels) if path is not None]
+        seen = [whole(path) for path in (capture, generator, labels) if path is not None]
         folder = scratch / digest({"attack": made, "seen": seen})[:32]
         work = Work(
             scratch=folder,

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from warm_runs import Run
 
-from leakbench import cli, warm
-from leakbench.warm import OWNER, run_warm
+from leakbench import cli, process, warm
+from leakbench.process import OWNER
+from leakbench.warm import run_warm
 
 
 @pytest.mark.parametrize("value", ["", "no number", "-1", None])
@@ -20,7 +21,7 @@ def test_without_an_owner_nothing_is_started(run: Run, value: str | None) -> Non
     assert list(run.temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", warm._CONTAINERS)
+@pytest.mark.parametrize("name", process._CONTAINERS)
 def test_a_container_has_libraries_of_its_own(run: Run, name: str) -> None:
     done = run.leakbench("fetch", "--spec", "no such spec.json", "--out", "x", **{name: "image.sif"})
     assert done.returncode == 2
@@ -33,10 +34,10 @@ def test_only_the_owner_of_a_run_leads_its_jobs_to_a_warm_process(
 ) -> None:
     for name, value in ((OWNER, "123"), ("PATH", "/elsewhere")):
         monkeypatch.setenv(name, value)
-    for name in warm._CONTAINERS:
+    for name in process._CONTAINERS:
         monkeypatch.delenv(name, raising=False)
     warm.lead(main)
-    assert warm.owner_of_the_run() == (os.getpid() if main else None)
+    assert process.owner_of_the_run() == (os.getpid() if main else None)
     assert os.environ["PATH"] == f"{Path(sys.executable).parent}{os.pathsep}/elsewhere"
 
 
@@ -44,7 +45,7 @@ def inside(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this process stand where the run's clients stand."""
     monkeypatch.setenv(OWNER, str(run.owner.pid))
     monkeypatch.setattr(tempfile, "tempdir", str(run.temporary))
-    for name in warm._CONTAINERS:
+    for name in process._CONTAINERS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(warm, "_leave_behind", lambda *_: pytest.fail("a refused folder was used"))
 

@@ -8,7 +8,7 @@ import pytest
 from warm_runs import SOURCE, Run, alive, until
 
 from leakbench.artefacts import read_facts, write_tensors
-from leakbench.warm import OWNER
+from leakbench.process import OWNER
 
 
 def test_a_users_mistake_reads_the_same(real: Run) -> None:

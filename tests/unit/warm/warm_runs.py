@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leakbench import warm
-from leakbench.warm import OWNER
+from leakbench import process, warm
+from leakbench.process import OWNER
 
 SOURCE = Path(warm.__file__).parents[1]
 # What a job does is the Python that it is given, so that a test can look out of one. `touch` says that it is
@@ -69,7 +69,7 @@ class Run:
 
     @property
     def environment(self) -> dict[str, str]:
-        own = {name: value for name, value in os.environ.items() if name not in warm._CONTAINERS}
+        own = {name: value for name, value in os.environ.items() if name not in process._CONTAINERS}
         paths = {"TMPDIR": str(self.temporary), "PYTHONPATH": str(SOURCE)}
         return own | paths | {OWNER: str(self.owner.pid)}
 
