@@ -5,6 +5,7 @@ the file's own metadata, so a file that travels alone still says what it is. Bes
 digest, to which `whole` holds its bytes.
 """
 
+import fcntl
 import glob
 import hashlib
 import io
@@ -56,18 +57,19 @@ _AT_ONCE = 1 << 19
 def replacing(path: Path) -> Iterator[Path]:
     """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
 
-    What a killed writer of the same file left behind is removed too. Raises UserError where the disk is full
-    or the folder is not to be written.
+    What a killed writer of the same file left behind is removed too; one that lives holds a lock on its own.
+    Raises UserError where the disk is full or the folder is not to be written.
     """
     path = Path(path)
-    temporary = None
+    temporary, held = None, -1
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-            stale.unlink(missing_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        os.close(handle)
+            _sweep(stale)
+        held, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
         temporary = Path(name)
+        with suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield temporary
         mask = os.umask(0)
         os.umask(mask)
@@ -79,6 +81,15 @@ def replacing(path: Path) -> Iterator[Path]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+        if held >= 0:
+            os.close(held)
+
+
+def _sweep(part: Path) -> None:
+    """Remove what a writer left behind, unless it still holds its lock."""
+    with suppress(OSError), part.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink()
 
 
 def write_bytes(path: Path, data: bytes) -> None:

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_json, write_json
+from leakbench.artefacts import read_json, whole, write_json
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
 
@@ -45,6 +45,16 @@ def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict
         "versions": versions(),
         "device": device,
     }
+
+
+def resuming(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
+    """Return the name under which a killed job finds what it had done.
+
+    made: the facts that its output carries. out: where it writes, so that no two jobs share a name. inputs:
+    the files it reads, which count by content: two victims that differ in their weights tell the same facts.
+    """
+    seen = [whole(path) for path in inputs if path is not None]
+    return digest({"made": made, "out": str(out), "seen": seen})[:32]
 
 
 @contextmanager

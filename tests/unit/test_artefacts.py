@@ -153,6 +153,16 @@ def test_a_writer_that_removes_its_file_fails(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_two_writers_of_one_file_leave_each_other_alone(tmp_path: Path) -> None:
+    with replacing(tmp_path / "x") as first:
+        with replacing(tmp_path / "x") as second:
+            second.write_text("second")
+        assert first.exists()
+        first.write_text("first")
+    assert (tmp_path / "x").read_text() == "first"
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 20, 200, -1])
 def test_a_file_cut_short_is_refused(tmp_path: Path, size: int) -> None:
     path = tmp_path / "x.safetensors"

@@ -12,14 +12,13 @@ import torch
 
 from leakbench import attacks
 from leakbench.absence import absent, pass_on, unless_unfit
-from leakbench.artefacts import creating, whole
+from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
-from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import attack_of
 from leakbench.errors import Unfit, UserError
 from leakbench.gpu_lease import leased
 from leakbench.parts import parts_of
-from leakbench.provenance import provenance, read_spec, recording
+from leakbench.provenance import provenance, read_spec, recording, resuming
 from leakbench.seeds import stream
 from leakbench.workers import Work
 
@@ -47,9 +46,7 @@ def attack(
         entry = attack_of(value, str(spec))
         parts = parts_of(value | {"attack": entry})
         made = provenance(value, "leakbench.verbs.attack", *parts, device=_named(device))
-        # By content: captures of two victims that differ in their weights alone tell the same facts.
-        seen = [whole(path) for path in (capture, generator, labels) if path is not None]
-        folder = scratch / digest({"attack": made, "seen": seen})[:32]
+        folder = scratch / resuming(made, out, capture, generator, labels)
         work = Work(
             scratch=folder,
             workers=workers if device == "cpu" else 1,

@@ -17,7 +17,7 @@ from leakbench.errors import UserError
 from leakbench.gpu_lease import leased
 from leakbench.parts import dotted, part, parts_of
 from leakbench.pixels import pixels
-from leakbench.provenance import provenance, read_spec, recording
+from leakbench.provenance import provenance, read_spec, recording, resuming
 from leakbench.seeds import stream
 from leakbench.training import fit
 from leakbench.victims.file import load_victim
@@ -199,7 +199,7 @@ def train_study(
     made = provenance(
         spec, "leakbench.verbs.train", dotted("training", "study"), *parts_of(spec), device=device
     )
-    resume = scratch / f"{made['spec'][:16]}-{made['code'][:16]}.safetensors"
+    resume = scratch / f"{resuming(made, out, data, *further)}.safetensors"
     with leased(device) as leasehold:
         rows, facts, seconds = part("training", "study")(spec, data, resume, leasehold, further=further)
     write_table(out, rows.assign(**spec["study"], seed=spec["seed"]), facts | made)
@@ -238,7 +238,7 @@ def train(
             ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
         )
         stamp = provenance(value, "leakbench.verbs.train", dotted(room, part["module"]))
-        resume = scratch / f"{stamp['spec'][:16]}-{stamp['code'][:16]}.safetensors"
+        resume = scratch / f"{resuming(stamp, out, data, victim)}.safetensors"
         if "generator" in value:
             facts = train_generator(value, data, victim, out, resume)
             cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}

@@ -1,0 +1,102 @@
+"""A killed training goes on only with what made its first half, and two jobs never share what they have
+done."""
+
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from leakbench import provenance
+from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.provenance import resuming
+from leakbench.verbs.train import train
+
+fitting, verb = (import_module(f"leakbench.{name}") for name in ("training.fit", "verbs.train"))
+SPEC: dict[str, Any] = {
+    "victim": {
+        "module": "fcnn", "parameters": {},
+        "training": {
+            "optimiser": "sgd", "lr": 0.1, "options": {}, "batch_size": 10, "epochs": 4, "checkpoints": [],
+            "images": None, "settled": None,
+        },
+    },
+    "dataset": {"name": "made", "shape": [4, 4, 1], "classes": 3}, "seed": 0,
+}  # fmt: skip
+
+
+def write_data(path: Path, seed: int) -> Path:
+    images = np.random.default_rng(seed).integers(0, 256, (30, 4, 4, 1), dtype=np.uint8)
+    write_tensors(path, {"train/images": images, "train/labels": np.arange(30) % 3}, {})
+    return path
+
+
+def weights(folder: Path, seed: int, name: str = "out") -> dict[str, np.ndarray]:
+    """Train on the data of `seed`, and return what comes out."""
+    spec, out = folder / "spec.json", folder / f"{name}.safetensors"
+    write_text(spec, to_json(SPEC))
+    train(spec, write_data(folder / "data.safetensors", seed), out, None, None, folder / "scratch")
+    return read_tensors(out)[0]
+
+
+class Killed(Exception):
+    """Stands for kill -9, which no handler sees."""
+
+
+@pytest.fixture
+def kill(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let every training end right after it has saved its work for the first time."""
+    save, fit = fitting.save, verb.fit
+
+    def saved(*values: Any) -> None:
+        save(*values)
+        raise Killed
+
+    def arm() -> None:
+        monkeypatch.setattr(fitting, "save", saved)
+        monkeypatch.setattr(verb, "fit", lambda *values: fit(*values, save_every=0.0))
+
+    return arm
+
+
+def test_a_training_that_was_killed_does_not_go_on_with_other_data(
+    tmp_path: Path, kill: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fresh = weights(tmp_path, 2)
+    kill()
+    with pytest.raises(Killed):
+        weights(tmp_path, 1)
+    assert len(list((tmp_path / "scratch").glob("*.safetensors"))) == 1
+    monkeypatch.undo()
+    again = weights(tmp_path, 2)
+    assert all(np.array_equal(again[name], value) for name, value in fresh.items())
+    # The first one's work is still there, and what goes on with it uses it up.
+    weights(tmp_path, 1)
+    assert not list((tmp_path / "scratch").glob("*.safetensors"))
+
+
+def test_a_name_to_resume_by_is_of_content_versions_device_and_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = write_data(tmp_path / "data.safetensors", 1), tmp_path / "out"
+
+    def name(device: str = "cpu", to: Path = out) -> str:
+        return resuming(provenance.provenance(SPEC, "leakbench.verbs.train", device=device), to, data, None)
+
+    names = [name(), name(), name("cuda"), name(to=tmp_path / "other")]
+    write_data(data, 2)
+    names.append(name())
+    monkeypatch.setattr(provenance, "versions", lambda: {"torch": "0"})
+    names.append(name())
+    assert names[0] == names[1]
+    assert len(set(names)) == 5
+
+
+def test_two_jobs_of_one_spec_do_not_share_their_work(tmp_path: Path, kill: Callable[[], None]) -> None:
+    kill()
+    for name in ("one", "other"):
+        with pytest.raises(Killed):
+            weights(tmp_path, 1, name)
+    assert len(list((tmp_path / "scratch").glob("*.safetensors"))) == 2
