@@ -1,168 +1,235 @@
-"""What a job asks of a cluster, minutes and memory: by the record of its last run, or estimated from its
-spec.
+"""What a scale's budget pays for: how many trials of which cells, how long each runs, and what is left out.
 
-A scheduler ends what takes more, so both are generous, and a job that is tried again asks for more. Nothing
-here changes a result.
+Everything follows from the catalogue and the cost model's reference calibration, so every machine chooses the
+same cells. No verdict is looked at.
 """
 
-import json
 import math
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-Spec = dict[str, Any]
-
-# Network (module, or module with depth and stem) → million operations of a forward pass of an image of 32×32,
-# and million parameters. A test counts both again.
-NETWORKS = {
-    "fcnn": (0.9, 0.5),
-    "cnn": (3.5, 1.0),
-    "convnet": (250, 3),
-    "lenet-dlg": (1.5, 0.1),
-    "lenet-grnn": (1.5, 0.1),
-    "lenet-fedkl": (1.5, 0.1),
-    "resnet20-4": (1300, 4.4),
-    "cifar-resnet-20": (82, 0.3),
-    "cifar-resnet-32": (140, 0.5),
-    "resnet-18-large": (75, 12),
-    "resnet-34-large": (150, 22),
-    "resnet-50-large": (170, 26),
-    "resnet-18-small": (1120, 12),
-    "resnet-18-unpooled": (290, 12),
-    "resnet-34-unpooled": (590, 22),
-    "densenet": (120, 8),
-    "vgg": (870, 135),
-    "crnn": (400, 9),
-    "perceptron": (0.06, 0.001),
-}
-# A network that nobody has counted is taken for a large one.
-UNKNOWN = (1300, 30)
-# Of a training step and of an iteration of gradient matching, in forward passes; of what a processor's core
-# does in a second (docs/performance.md: 16 to 38), and of what an image takes besides.
-STEP, ITERATION = 3, 7
-MILLIONS_A_SECOND, SECONDS_AN_IMAGE = 20_000, 0.003
-# One iteration of L-BFGS evaluates the loss up to this many times.
-LBFGS = 20
-# A generator in the loop, as GRNN and GGL have it, costs more than a small network.
-GENERATOR = 2000
-# Where the step size of an attack that lowers it falls first, as a share of the length over which it does.
-DECAYS_AT = 3 / 8
-MARGIN, START = 2, 10
-# A killed attack goes on where it was, so no more is asked for at once than most clusters grant.
-LONGEST = 2 * 24 * 60
-# What a job takes that has nothing to do, for want of its data, says nothing of it.
-IDLE_SECONDS = 0.1
+from leakbench.catalogue import costs
+from leakbench.catalogue.cell import Cell, Spec
+from leakbench.catalogue.costs import EXPERIMENT, JOB
+from leakbench.catalogue.entry import Sizes
+from leakbench.catalogue.experiment import Budget
+from leakbench.catalogue.study import Study
+from leakbench.papers.work import Paper, published_for
 
 
 @dataclass(frozen=True)
-class Needs:
-    """seconds: of one thread. base, each: megabytes of the job, and of each of its workers."""
+class Ask:
+    """An experiment asks for a job.
 
-    seconds: float
-    base: float
-    each: float = 0.0
+    networks: the specs of its victim and generator. judges: those of the classifiers that a metric asks.
+    """
 
-    def minutes(self, threads: int = 1, attempt: int = 1) -> int:
-        """Return the minutes to ask for, at the first or a later attempt, at most LONGEST."""
-        return min(LONGEST, attempt * (START + math.ceil(MARGIN * self.seconds / threads / 60)))
+    experiment: str
+    job: Cell | Study
+    networks: tuple[str, ...] = ()
+    judges: tuple[str, ...] = ()
 
-    def megabytes(self, threads: int = 1, attempt: int = 1) -> int:
-        """Return the memory to ask for, at the first or a later attempt."""
-        return attempt * math.ceil(self.base + self.each * threads)
+    @property
+    def name(self) -> str:
+        """Return what a scale calls the job where it leaves it out."""
+        return f"{self.experiment}/{self.job.stem}"
 
+    @property
+    def attack(self) -> str:
+        """Return the name of the attack; empty for a study."""
+        return self.job.attack if isinstance(self.job, Cell) else ""
 
-def network(victim: Spec, shape: list[int]) -> tuple[float, float]:
-    """Return million operations of a forward pass of one image of `shape` (rows, columns, channels), million
-    parameters."""
-    parameters = victim.get("parameters", {})
-    name = victim["module"]
-    longer = [name, *(str(parameters[key]) for key in ("depth", "stem") if key in parameters)]
-    names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
-    operations, weights = next((NETWORKS[key] for key in names if key in NETWORKS), UNKNOWN)
-    return operations * shape[0] * shape[1] / 1024, weights
-
-
-def _seconds(images: float, passes: float, operations: float) -> float:
-    return images * (passes * operations / MILLIONS_A_SECOND + SECONDS_AN_IMAGE)
+    @property
+    def group(self) -> tuple[str, str]:
+        """Return what asks share that are compared with each other: the experiment and what it attacks."""
+        return self.experiment, self.job.capture if isinstance(self.job, Cell) else self.job.stem
 
 
-def _samples(federation: Spec) -> int:
-    starts = 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
-    return int(starts * federation["rounds"] * sum(federation["clients"]))
+class _Dear(Exception):
+    """A job does not fit the budget; the message is the reason that tables show."""
 
 
-def of_training(spec: Spec, part: str = "victim") -> Needs:
-    """Return the needs of training a victim or generator."""
-    training = spec[part]["training"]
-    operations, weights = network(spec[part], spec["dataset"]["shape"])
-    # Three states of each weight, and gradients; millions of them are megabytes by four.
-    memory = 3000 + 24 * weights
-    if training is None:
-        return Needs(0, memory)
-    # A step of many images costs little besides.
-    auxiliary = spec[part].get("auxiliary")
-    there = auxiliary["stop"] - auxiliary["start"] if auxiliary else 60_000
-    images = training["epochs"] * (training["images"] or there)
-    return Needs(images * (STEP * operations / MILLIONS_A_SECOND + SECONDS_AN_IMAGE / 30), memory)
+@dataclass(frozen=True)
+class _Fitted:
+    """A job that fits by itself: its trials, the sizes of its specs, and the core-seconds of each job."""
+
+    ask: Ask
+    trials: int
+    sizes: Mapping[str, int]
+    seconds: Mapping[str, float]
 
 
-def of_study(spec: Spec) -> Needs:
-    """Return the needs of a training study."""
-    training, shape = spec["training"], spec["dataset"]["shape"]
-    size = training["size"] or 0
-    operations, weights = network(spec["victim"], [size or shape[0], size or shape[1], shape[2]])
-    images = training["rounds"] * training["local_epochs"] * (training["images"] or 60_000)
-    seconds = images * (STEP * operations / MILLIONS_A_SECOND + SECONDS_AN_IMAGE / 30)
-    return Needs(seconds, 3000 + 24 * weights * (1 + training["clients"]))
+@dataclass(frozen=True)
+class _Purse:
+    """A budget and what it is spent on. there: data set → images of its train split."""
+
+    scale: str
+    budget: Budget
+    specs: Mapping[str, Spec]
+    there: Mapping[str, int]
+
+    def adapts(self, ask: Ask) -> bool:
+        """Return whether an ask is for an attacker who knows the defence."""
+        return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
+
+    def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
+        """Return what a job gets. Raises _Dear where it would be too short for a verdict."""
+        sizes: dict[str, int] = {}
+        seconds: dict[str, float] = {}
+        for name in ask.networks:
+            self._train(name, paper, sizes, seconds)
+        for name in ask.judges:
+            self._train(name, None, sizes, seconds)
+        if isinstance(ask.job, Study):
+            trials = self._study(ask.job, paper, sizes, seconds)
+        else:
+            trials = self._attack(ask.job, paper, sizes, seconds)
+        return _Fitted(ask, trials, sizes, seconds)
+
+    def _train(
+        self, name: str, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
+    ) -> None:
+        part = "generator" if name.startswith("generator/") else "victim"
+        spec = self.specs[name]
+        training = spec[part]["training"]
+        seconds[name] = JOB
+        if not (training and training["epochs"]):
+            return
+        each = costs.of_training(_with(spec, part, "training", epochs=1), part, self._count(spec)).seconds()
+        wanted = math.ceil(self.budget.length * training["epochs"])
+        if paper and part in paper.unstated:
+            wanted = max(1, min(wanted, int(self.budget.training / each)))
+        if wanted * each > self.budget.training:
+            raise _Dear(
+                f"training its {part} takes about {_words(wanted * each)}; scale {self.scale} gives a "
+                f"training {_words(self.budget.training)}"
+            )
+        sizes[name], seconds[name] = wanted, JOB + wanted * each
+
+    def _study(
+        self, study: Study, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
+    ) -> int:
+        name = f"study/{study.stem}"
+        spec = self.specs[name]
+        sizes[name] = self._length(spec["training"]["rounds"], paper.rounds if paper else {}, study.training)
+        shorter = _with(spec, "training", rounds=sizes[name])
+        took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
+        if took > self.budget.training:
+            raise _Dear(
+                f"takes about {_words(took)}; scale {self.scale} gives a training "
+                f"{_words(self.budget.training)}"
+            )
+        seconds[name] = JOB + took
+        return 1
+
+    def _attack(
+        self, cell: Cell, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
+    ) -> int:
+        attack, capture = f"attack/{cell.stem}", f"capture/{cell.capture}"
+        spec, played = self.specs[attack], self.specs[capture]
+        if steps := spec["attack"]["parameters"].get("iterations"):
+            sizes[attack] = self._length(steps, paper.lengths if paper else {}, cell.attack)
+            spec = _with(spec, "attack", "parameters", iterations=sizes[attack])
+        federation = played["federation"]
+        for trials, limit in sorted(self.budget.trials.items(), reverse=True):
+            rounds = min(trials * federation["passes"], federation["rounds"])
+            if federation["server"] == "fedavg":
+                rounds = self._length(federation["rounds"], {}, "")
+            shorter = _with(played, "federation", rounds=rounds)
+            took = costs.of_attack(spec, shorter).seconds(), costs.of_capture(shorter).seconds()
+            if sum(took) <= limit:
+                break
+        else:
+            raise _Dear(
+                f"takes about {_words(sum(took))} for {rounds // federation['passes']} trials; scale "
+                f"{self.scale} gives a cell {_words(limit)}"
+            )
+        sizes[capture] = rounds
+        # What is attacked is scored once for all attacks.
+        seconds |= {attack: JOB + took[0], capture: 2 * JOB + took[1]}
+        return int(rounds // federation["passes"])
+
+    def _length(self, whole: int, published: Mapping[str, float], name: str) -> int:
+        """Return how long something runs, of `whole` steps or rounds: the budget's share of what is
+        published."""
+        stated = published_for(published, name) or whole
+        return min(whole, math.ceil(self.budget.length * stated))
+
+    def _count(self, spec: Spec, *beside: str) -> int:
+        return sum(self.there.get(name, 60_000) for name in (spec["dataset"]["name"], *beside))
 
 
-def of_capture(spec: Spec) -> Needs:
-    """Return the needs of playing a federation."""
-    operations, weights = network(spec["victim"], spec["dataset"]["shape"])
-    images = _samples(spec["federation"]) * spec["federation"]["local"]["epochs"]
-    return Needs(_seconds(images, STEP, operations), 4000 + 40 * weights)
+def paid(
+    scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
+    papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
+) -> Sizes:  # fmt: skip
+    """Return what a budget pays for, of all that experiments ask for.
+
+    scale: its name, for the reasons. specs: the published size of each job. papers: experiment → the work
+    that it belongs to, for how long the work ran. there: data set → images of its train split. rare: the data
+    sets that not everybody can fetch.
+
+    A job that is too dear by itself is left out, and with the adaptive attacker the plain one beside it. The
+    attacks of an experiment on one capture are taken together, for they are compared. Those on data that
+    everybody can fetch come first, and among them those that cost least for each trial that an experiment
+    gets, with all that must be trained for them, until the total is spent.
+    """
+    purse, out = _Purse(scale, budget, specs, there), Sizes()
+    groups: dict[tuple[str, str], list[_Fitted]] = {}
+    for ask in asks:
+        try:
+            found = purse.fitted(ask, papers.get(ask.experiment))
+        except _Dear as reason:
+            out.left_out[ask.name] = str(reason)
+        else:
+            groups.setdefault(ask.group, []).append(found)
+    asked = Counter(ask.job for ask in asks)
+    spent = EXPERIMENT * len({ask.experiment for ask in asks})
+    made: dict[str, float] = {}
+
+    def rank(group: list[_Fitted]) -> tuple[bool, float, str]:
+        """Order groups: data that is not rare, then core-seconds for each trial that an experiment gets."""
+        took = dict(pair for it in group for pair in it.seconds.items())
+        share = sum(took.values()) / sum(it.trials * asked[it.ask.job] for it in group)
+        return group[0].ask.job.dataset in rare, share, group[0].ask.name
+
+    for group in sorted(groups.values(), key=rank):
+        knowing = [ask for ask in asks if ask.group == group[0].ask.group and purse.adapts(ask)]
+        lost = {ask.attack for ask in knowing if ask.name in out.left_out}
+        for it in group:
+            if len(lost) and (len(lost) == len(knowing) or any(n.startswith(it.ask.attack) for n in lost)):
+                out.left_out[it.ask.name] = "would flatter the defence: no adaptive attacker fits beside it"
+        group = [it for it in group if it.ask.name not in out.left_out]
+        took = dict(pair for it in group for pair in it.seconds.items())
+        more = {name: each for name, each in took.items() if each > made.get(name, 0.0)}
+        cost = sum(each - made.get(name, 0.0) for name, each in more.items())
+        if spent + cost > 60 * budget.total:
+            for it in group:
+                out.left_out[it.ask.name] = (
+                    f"fits, but the {_words(60 * budget.total)} of scale {scale} go to cheaper trials first"
+                )
+            continue
+        spent, made = spent + cost, made | more
+        for name, size in ((name, size) for it in group for name, size in it.sizes.items()):
+            # The attacks on a capture share its rounds; those who share anything else take the longest.
+            least = min if name.startswith("capture/") else max
+            out.values[name] = least(size, out.values.get(name, size))
+    return out
 
 
-def of_attack(spec: Spec, capture: Spec) -> Needs:
-    """Return the needs of an attack on what `capture` (its spec) makes: its iterations on every image, null
-    baseline too."""
-    federation, shape = capture["federation"], capture["dataset"]["shape"]
-    chosen, sections = spec["attack"]["parameters"], spec["attack"]
-    operations, weights = network(capture["victim"], shape)
-    null = min(spec["null_rounds"] / federation["rounds"], 1 / 4)
-    images = _samples(federation) * (1 + null)
-    evaluations = chosen.get("iterations", 1) * chosen.get("restarts", 1)
-    for name, arguments in sections["optimiser"].items():
-        evaluations *= LBFGS if name == "lbfgs" else arguments.get("population", 1)
-    if chosen.get("updates") == "simulated" and federation["update"] == "model":
-        evaluations *= federation["local"]["epochs"]
-    if sections["generator"] or set(sections["unknowns"]) - {"dummies"}:
-        operations += GENERATOR / ITERATION
-    # Chunks keep within bounds what trials take together; one trial of a large image or network may be more.
-    pictures = 20 * max(federation["clients"]) * shape[0] * shape[1] / 1024
-    return Needs(_seconds(images * evaluations, ITERATION, operations), 2000, 1000 + pictures + 24 * weights)
+def _with(spec: Spec, *path: str, **values: Any) -> Spec:
+    """Return a spec with other values at a path."""
+    first, *rest = path
+    inside = _with(spec[first], *rest, **values) if rest else spec[first] | values
+    return spec | {first: inside}
 
 
-def decays(attack: Spec) -> bool:
-    """Return whether the step size of a resolved attack falls before its last iteration."""
-    length = attack["parameters"].get("iterations", 0)
-    over = attack["parameters"].get("decay_over") or length
-    lowered = any(arguments.get("decay") for arguments in attack["optimiser"].values())
-    return lowered and int(DECAYS_AT * over) < length
-
-
-def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
-    """Return what a job's last run took, by its record; none if there is none or its spec has changed
-    since."""
-    try:
-        if record.stat().st_mtime < spec.stat().st_mtime:
-            return None
-        took = json.loads(record.read_text())
-        seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    if seconds < IDLE_SECONDS:
-        return None
-    # A peak is that of the largest process; it does not say how many shared the work.
-    return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)
+def _words(seconds: float) -> str:
+    """Return core-seconds in a few words, coarse enough that one reason serves many cells."""
+    if seconds < 60:
+        return f"{math.ceil(seconds)} core-seconds"
+    if seconds < 3600:
+        return f"{math.ceil(seconds / 60)} core-minutes"
+    return f"{math.ceil(seconds / 3600):,} core-hours"

@@ -12,6 +12,8 @@ from leakbench.yamls import suggest
 Spec = dict[str, Any]
 # In place of a victim in the path of a generator that depends on none; no name in the catalogue can be it.
 ANY_VICTIM = "_any"
+# Where the step size of an attack that lowers it falls first, as a share of the length over which it does.
+DECAYS_AT = 3 / 8
 
 
 @dataclass(frozen=True, order=True)
@@ -126,3 +128,11 @@ def check_cell(
         raise UserError(
             f"{federation_file}: checkpoints: a moving server starts from 'last' alone (drop the list)"
         )
+
+
+def decays(attack: Spec) -> bool:
+    """Return whether the step size of a resolved attack falls before its last iteration."""
+    length = attack["parameters"].get("iterations", 0)
+    over = attack["parameters"].get("decay_over") or length
+    lowered = any(arguments.get("decay") for arguments in attack["optimiser"].values())
+    return lowered and int(DECAYS_AT * over) < length

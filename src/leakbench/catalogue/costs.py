@@ -1,31 +1,199 @@
-"""What experiments cost at their published size, by the cost model."""
+"""The cost model: what a job computes, by its spec, and how long one core takes for it.
 
-from functools import cache
-from pathlib import Path
+Work is counted as millions of operations in convolutions and in matrix products, and as thousands of calls of
+torch. How fast a core does each is a calibration. The plan of every machine uses that of REFERENCE, so that
+the same cells run everywhere; `leakbench plan` also measures the machine that it runs on.
+"""
 
-from leakbench.catalogue import budget
-from leakbench.catalogue.resolve import plan
-from leakbench.catalogue.workflow import judges
-from leakbench.errors import UserError
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
 
-# The scale that caps nothing.
-PUBLISHED = "paper"
+from leakbench.catalogue.cell import Spec, capture_of
 
 
-@cache
-def published_costs(root: Path) -> dict[str, dict[str, float]]:
-    """Return experiment -> stem of a cell or study -> core-seconds at the published size."""
-    try:
-        whole = plan(root, PUBLISHED, judges())
-    except UserError:
-        # The scale may not fit a catalogue that was cut down; a run at it says so itself.
-        return {}
-    found: dict[str, dict[str, float]] = {}
-    for name, cells in whole.experiments.items():
-        own = found.setdefault(name, {})
-        for cell in cells:
-            capture = whole.specs[f"capture/{cell.capture}"]
-            own[cell.stem] = budget.of_attack(whole.specs[f"attack/{cell.stem}"], capture).seconds
-        for study in whole.studies[name]:
-            own[study.stem] = budget.of_study(whole.specs[f"study/{study.stem}"]).seconds
+class Work(NamedTuple):
+    """convolutions, products: millions of operations. calls: thousands of calls of torch."""
+
+    convolutions: float = 0.0
+    products: float = 0.0
+    calls: float = 0.0
+
+    def times(self, factor: float) -> "Work":
+        """Return the work of `factor` such jobs."""
+        return Work(*(factor * each for each in self))
+
+    def plus(self, other: "Work") -> "Work":
+        """Return the work of both."""
+        return Work(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def seconds(self, speed: "Work | None" = None) -> float:
+        """Return the core-seconds that this takes where a core does `speed` in a second."""
+        return sum(each / rate for each, rate in zip(self, speed or REFERENCE, strict=True))
+
+
+# What one core of an Intel Xeon with AVX-512 does in a second (`verbs/plan.py` measures it).
+REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
+
+
+class Network(NamedTuple):
+    """Millions of operations of a forward pass of an image of 32×32, millions of parameters, and layers."""
+
+    operations: float
+    weights: float
+    layers: int
+
+
+# Module, or module with depth and stem. A test counts operations and parameters again.
+NETWORKS = {
+    "fcnn": Network(0.9, 0.5, 3),
+    "cnn": Network(7, 1.0, 4),
+    "convnet": Network(250, 3, 8),
+    "lenet-dlg": Network(1.5, 0.1, 4),
+    "lenet-grnn": Network(1.5, 0.1, 4),
+    "lenet-fedkl": Network(1.5, 0.1, 4),
+    "resnet20-4": Network(1300, 4.4, 21),
+    "cifar-resnet-20": Network(82, 0.3, 21),
+    "cifar-resnet-32": Network(140, 0.5, 33),
+    "resnet-18-large": Network(75, 12, 21),
+    "resnet-34-large": Network(150, 22, 37),
+    "resnet-50-large": Network(170, 26, 54),
+    "resnet-18-small": Network(1120, 12, 21),
+    "resnet-18-unpooled": Network(290, 12, 21),
+    "resnet-34-unpooled": Network(590, 22, 37),
+    "densenet": Network(120, 8, 121),
+    "vgg": Network(870, 135, 16),
+    "crnn": Network(400, 9, 12),
+    "perceptron": Network(0.06, 0.001, 3),
+}
+# Generators that are trained, by what their training was measured to take.
+GENERATORS = {
+    "cvae": Network(16, 1, 10),
+    "fidel-mnist": Network(80, 5, 8),
+    "fidel-cifar10": Network(130, 5, 8),
+}
+# A network that nobody has counted is taken for a large one.
+UNKNOWN = Network(1300, 30, 50)
+# Networks of dense layers alone.
+DENSE = ("fcnn", "perceptron")
+# Of a training step, and of an iteration of gradient matching, in forward passes. The second derivative of
+# the latter is exact, or a difference of first ones.
+STEP, EXACT, FROZEN = 3, 14, 7
+# Thousands of calls of torch for each layer: of a training step, and of an iteration of gradient matching.
+STEPPED, MATCHED = 0.01, 0.16
+# Millions of operations for each million weights of a gradient that is matched.
+GRADIENT = 300
+# One iteration of L-BFGS evaluates the loss up to 20 times, and looks at a hundred earlier gradients.
+LBFGS = 26
+# The generator of GRNN, and that of latents: millions of operations for each image of 32×32 and iteration.
+GENERATOR, LATENT = 90, 60
+# What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
+DIVIDED, IMAGINED = 500, 240
+# Neurons that live, of a layer that feeds a generator.
+NEURONS = 64
+# Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
+JOB, EXPERIMENT = 0.5, 3.0
+
+
+def network(victim: Spec, shape: list[int]) -> Network:
+    """Return what a forward pass of one image of `shape` (rows, columns, channels) takes."""
+    parameters = victim.get("parameters", {})
+    longer = [victim["module"], *(str(parameters[key]) for key in ("depth", "stem") if key in parameters)]
+    names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
+    known = NETWORKS | GENERATORS
+    found = next((known[key] for key in names if key in known), UNKNOWN)
+    return found._replace(operations=found.operations * shape[0] * shape[1] / 1024)
+
+
+def _passes(victim: Spec, shape: list[int], images: float, passes: float, calls: float) -> Work:
+    """Return the work of forward passes over images; calls: thousands of calls for each layer, in all."""
+    own = network(victim, shape)
+    operations, calls = images * passes * own.operations, own.layers * calls
+    return Work(0, operations, calls) if victim["module"] in DENSE else Work(operations, 0, calls)
+
+
+def starts(federation: Spec) -> int:
+    """Return from how many states of the network a federation is played."""
+    return 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
+
+
+def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
+    """Return the work of training a victim or generator; `there`: the images of the split it trains on."""
+    entry, auxiliary = spec[part], spec[part].get("auxiliary")
+    training = entry["training"]
+    if training is None:
+        return Work()
+    there = auxiliary["stop"] - auxiliary["start"] if auxiliary else there
+    images = training["epochs"] * min(training["images"] or there, there)
+    return _passes(entry, spec["dataset"]["shape"], images, STEP, STEPPED * images / training["batch_size"])
+
+
+def of_study(spec: Spec, there: int = 60_000) -> Work:
+    """Return the work of a training study; `there`: the images of the splits that it trains on."""
+    training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
+    shape = [training["size"] or rows, training["size"] or columns, channels]
+    images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
+    return _passes(spec["victim"], shape, images, STEP, STEPPED * images / training["batch_size"])
+
+
+def of_capture(spec: Spec) -> Work:
+    """Return the work of playing a federation."""
+    federation = spec["federation"]
+    updates = starts(federation) * federation["rounds"] * federation["local"]["epochs"]
+    images = updates * sum(federation["clients"])
+    batches = updates * len(federation["clients"])
+    return _passes(spec["victim"], spec["dataset"]["shape"], images, STEP, STEPPED * batches)
+
+
+def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
+    """Return how many updates an attack works on, those of its null baseline among them, and how many
+    images."""
+    federation = capture["federation"]
+    rounds = federation["rounds"] + min(spec["null_rounds"], -(-federation["rounds"] // 4))
+    played = starts(federation) * rounds
+    return played * len(federation["clients"]), played * sum(federation["clients"])
+
+
+def of_attack(spec: Spec, capture: Spec) -> Work:
+    """Return the work of an attack on what `capture` (its spec) makes."""
+    attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
+    federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
+    updates, images = trials(spec, capture)
+    if not attack["optimiser"]:
+        neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
+        return Work(updates * neurons * IMAGINED, updates * weights * DIVIDED, updates * STEPPED)
+    steps = chosen["iterations"] * chosen["restarts"]
+    if chosen["updates"] == "simulated" and federation["update"] == "model":
+        steps *= federation["local"]["epochs"]
+    steps *= LBFGS if "lbfgs" in attack["optimiser"] else 1
+    candidates = math.prod(arguments.get("population", 1) for arguments in attack["optimiser"].values())
+    # Candidates are compared by their gradients alone, which are not differentiated.
+    passes = STEP if candidates > 1 else FROZEN if chosen["derivative"] == "frozen" else EXACT
+    made = GENERATOR if "generator" in attack["unknowns"] else LATENT if attack["generator"] else 0
+    # The engines are compared before the first iteration, and the gradients once more after the last.
+    times = steps * candidates + 2
+    besides = Work(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
+    return _passes(victim, shape, images * times, passes, MATCHED * (steps + updates)).plus(besides)
+
+
+def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
+    """Return the work of each training, capture and attack among `specs`.
+
+    there: data set → images of its train split.
+    """
+    found = {}
+    for name, spec in specs.items():
+        kind, _, stem = name.partition("/")
+        if kind == "attack":
+            found[name] = of_attack(spec, specs[f"capture/{capture_of(stem)}"])
+        elif kind == "capture":
+            found[name] = of_capture(spec)
+        elif kind in ("train", "generator", "study"):
+            beside = spec["training"]["beside"] if kind == "study" else []
+            count = sum(there.get(each, 60_000) for each in (spec["dataset"]["name"], *beside))
+            found[name] = (
+                of_study(spec, count)
+                if kind == "study"
+                else of_training(spec, "victim" if kind == "train" else kind, count)
+            )
     return found

@@ -1,7 +1,7 @@
 """One catalogue entry as a scale has it: its values, with the scale's caps."""
 
 import fnmatch
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,25 @@ from leakbench.yamls import read_yaml, suggest, validated
 # Keys that change no result.
 FOR_PEOPLE = {"summary", "title"}
 CAPPED = ("victims", "generators", "federations", "attacks", "trainings")
+
+
+# The key of each kind of entry that a budget sets.
+SIZED = {
+    "victims": "training.epochs",
+    "generators": "training.epochs",
+    "federations": "rounds",
+    "attacks": "parameters.iterations",
+    "trainings": "rounds",
+}
+
+
+@dataclass
+class Sizes:
+    """What a budget gives: the name of a spec → its size (SIZED), and <experiment>/<stem> → why it is left
+    out."""
+
+    values: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
@@ -61,22 +80,39 @@ class Salt(Strict):
 
 @dataclass(frozen=True)
 class Sized:
-    """The catalogue as a scale has it. file: the scale's own, for messages. salt: of the clients' chance."""
+    """The catalogue as a scale has it.
+
+    file: the scale's own, for messages. salt: of the clients' chance. sizes: what the scale's budget pays for.
+    """
 
     config: Path
     scale: Scale
     file: str
     salt: str
+    sizes: Sizes = field(default_factory=Sizes)
+
+    @property
+    def name(self) -> str:
+        """Return the name of the scale."""
+        return Path(self.file).stem
 
     def whole(self, kind: str, name: str, where: str) -> Any:
         """Return an entry without any cap. Raises UserError where it is missing."""
         return find(self.config, kind, name, where)
 
-    def entry(self, kind: str, place: str, name: str, where: str) -> Spec:
-        """Return entry `name` of `kind`, capped. Raises UserError where it is missing, or a cap does not fit
-        it."""
+    def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
+        """Return entry `name` of `kind` for a spec: capped, and as long as the budget pays for.
+
+        Raises UserError where it is missing, or a cap does not fit it.
+        """
         whole = self.whole(kind, name, where).model_dump(mode="json")
         value = capped(kind, place, name, whole, self.scale, self.file)
+        if spec in self.sizes.values:
+            *parents, last = SIZED[kind].split(".")
+            inside = value
+            for parent in parents:
+                inside = inside[parent]
+            inside[last] = self.sizes.values[spec]
         training = value.get("training")
         if training:
             last = training["epochs"]
@@ -96,7 +132,8 @@ class Sized:
         """Return why the scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does
         not."""
         globs = self.scale.left_out.items()
-        return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), "")
+        dear = self.sizes.left_out.get(name, "")
+        return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), dear)
 
 
 def sized(config: Path, name: str) -> Sized:

@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
 
+Seconds = Annotated[float, Field(gt=0)]
+
 
 class Cells(Strict):
     """A product of names: each combination of the lists is one cell."""
@@ -124,6 +126,32 @@ class Experiment(Strict):
         return self
 
 
+class Budget(Strict):
+    """What a scale may take, in core-seconds and core-minutes of the cost model's reference core.
+
+    How many trials each cell gets, and what is left out, follows from it (docs/scaling.md).
+    """
+
+    length: float = Field(
+        gt=0,
+        le=1,
+        description="Share of the published length that everything runs for: iterations of attacks, epochs "
+        "of victims and generators, rounds of training studies. Verdicts ask for half.",
+    )
+    trials: Annotated[dict[Annotated[int, Field(ge=5)], Seconds], Field(min_length=1)] = Field(
+        description="Number of trials → core-seconds that a cell with so many may take. A cell gets the "
+        "largest number that it can pay for, and never more than are published. A cell that can pay for none "
+        "is left out. Verdicts ask for 5."
+    )
+    training: Seconds = Field(
+        description="Core-seconds that the training of one network, or one training study, may take. What "
+        "needs a longer one is left out."
+    )
+    total: Annotated[float, Field(gt=0)] = Field(
+        description="Core-minutes of the whole scale. The cells that cost least come first."
+    )
+
+
 class Scale(Strict):
     """How much of each experiment a run does. `--config scale=<name>` chooses it; the default is `quick`."""
 
@@ -132,6 +160,9 @@ class Scale(Strict):
         0,
         description="Rank among the scales, the longest run highest. "
         "The scorecard takes the longest evidence there is.",
+    )
+    budget: Budget | None = Field(
+        None, description="What the scale may take. Without it everything has its published size."
     )
     caps: dict[str, dict[str, dict[str, Annotated[float, Field(ge=0)]]]] = Field(
         {},

@@ -3,14 +3,14 @@
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from leakbench.artefacts import to_json
 from leakbench.catalogue import shares
-from leakbench.catalogue.budget import decays
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell
+from leakbench.catalogue.budget import Ask, paid
+from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell, decays
 from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.facts import described, fact_files
@@ -21,6 +21,7 @@ from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.signature import module_file
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
+from leakbench.papers.work import read_paper
 from leakbench.yamls import suggest
 
 
@@ -56,6 +57,17 @@ class Plan:
     def spec(self, name: str) -> Spec:
         """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
+
+    def needed(self, experiment: str) -> set[str]:
+        """Return the specs of all jobs that an experiment needs, its tables and figures apart."""
+        cells, names = self.experiments[experiment], {f"study/{s.stem}" for s in self.studies[experiment]}
+        for cell in cells:
+            place, generator = f"{cell.dataset}/", self.specs[f"attack/{cell.stem}"]["attack"]["generator"]
+            judges = self.specs[f"score/{cell.capture}"]["judges"]
+            names |= {f"attack/{cell.stem}", f"capture/{cell.capture}"}
+            names |= {f"train/{place}{name}/{cell.seed}" for name in (cell.victim, *judges)}
+            names |= {f"generator/{place}{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)}
+        return names & self.specs.keys()
 
     def write(self, root: Path) -> None:
         """Write every spec whose content changed."""
@@ -98,12 +110,34 @@ def plan(
     at the first mistake, naming file and key.
     """
     config = root / "config"
-    at, out = sized(config, scale_name), Plan(run_name(scale_name, seed), {}, {})
+    at, run = sized(config, scale_name), run_name(scale_name, seed)
+    given = at, run, metrics, local, seed or 0
+    if at.scale.budget is None:
+        return _planned(*given, only)[0]
+    whole, asks = _planned(*given)
+    experiments = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
+    papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
+    rare = {name for paper in papers.values() for name in paper.stand_ins}
+    rare |= {name for name, entry in load_kind(config, "datasets").items() if not entry.fetched}
+    there = shares.counted(config)
+    sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
+    if asks and len(sizes.left_out) == len(asks):
+        raise UserError(f"{at.file}: budget: pays for no cell (raise trials, training or total)")
+    return _planned(replace(at, sizes=sizes), *given[1:], only)[0]
+
+
+def _planned(
+    at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int,
+    only: str = "",
+) -> tuple[Plan, list[Ask]]:  # fmt: skip
+    """Return a plan with what a scale, as it stands, runs, and who asks for each job."""
+    config, out = at.config, Plan(run, {}, {})
     wanted: dict[Cell, set[str]] = {}
+    asks: list[Ask] = []
     for name, experiment in load_kind(config, "experiments").items():
         if only not in ("", name):
             continue
-        experiment = experiment.model_copy(update={"seeds": [s + (seed or 0) for s in experiment.seeds]})
+        experiment = experiment.model_copy(update={"seeds": [s + seed for s in experiment.seeds]})
         where, asked = str(file_of(config, "experiments", name)), experiment.metrics or []
         for metric in asked:
             if metric not in metrics:
@@ -115,17 +149,25 @@ def plan(
         whole = at.left_out(name)
         for job in dict.fromkeys(_jobs(experiment, config, where)):
             reason = whole or at.left_out(f"{name}/{job.stem}")
-            # What a scale leaves out is checked all the same.
-            into = Plan(out.run, {}, {}) if reason else out
+            # What is left out is checked all the same.
+            into = Plan(out.run, {}, {})
+            networks: tuple[str, ...] = ()
             if isinstance(job, Study):
                 into.specs[f"study/{job.stem}"] = study_spec(job, at, where)
             else:
-                _resolve_cell(into, job, at, where)
+                networks = _resolve_cell(into, job, at, where)
                 for judge in judges:
                     _resolve_judge(into, job, judge, at, f"{where}: metrics")
+                reason = reason or _pointless(
+                    into.specs[f"attack/{job.stem}"], into.specs[f"capture/{job.capture}"]
+                )
             if reason:
                 apart[job.stem] = reason
-            elif isinstance(job, Study):
+                continue
+            out.specs.update(into.specs)
+            of_judges = (f"train/{job.dataset}/{judge}/{job.seed}" for judge in judges if networks)
+            asks.append(Ask(name, job, networks, tuple(of_judges)))
+            if isinstance(job, Study):
                 studies.append(job)
             else:
                 cells.append(job)
@@ -137,13 +179,13 @@ def plan(
                 mode="json", include={"seeds", "metrics", "success", "client", "exhibit"}
             ),
             "cells": [cell.stem for cell in cells],
-            "scale": scale_name,
+            "scale": at.name,
             "left_out": whole,
             "cells_left_out": {} if whole else apart,
             "shares": shares.of_all(config, out.specs, cells, studies),
             **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
-        beside = {"work": Path(where).parents[1].name, "scale": scale_name}
+        beside = {"work": Path(where).parents[1].name, "scale": at.name}
         out.specs[f"figure/{name}"] = figure_spec(config, experiment, cells, studies) | beside
     for cell in out.cells:
         spec = out.specs.setdefault(f"score/{cell.capture}", {"attacks": {}, "judges": []})
@@ -160,9 +202,10 @@ def plan(
     for name, dataset in load_kind(config, "datasets").items():
         entry = dataset.model_dump(mode="json", exclude=FOR_PEOPLE | {"licence", "labels"})
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
-    files = fact_files(out.run, out.specs, root / "papers")
-    out.specs["scorecard/catalogue"] = {**described(config), "run": {"scale": scale_name}, "files": files}
-    return out
+    files = fact_files(out.run, out.specs, config.parent / "papers")
+    scale = {"scale": at.name}
+    out.specs["scorecard/catalogue"] = {**described(config), "run": scale, "files": files}
+    return out, asks
 
 
 def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | Study]:
@@ -192,59 +235,68 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
             )
 
 
+def _pointless(attack: Spec, capture: Spec) -> str:
+    """Return why an attack on a capture says nothing that another does not say; empty where it does."""
+    idle = attack["attack"]["adaptive"] and capture["defence"]["module"] == "none"
+    return "without a defence there is nothing to adapt to" if idle else ""
+
+
 def _resolve_judge(out: Plan, cell: Cell, name: str, at: Sized, where: str) -> None:
     """Plan the training of a classifier on the cell's data set, whether or not a cell attacks it."""
-    entry = at.entry("victims", cell.dataset, name, where)
+    spec = f"train/{cell.dataset}/{name}/{cell.seed}"
+    entry = at.entry("victims", cell.dataset, name, where, spec)
     if entry["training"] is None:
         raise UserError(f"{where}: judge '{name}' is not trained (give config/victims a training for it)")
     beside = out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]
-    out.specs[f"train/{cell.dataset}/{name}/{cell.seed}"] = {**beside, "victim": entry}
+    out.specs[spec] = {**beside, "victim": entry}
 
 
-def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> None:
+def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ...]:
+    """Add the specs of a cell; return the names of those of its victim and its generator, if it has one."""
     dataset, config = at.whole("datasets", cell.dataset, where), at.config
     if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
         raise UserError(
             f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
             "classes, not of words)"
         )
+    trained, served = f"train/{cell.dataset}/{cell.victim}/{cell.seed}", ""
     entries = {
-        kind: at.entry(f"{kind}s", place, getattr(cell, kind), where)
-        for kind, place in {
-            "victim": cell.dataset,
-            "federation": cell.dataset,
-            "defence": cell.dataset,
+        kind: at.entry(f"{kind}s", place, getattr(cell, kind), where, spec)
+        for kind, place, spec in (
+            ("victim", cell.dataset, trained),
+            ("federation", cell.dataset, f"capture/{cell.capture}"),
+            ("defence", cell.dataset, ""),
             # How long an attack takes depends on all of these.
-            "attack": cell.capture.rpartition("/")[0],
-        }.items()
+            ("attack", cell.capture.rpartition("/")[0], f"attack/{cell.stem}"),
+        )
     }
     generator = entries["attack"]["generator"].get(cell.dataset)
     if generator:
         named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"
-        entries["generator"] = at.entry("generators", cell.dataset, generator, named)
+        reads = at.whole("generators", generator, named).reads
+        whom = cell.victim if reads == "features" else ANY_VICTIM
+        served = f"generator/{cell.dataset}/{whom}/{generator}/{cell.seed}"
+        entries["generator"] = at.entry("generators", cell.dataset, generator, named, served)
         auxiliary, weights = (entries["generator"][key] for key in ("auxiliary", "weights"))
         if auxiliary:
             entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
         if weights:
             at.whole("datasets", weights, f"{file_of(config, 'generators', generator)}: weights")
-    trained, asked = entries["victim"]["training"], entries["federation"]["checkpoints"]
-    if trained and asked != "last":
+    training, asked = entries["victim"]["training"], entries["federation"]["checkpoints"]
+    if training and asked != "last":
         uncapped = at.whole("victims", cell.victim, where).training.epochs
         entries["federation"]["checkpoints"] = sorted(
-            {min(c, trained["epochs"]) if c <= uncapped else c for c in asked}
+            {min(c, training["epochs"]) if c <= uncapped else c for c in asked}
         )
     check_cell(cell, config, where, entries, dataset)
     images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
     network = {key: entries["victim"][key] for key in ("module", "parameters")}
-    out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"] = {
-        "victim": entries["victim"], "dataset": images, "seed": cell.seed,
-    }  # fmt: skip
+    out.specs[trained] = {"victim": entries["victim"], "dataset": images, "seed": cell.seed}
     if generator:
-        spec = {"generator": entries["generator"], "dataset": images, "seed": cell.seed}
-        served = ANY_VICTIM
-        if entries["generator"]["reads"] == "features":
-            spec, served = spec | {"victim": network}, cell.victim
-        out.specs[f"generator/{cell.dataset}/{served}/{generator}/{cell.seed}"] = spec
+        features = {"victim": network} if whom == cell.victim else {}
+        out.specs[served] = {
+            "generator": entries["generator"], "dataset": images, "seed": cell.seed, **features,
+        }  # fmt: skip
     out.specs[f"capture/{cell.capture}"] = {
         "federation": entries["federation"], "federation_name": cell.federation,
         "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
@@ -259,3 +311,4 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> None:
         "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
         **({"adaptation": {"module": known}} if adapts else {}),
     }  # fmt: skip
+    return (trained, served) if served else (trained,)

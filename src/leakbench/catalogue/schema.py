@@ -120,6 +120,11 @@ class Dataset(Part):
     )
     licence: str = Field("", description="The licence of the data, for people.")
 
+    @property
+    def fetched(self) -> bool:
+        """Whether the workflow can get the data set itself, without a folder of its user."""
+        return any(not source.folders for source in self.sources)
+
 
 class Victim(Part):
     """The network under attack and how it is trained on the train split of its data set."""

@@ -17,7 +17,7 @@ def of_all(
 
     specs: what the scale makes of them.
     """
-    counts = {name: entry.counts.get("train") for name, entry in load_kind(config, "datasets").items()}
+    counts = counted(config)
     found = {}
     for cell in cells:
         victim = specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]["victim"]
@@ -26,12 +26,18 @@ def of_all(
             f"generator/{cell.dataset}/{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)
         )
         made = next((specs[name]["generator"] for name in served if name in specs), None)
-        found[cell.stem] = of_cell(config, cell.victim, victim, counts[cell.dataset], generator, made)
+        found[cell.stem] = of_cell(config, cell.victim, victim, counts.get(cell.dataset), generator, made)
     for study in studies:
         training = specs[f"study/{study.stem}"]["training"]
-        seen = [count for name in (study.dataset, *training["beside"]) if (count := counts[name])]
+        seen = [count for name in (study.dataset, *training["beside"]) if (count := counts.get(name))]
         found[study.stem] = of_study(config, study.training, training, seen)
     return {stem: share for stem, share in found.items() if share}
+
+
+def counted(config: Path) -> dict[str, int]:
+    """Return the number of training images of each data set that has any."""
+    datasets = load_kind(config, "datasets")
+    return {name: entry.counts["train"] for name, entry in datasets.items() if "train" in entry.counts}
 
 
 def of_cell(

@@ -40,8 +40,8 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
             "classes and counts of both)"
         )
     victim, training, defence = (
-        at.entry(f"{kind}s", study.dataset, getattr(study, kind), where)
-        for kind in ("victim", "training", "defence")
+        at.entry(f"{kind}s", study.dataset, getattr(study, kind), where, spec)
+        for kind, spec in (("victim", ""), ("training", f"study/{study.stem}"), ("defence", ""))
     )
     if dataset.labels != LABELS[training["task"]]:
         raise UserError(

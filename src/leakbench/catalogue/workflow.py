@@ -10,7 +10,7 @@ from typing import Any
 
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
-from leakbench.catalogue import budget
+from leakbench.catalogue import cluster
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
@@ -118,22 +118,22 @@ class Workflow:
         """Return a path of the checkout as rules name it: relative in the checkout itself, else whole."""
         return _below(self.home, self.root / name)
 
-    def needs(self, verb: str, stem: str) -> budget.Needs:
+    def needs(self, verb: str, stem: str) -> cluster.Needs:
         """Return what a job asks of a cluster: train, generator, study, capture or attack, of one spec."""
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
-        if found := budget.recorded(record, spec, workers=verb == "attack"):
+        if found := cluster.recorded(record, spec, workers=verb == "attack"):
             return found
         value = self.plan.spec(f"{verb}/{stem}")
         match verb:
             case "train" | "generator":
-                return budget.of_training(value, "victim" if verb == "train" else verb)
+                return cluster.of_training(value, "victim" if verb == "train" else verb)
             case "study":
-                return budget.of_study(value)
+                return cluster.of_study(value)
             case "capture":
-                return budget.of_capture(value)
-        return budget.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
+                return cluster.of_capture(value)
+        return cluster.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
 
     def code(self, verb: str, *more: str) -> list[str]:
         """Return the source files that a verb and `more` modules depend on, relative to the root if below

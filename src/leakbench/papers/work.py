@@ -1,5 +1,6 @@
 """Reads papers/<work>/: what a work printed, which rows of ours belong to it, and what it claims."""
 
+import fnmatch
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -117,6 +118,12 @@ class Work:
         return found
 
 
+def published_for(globs: Mapping[str, float], name: str) -> float | None:
+    """Return the value of the longest pattern that matches a name; None where none does."""
+    fitting = [pattern for pattern in globs if fnmatch.fnmatchcase(name, pattern)]
+    return globs[max(fitting, key=len)] if fitting else None
+
+
 def read_papers(folder: Path) -> list[Work]:
     """Return every work below `folder` (papers/), sorted by name.
 
@@ -141,6 +148,12 @@ def read_papers(folder: Path) -> list[Work]:
                 )
             seen[key] = work.folder
     return works
+
+
+def read_paper(folder: Path) -> Paper | None:
+    """Return the paper.yaml of a work's folder; None where it has none."""
+    path = folder / "paper.yaml"
+    return _read(Paper, path) if path.is_file() else None
 
 
 def _read(model: type[BaseModel], path: Path) -> Any:

@@ -4,7 +4,6 @@ A result table is the tidy frame of the `table` verb: one line for each conditio
 interval and n.
 """
 
-import fnmatch
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.metrics.interval import FEWEST
 from leakbench.papers.printed import as_text
-from leakbench.papers.work import Paper
+from leakbench.papers.work import Paper, published_for
 from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials
 from leakbench.verdicts.settled import settled
 from leakbench.verdicts.tolerances import tolerance_of
@@ -268,12 +267,6 @@ class Evidence:
         if not nulls:
             return None
         return mean > max(nulls) if METRICS[metric].higher_is_better else mean < min(nulls)
-
-
-def published_for(globs: Mapping[str, float], name: str) -> float | None:
-    """Return the value of the longest pattern that matches a name; None where none does."""
-    fitting = [pattern for pattern in globs if fnmatch.fnmatchcase(name, pattern)]
-    return globs[max(fitting, key=len)] if fitting else None
 
 
 def _unknown(what: str) -> Any:

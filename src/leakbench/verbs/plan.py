@@ -1,19 +1,40 @@
-"""plan: check the whole catalogue, write the resolved specs and count the jobs."""
+"""plan: check the whole catalogue, write the resolved specs, and say what each experiment costs."""
 
 from collections import Counter
 from pathlib import Path
 
+from leakbench.catalogue import costs, shares
 from leakbench.catalogue.workflow import Workflow
+from leakbench.speed import measured
 
 
 def plan(root: Path, scale: str, seed: int | None = None) -> None:
-    """Validate everything at one scale and print each verb's number of jobs; `seed` is added to all seeds."""
+    """Validate everything at one scale; print each verb's number of jobs and each experiment's core-minutes.
+
+    seed: is added to all seeds. Core-minutes are those of this machine, measured in a second, and of the
+    reference core, by which a scale's budget chooses. Jobs that experiments share count for each of them.
+    """
     workflow = Workflow(root, scale, seed)
-    counts = Counter(name.partition("/")[0] for name in workflow.plan.specs)
-    used = len(workflow.plan.datasets)
+    found = workflow.plan
+    counts = Counter(name.partition("/")[0] for name in found.specs)
     print(
-        f"scale {scale}: {len(workflow.plan.experiments)} experiments, {len(workflow.plan.cells)} cells on "
-        f"{used} data sets"
+        f"scale {scale}: {len(found.experiments)} experiments, {len(found.cells)} cells on "
+        f"{len(found.datasets)} data sets"
     )
     for verb, count in sorted(counts.items()):
         print(f"{count:6d} {verb}")
+    works, here = costs.works(found.specs, shares.counted(root / "config")), measured()
+
+    def line(name: str, specs: set[str], jobs: str, apart: str) -> str:
+        took = [sum(works[spec].seconds(speed) for spec in specs) / 60 for speed in (here, costs.REFERENCE)]
+        return f"{name:28}{jobs:>6}{apart:>10}{took[0]:14,.1f}{took[1]:14,.1f}"
+
+    print(f"\n{'core-minutes of':28}{'jobs':>6}{'left out':>10}{'this machine':>14}{'reference':>14}")
+    everything: set[str] = set()
+    for name in sorted(found.experiments):
+        specs = found.needed(name) & works.keys()
+        everything |= specs
+        apart = len(found.specs[f"table/{name}"]["cells_left_out"])
+        jobs = len(found.experiments[name]) + len(found.studies[name])
+        print(line(name, specs, str(jobs), "all" if not jobs else str(apart or "")))
+    print(line("all, shared jobs once", everything, str(len(everything)), ""))

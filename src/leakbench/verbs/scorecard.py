@@ -7,8 +7,8 @@ from typing import Any
 import pandas as pd
 
 from leakbench.artefacts import open_tensors, read_csv, read_facts, read_table, write_text
-from leakbench.catalogue.costs import published_costs
 from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.published import published_costs
 from leakbench.catalogue.schema import Scale as ScaleFile
 from leakbench.papers.facts import reader
 from leakbench.papers.work import read_papers

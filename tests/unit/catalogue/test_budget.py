@@ -1,161 +1,163 @@
-"""What a job asks of a cluster: counted again by torch, measured against real runs, and what a record
-changes."""
+"""What a budget pays for: trials, lengths, and what is left out with its reason."""
 
-import json
-import math
-import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch.utils.flop_counter import FlopCounterMode
+import yaml
 
-from leakbench import victims
-from leakbench.catalogue import budget
-from leakbench.catalogue.workflow import Workflow
+from leakbench.catalogue import costs, shares
+from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.workflow import judges
+from leakbench.errors import UserError
 
 ROOT = Path(__file__).parents[3]
+ROOMY = {"length": 0.5, "trials": {100: 1e6, 10: 1e7}, "training": 1e6, "total": 1e6}
+MATCHING = {
+    "summary": "x", "module": "gradient-matching", "objective": "squares", "unknowns": "dummies",
+    "optimiser": "adam", "parameters": {"iterations": 101},
+}  # fmt: skip
+CELLS = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "m"]}
+STEM = "d/v/f/none"
 
 
-@pytest.fixture(scope="module")
-def paper() -> Workflow:
-    return Workflow(ROOT, "paper")
+@pytest.fixture
+def paid(root: Callable[..., Path]) -> Callable[..., Plan]:
+    """Return a planner of the small catalogue with a slow attack `m`: keyword arguments change the budget."""
+
+    def planned(changes: dict[str, dict[str, Any]] | None = None, **budget: Any) -> Plan:
+        own = {"attacks/m": MATCHING, "experiments/e": {"cells": [CELLS], "seeds": [0]}} | (changes or {})
+        own["scales/quick"] = {"budget": ROOMY | budget}
+        load_kind.cache_clear()
+        return plan(root(own), "quick", {"mse": ()})
+
+    return planned
 
 
-@pytest.fixture(scope="module")
-def quick() -> Workflow:
-    return Workflow(ROOT, "quick")
+def reasons(found: Plan) -> dict[str, str]:
+    return found.specs["table/e"]["cells_left_out"]
 
 
-@pytest.fixture(scope="module")
-def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
-    """One network of each entry that is counted by: entry → spec."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, spec in paper.plan.specs.items():
-        if name.startswith(("train/", "study/")):
-            parameters = spec["victim"]["parameters"]
-            longer = [spec["victim"]["module"], parameters.get("depth"), parameters.get("stem")]
-            names = {"-".join(str(part) for part in longer[:count] if part) for count in (1, 2, 3)}
-            for entry in names & budget.NETWORKS.keys():
-                if spec["dataset"]["shape"][0] <= 64 or entry not in found:
-                    found[entry] = spec
-    return found
+def seconds(found: Plan, **changed: Any) -> float:
+    """Return what the slow cell takes, with its capture, where keys of its federation are changed."""
+    capture = found.specs[f"capture/{STEM}/0"]
+    capture = capture | {"federation": capture["federation"] | changed}
+    slow = costs.of_attack(found.specs[f"attack/{STEM}/m/0"], capture)
+    return slow.plus(costs.of_capture(capture)).seconds()
 
 
-def test_every_network_of_the_paper_scale_is_counted(
-    paper: Workflow, trained: dict[str, dict[str, Any]]
+def test_everything_runs_for_the_share_of_its_length(paid: Callable[..., Plan]) -> None:
+    found = paid()
+    assert found.specs[f"attack/{STEM}/m/0"]["attack"]["parameters"]["iterations"] == 51
+    victim = found.specs["train/d/v/0"]["victim"]["training"]
+    assert (victim["epochs"], victim["checkpoints"]) == (15, [0, 5, 15])
+    assert found.specs["table/e"]["shares"][f"{STEM}/m/0"] == {"victim": 0.5}
+    assert found.specs[f"capture/{STEM}/0"]["federation"]["rounds"] == 100
+    assert reasons(found) == {}
+
+
+def test_a_cell_gets_as_many_trials_as_it_can_pay_for(paid: Callable[..., Plan]) -> None:
+    ten = seconds(paid(), rounds=10)
+    for limit, rounds in ((1.01 * ten, 10), (0.99 * ten, 5)):
+        found = paid(trials={100: 1e-9, 10: limit, 5: 1e6})
+        # The attacks on a capture are compared, so they share its rounds.
+        assert found.specs[f"capture/{STEM}/0"]["federation"]["rounds"] == rounds
+        assert len(found.cells) == 2
+
+
+def test_never_more_trials_than_are_published(paid: Callable[..., Plan]) -> None:
+    found = paid({"federations/f": {"rounds": 7}})
+    assert found.specs[f"capture/{STEM}/0"]["federation"]["rounds"] == 7
+
+
+def test_a_moving_server_runs_for_the_share_of_its_rounds(paid: Callable[..., Plan]) -> None:
+    found = paid({"federations/f": {"server": "fedavg"}}, trials={5: 1e6})
+    assert found.specs[f"capture/{STEM}/0"]["federation"]["rounds"] == 100
+
+
+def test_a_cell_that_can_pay_for_no_trials_says_what_it_takes(paid: Callable[..., Plan]) -> None:
+    least = seconds(paid(), rounds=5)
+    found = paid(trials={5: 0.99 * least})
+    assert [cell.attack for cell in found.cells] == ["a"]
+    (reason,) = reasons(found).values()
+    assert reason.startswith("takes about ")
+    assert "for 5 trials; scale quick gives a cell" in reason
+
+
+def test_a_victim_that_trains_too_long_takes_its_cells_along(paid: Callable[..., Plan]) -> None:
+    (once,) = (costs.of_training(paid().specs["train/d/v/0"], there=60).seconds(),)
+    assert len(paid(training=1.01 * once).cells) == 2
+    with pytest.raises(UserError, match="budget: pays for no cell"):
+        paid(training=0.99 * once)
+
+
+def test_where_the_work_states_no_length_a_victim_trains_as_long_as_is_paid(
+    root: Callable[..., Path], paid: Callable[..., Plan]
 ) -> None:
-    assert trained.keys() >= budget.NETWORKS.keys() - {"convnet"}
-    for name, spec in paper.plan.specs.items():
-        if name.startswith(("train/", "study/")):
-            counted = budget.network(spec["victim"], [32, 32, 3])
-            assert counted != budget.UNKNOWN, name
+    once = costs.of_training(paid().specs["train/d/v/0"], there=60).seconds()
+    paper = {
+        "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
+        "threat_model": "t", "unstated": ["victim"],
+    }  # fmt: skip
+    (root() / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
+    found = paid(training=0.35 * once)
+    assert found.specs["train/d/v/0"]["victim"]["training"]["epochs"] == 5
 
 
-def test_operations_and_parameters_are_those_that_torch_counts(trained: dict[str, dict[str, Any]]) -> None:
-    for entry, spec in trained.items():
-        victim, image = spec["victim"], spec["dataset"]
-        shape = [min(image["shape"][0], 64), min(image["shape"][1], 64), image["shape"][2]]
-        with torch.device("meta"):
-            model = victims.build(victim["module"], tuple(shape), image["classes"], victim["parameters"])
-            picture = torch.zeros(1, shape[2], shape[0], shape[1])
-        model.eval()
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            model(picture)
-        operations, weights = budget.network(victim, shape)
-        assert 0.7 < operations * 1e6 / counter.get_total_flops() < 5, entry
-        own = sum(value.numel() for value in model.parameters()) / 1e6
-        assert 0.9 * own < weights < max(1.4 * own, own + 0.6), entry
-
-
-# Seconds and megabytes of runs of the quick scale on one core, from their records.
-MEASURED = [
-    ("attack/cifar10/resnet20-4/agic-gradient/none/invg-single/0", 90, 830),
-    ("attack/cifar10/resnet20-4/agic-gradient-batch4/none/agic/0", 8, 898),
-    ("attack/cifar10/lenet-dlg/agic-gradient/none/dlg/0", 30, 580),
-    ("attack/mnist/fcnn-relu/fidel-reveal/none/fidel/0", 4, 1798),
-    ("train/mnist/fcnn-relu-dropout/0", 66, 938),
-    ("generator/mnist/cnn-relu/fidel-mnist/0", 21, 827),
-    ("capture/mnist/fcnn-relu-dropout/fidel-reveal-moving/none/0", 8, 617),
-]
-
-
-@pytest.mark.parametrize(("name", "seconds", "megabytes"), MEASURED)
-def test_what_was_measured_fits_with_room(
-    name: str, seconds: float, megabytes: float, quick: Workflow, paper: Workflow
+def test_published_lengths_count_where_a_work_states_them(
+    root: Callable[..., Path], paid: Callable[..., Plan]
 ) -> None:
-    verb, _, stem = name.partition("/")
-    needs = quick.needs(verb, stem)
-    assert needs.minutes() * 60 > 2 * seconds
-    assert needs.megabytes() > 1.5 * megabytes
-    # The published sizes are never asked less for.
-    if f"{verb}/{stem}" in paper.plan.specs:
-        assert paper.needs(verb, stem).seconds >= needs.seconds
+    paper = {
+        "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
+        "threat_model": "t", "lengths": {"m": 40},
+    }  # fmt: skip
+    (root() / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
+    assert paid().specs[f"attack/{STEM}/m/0"]["attack"]["parameters"]["iterations"] == 20
 
 
-def test_retries_ask_for_more_and_threads_for_less_time() -> None:
-    needs = budget.Needs(seconds=3600, base=2000, each=1000)
-    assert needs.minutes() == budget.START + budget.MARGIN * 60
-    assert needs.minutes(threads=4) == budget.START + math.ceil(budget.MARGIN * 15)
-    assert needs.megabytes(threads=4) == 6000
-    assert (needs.minutes(attempt=2), needs.megabytes(attempt=2)) == (
-        2 * needs.minutes(),
-        2 * needs.megabytes(),
-    )
-    assert budget.Needs(1e9, 1).minutes() == budget.LONGEST
+def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> None:
+    slower = {"attacks/n": MATCHING | {"parameters": {"iterations": 5000}}}
+    cells = [CELLS, CELLS | {"victim": ["v-tanh"], "attack": ["n"]}]
+    changes = {**slower, "experiments/e": {"cells": cells, "seeds": [0]}}
+    whole = paid(changes)
+    took = sum(work.seconds() for work in costs.works(whole.specs, {"d": 60}).values())
+    found = paid(changes, total=(took * 0.6 + 12 * costs.JOB + costs.EXPERIMENT) / 60)
+    assert {cell.attack for cell in found.cells} == {"a", "m"}
+    (reason,) = reasons(found).values()
+    assert "go to cheaper trials first" in reason
 
 
-def write(path: Path, told: object, age: int) -> Path:
-    path.write_text(json.dumps(told))
-    os.utime(path, (1_000_000 + age, 1_000_000 + age))
-    return path
+def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., Plan]) -> None:
+    longer = MATCHING | {"adaptive": True, "parameters": {"iterations": 5000}}
+    changes = {
+        "attacks/m": MATCHING | {"variants": {"adapted": longer}},
+        "defences/clip": {"summary": "x", "parameters": {"norm": 1.0}},
+        "experiments/e": {
+            "cells": [CELLS | {"defence": ["none", "clip"], "attack": ["a", "m", "m-adapted"]}],
+            "seeds": [0],
+        },
+    }
+    every = paid(changes)
+    assert len(every.cells) == 5
+    assert reasons(every) == {f"{STEM}/m-adapted/0": "without a defence there is nothing to adapt to"}
+    found = paid(changes, trials={5: 1.01 * seconds(every, rounds=5)})
+    assert {(cell.defence, cell.attack) for cell in found.cells} == {("none", "a"), ("none", "m")}
+    assert reasons(found)["d/v/f/clip/m/0"].startswith("would flatter the defence")
 
 
-def test_a_record_counts_until_its_spec_changes(tmp_path: Path) -> None:
-    spec = write(tmp_path / "spec.json", {}, 10)
-    record = tmp_path / "record.json"
-    told = {"seconds": 600.0, "peak_memory_mb": 2000}
-    assert budget.recorded(record, spec, workers=False) is None
-    write(record, told, 20)
-    alone, shared = (budget.recorded(record, spec, workers=workers) for workers in (False, True))
-    assert alone == budget.Needs(1200, 3500, 0)
-    assert shared == budget.Needs(1200, 3500, 3000)
-    write(record, told, 5)
-    assert budget.recorded(record, spec, workers=False) is None
-
-
-@pytest.mark.parametrize(
-    "told", [{}, [], {"seconds": "long", "peak_memory_mb": 1}, {"seconds": 0.003, "peak_memory_mb": 507}]
-)
-def test_a_record_that_tells_nothing_does_not_count(told: object, tmp_path: Path) -> None:
-    spec = write(tmp_path / "spec.json", {}, 10)
-    assert budget.recorded(write(tmp_path / "record.json", told, 20), spec, workers=False) is None
-
-
-def test_the_workflow_takes_the_record_of_a_cell(tmp_path: Path) -> None:
-    flow = Workflow.__new__(Workflow)
-    flow.home, flow.results = tmp_path, "results/quick"
-    stem = "tiny/tiny/tiny/none/fidel/0"
-    for kind, told, age in (("specs", {}, 1), ("records", {"seconds": 60, "peak_memory_mb": 100}, 2)):
-        path = tmp_path / f"results/quick/{kind}/attack/{stem}.json"
-        path.parent.mkdir(parents=True)
-        write(path, told, age)
-    assert flow.needs("attack", stem) == budget.Needs(120, 650, 150)
-
-
-def test_a_step_size_that_decays_does_so_before_the_last_iteration(quick: Workflow) -> None:
-    def falls(optimiser: dict[str, Any], **parameters: int) -> bool:
-        return budget.decays({"parameters": parameters, "optimiser": optimiser})
-
-    lowered = {"adam": {"decay": True}}
-    assert falls(lowered, iterations=160)
-    # The first steps of a longer run, and an attack that lowers nothing.
-    assert not falls(lowered, iterations=160, decay_over=4000)
-    assert falls(lowered, iterations=160, decay_over=300)
-    assert not falls({"adam": {"decay": False}}, iterations=160)
-    assert not falls({})
-    # As the catalogue writes it.
-    scored = [spec["attacks"] for name, spec in quick.plan.specs.items() if name.startswith("score/")]
-    found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
-    assert (found["invg"], found["invg-single"], found["grnn"]) == (True, False, False)
+@pytest.mark.parametrize("scale", ["quick", "standard"])
+def test_the_real_scales_keep_to_their_budget(scale: str) -> None:
+    found = plan(ROOT, scale, judges())
+    budget = yaml.safe_load((ROOT / f"config/scales/{scale}.yaml").read_text())["budget"]
+    works = costs.works(found.specs, shares.counted(ROOT / "config"))
+    jobs = len(works) + sum(name.startswith("score/") for name in found.specs)
+    took = sum(work.seconds() for work in works.values()) + jobs * costs.JOB
+    assert took + len(found.experiments) * costs.EXPERIMENT <= 60 * budget["total"]
+    for name, spec in found.specs.items():
+        if name.startswith("capture/"):
+            assert spec["federation"]["rounds"] >= 5
+    # One seed more changes nothing of what is chosen.
+    other = plan(ROOT, scale, judges(), seed=1)
+    assert [cell.stem[:-1] for cell in found.cells] == [cell.stem[:-1] for cell in other.cells]

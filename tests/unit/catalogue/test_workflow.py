@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from leakbench.artefacts import write_tensors
-from leakbench.catalogue.budget import Needs
+from leakbench.catalogue.cluster import Needs
 from leakbench.catalogue.digest import file_digest
 from leakbench.catalogue.needs import declared_metrics, judge
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
@@ -24,7 +24,7 @@ CAPTURE = "mnist/cnn-relu/fidel-demo/none/0"
 
 @pytest.fixture(scope="module")
 def flow() -> Workflow:
-    return Workflow(ROOT, "quick")
+    return Workflow(ROOT, "paper")
 
 
 def test_metrics_read_from_the_source_are_those_that_are_declared() -> None:
@@ -47,7 +47,7 @@ def test_a_cell_with_judges_needs_their_files_and_code(flow: Workflow) -> None:
     capture = "orl-32/lenet-dlg/grnn-faces-held-out/none/0"
     names = ["densenet121-faces", "resnet18-faces"]
     assert flow.plan.spec(f"score/{capture}")["judges"] == names
-    assert flow.judges(capture) == [f"results/quick/victims/orl-32/{name}/0.safetensors" for name in names]
+    assert flow.judges(capture) == [f"results/paper/victims/orl-32/{name}/0.safetensors" for name in names]
     code = set(flow.score_code(capture))
     assert {f"src/leakbench/victims/{name}.py" for name in ("densenet", "resnet", "lenet_dlg")} <= code
     assert {f"train/orl-32/{name}/0" for name in names} <= set(flow.plan.specs)
@@ -72,14 +72,14 @@ def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:
         for victim in ("lenet-dlg/grnn/none", "fcnn-relu-untrained/grnn-matrix/none")
     ]
     for stem, network in zip(stems, ("lenet_dlg", "fcnn"), strict=True):
-        assert flow.generator(stem) == ["results/quick/generators/mnist-32/_any/cvae-mnist/0.safetensors"]
+        assert flow.generator(stem) == ["results/paper/generators/mnist-32/_any/cvae-mnist/0.safetensors"]
         assert {f"src/leakbench/victims/{network}.py", "src/leakbench/generators/cvae.py"} <= set(
             flow.attack_code(stem)
         )
     name = "mnist-32/_any/cvae-mnist/0"
     assert flow.served(name) == []
     assert flow.served("mnist/cnn-relu/fidel-mnist/0") == [
-        "results/quick/victims/mnist/cnn-relu/0.safetensors"
+        "results/paper/victims/mnist/cnn-relu/0.safetensors"
     ]
     assert flow.auxiliary(name) == "data/mnist-32.safetensors"
     assert not any("/victims/" in path and not path.endswith(("layers.py", "__init__.py", "file.py"))

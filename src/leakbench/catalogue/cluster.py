@@ -1,0 +1,83 @@
+"""What a job asks of a cluster, minutes and memory: by the record of its last run, or estimated from its
+spec.
+
+A scheduler ends what takes more, so both are generous, and a job that is tried again asks for more. Nothing
+here changes a result.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from leakbench.catalogue import costs
+
+Spec = dict[str, Any]
+
+MARGIN, START = 2, 10
+# A killed attack goes on where it was, so no more is asked for at once than most clusters grant.
+LONGEST = 2 * 24 * 60
+# What a job takes that has nothing to do, for want of its data, says nothing of it.
+IDLE_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Needs:
+    """seconds: of one thread. base, each: megabytes of the job, and of each of its workers."""
+
+    seconds: float
+    base: float
+    each: float = 0.0
+
+    def minutes(self, threads: int = 1, attempt: int = 1) -> int:
+        """Return the minutes to ask for, at the first or a later attempt, at most LONGEST."""
+        return min(LONGEST, attempt * (START + math.ceil(MARGIN * self.seconds / threads / 60)))
+
+    def megabytes(self, threads: int = 1, attempt: int = 1) -> int:
+        """Return the memory to ask for, at the first or a later attempt."""
+        return attempt * math.ceil(self.base + self.each * threads)
+
+
+def of_training(spec: Spec, part: str = "victim") -> Needs:
+    """Return the needs of training a victim or generator."""
+    # Three states of each weight, and gradients; millions of them are megabytes by four.
+    memory = 3000 + 24 * costs.network(spec[part], spec["dataset"]["shape"]).weights
+    return Needs(costs.of_training(spec, part).seconds(), memory)
+
+
+def of_study(spec: Spec) -> Needs:
+    """Return the needs of a training study."""
+    weights = costs.network(spec["victim"], spec["dataset"]["shape"]).weights
+    return Needs(costs.of_study(spec).seconds(), 3000 + 24 * weights * (1 + spec["training"]["clients"]))
+
+
+def of_capture(spec: Spec) -> Needs:
+    """Return the needs of playing a federation."""
+    weights = costs.network(spec["victim"], spec["dataset"]["shape"]).weights
+    return Needs(costs.of_capture(spec).seconds(), 4000 + 40 * weights)
+
+
+def of_attack(spec: Spec, capture: Spec) -> Needs:
+    """Return the needs of an attack on what `capture` (its spec) makes."""
+    shape = capture["dataset"]["shape"]
+    weights = costs.network(capture["victim"], shape).weights
+    # Chunks keep within bounds what trials take together; one trial of a large image or network may be more.
+    pictures = 20 * max(capture["federation"]["clients"]) * shape[0] * shape[1] / 1024
+    return Needs(costs.of_attack(spec, capture).seconds(), 2000, 1000 + pictures + 24 * weights)
+
+
+def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
+    """Return what a job's last run took, by its record; none if there is none or its spec has changed
+    since."""
+    try:
+        if record.stat().st_mtime < spec.stat().st_mtime:
+            return None
+        took = json.loads(record.read_text())
+        seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    if seconds < IDLE_SECONDS:
+        return None
+    # A peak is that of the largest process; it does not say how many shared the work.
+    return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)

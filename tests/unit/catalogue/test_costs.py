@@ -1,0 +1,111 @@
+"""The cost model: operations counted again by torch, and seconds beside those of real runs."""
+
+import copy
+import csv
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from leakbench import victims
+from leakbench.catalogue import costs
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.workflow import Workflow
+from leakbench.speed import measured
+
+ROOT = Path(__file__).parents[3]
+PARTS = {"train": "victim", "generator": "generator"}
+
+
+@pytest.fixture(scope="module")
+def paper() -> Workflow:
+    return Workflow(ROOT, "paper")
+
+
+@pytest.fixture(scope="module")
+def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
+    """One network of each entry that is counted by: entry → spec."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, spec in paper.plan.specs.items():
+        if name.startswith(("train/", "study/")):
+            parameters = spec["victim"]["parameters"]
+            longer = [spec["victim"]["module"], parameters.get("depth"), parameters.get("stem")]
+            names = {"-".join(str(part) for part in longer[:count] if part) for count in (1, 2, 3)}
+            for entry in names & costs.NETWORKS.keys():
+                if spec["dataset"]["shape"][0] <= 64 or entry not in found:
+                    found[entry] = spec
+    return found
+
+
+def test_every_network_of_the_paper_scale_is_counted(
+    paper: Workflow, trained: dict[str, dict[str, Any]]
+) -> None:
+    assert trained.keys() >= costs.NETWORKS.keys() - {"convnet"}
+    for name, spec in paper.plan.specs.items():
+        if name.startswith(("train/", "study/")):
+            counted = costs.network(spec["victim"], [32, 32, 3])
+            assert counted != costs.UNKNOWN, name
+
+
+def test_operations_and_parameters_are_those_that_torch_counts(trained: dict[str, dict[str, Any]]) -> None:
+    for entry, spec in trained.items():
+        victim, image = spec["victim"], spec["dataset"]
+        shape = [min(image["shape"][0], 64), min(image["shape"][1], 64), image["shape"][2]]
+        with torch.device("meta"):
+            model = victims.build(victim["module"], tuple(shape), image["classes"], victim["parameters"])
+            picture = torch.zeros(1, shape[2], shape[0], shape[1])
+        model.eval()
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(picture)
+        operations, weights, _ = costs.network(victim, shape)
+        assert 0.7 < operations * 1e6 / counter.get_total_flops() < 5, entry
+        own = sum(value.numel() for value in model.parameters()) / 1e6
+        assert 0.9 * own < weights < max(1.4 * own, own + 0.6), entry
+
+
+def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
+    """Return the modelled work of a measured run: a job of the catalogue, shorter."""
+    kind, _, stem = row["name"].partition("/")
+    spec = copy.deepcopy(paper.plan.specs[row["name"]])
+    if kind == "attack":
+        capture = copy.deepcopy(paper.plan.specs[f"capture/{capture_of(stem)}"])
+        capture["federation"] |= {"rounds": int(row["trials"]), "checkpoints": "last"}
+        spec["null_rounds"] = 2
+        if row["iterations"]:
+            spec["attack"]["parameters"]["iterations"] = int(row["iterations"])
+        return costs.of_attack(spec, capture)
+    training = spec["training"] if kind == "study" else spec[PARTS[kind]]["training"]
+    training |= {"epochs": 1, "rounds": 1, "images": int(row["images"])}
+    if kind == "study":
+        return costs.of_study(spec, there=10**9)
+    if spec[PARTS[kind]].get("auxiliary"):
+        spec[PARTS[kind]]["auxiliary"] |= {"start": 0, "stop": 10**9}
+    return costs.of_training(spec, PARTS[kind], there=10**9)
+
+
+def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflow) -> None:
+    """seconds.csv: core-seconds on the reference machine, of so many trials, iterations and images.
+
+    Of attacks it is what so many iterations more took.
+    """
+    with (Path(__file__).parent / "seconds.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    ratios = {row["name"]: spec_of(paper, row).seconds() / float(row["seconds"]) for row in rows}
+    assert {name: ratio for name, ratio in ratios.items() if not 0.45 < ratio < 2.2} == {}
+    # It errs to neither side.
+    assert 0.7 < statistics.median(ratios.values()) < 1.4
+
+
+def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
+    work = costs.Work(convolutions=120_000, products=40_000, calls=50)
+    assert work.seconds() == 2 * work.seconds(costs.REFERENCE.times(2))
+    assert work.plus(work) == work.times(2)
+
+
+def test_this_machine_is_measured() -> None:
+    here = measured()
+    assert min(here) > 0
+    assert 0.01 < costs.REFERENCE.seconds(here) / 3 < 100
