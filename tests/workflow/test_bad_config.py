@@ -35,6 +35,7 @@ class Case(NamedTuple):
 
 
 CELLS = "experiments/tiny"
+BUDGET: dict[str, Any] = {"length": 0.5, "trials": {5: 1000}, "training": 1000, "total": 1000}
 CASES = [
     Case("unknown-attack", CELLS, {"cells.0.attack": ["fidle"]}, ["attack 'fidle'", "did you mean 'fidel'?"]),
     Case("unknown-dataset", CELLS, {"cells.0.dataset": ["tinny"]},
@@ -144,6 +145,26 @@ CASES = [
     ["caps.victims.tiny", "'few'"]),
     Case("cap-to-nothing", "scales/quick", {"caps": {"federations": {"tiny": {"rounds": 0}}}},
     ["caps.federations", "rounds", "raise the cap"]),
+    Case("budget-unknown-key", "scales/quick", {"budget": BUDGET | {"cell": 5}},
+    ["budget.cell", "not permitted"]),
+    Case("budget-key-missing", "scales/quick", {"budget": {"total": 5}}, ["budget.length", "required"]),
+    Case("budget-negative", "scales/quick", {"budget": BUDGET | {"total": -1}},
+    ["budget.total", "greater than 0", "-1"]),
+    Case("budget-negative-seconds", "scales/quick", {"budget": BUDGET | {"trials": {5: -1}}},
+    ["budget.trials.5", "greater than 0"]),
+    Case("budget-too-few-trials", "scales/quick", {"budget": BUDGET | {"trials": {4: 9}}},
+    ["budget.trials.4", "greater than or equal to 5"]),
+    Case("budget-no-trials", "scales/quick", {"budget": BUDGET | {"trials": {}}},
+    ["budget.trials", "1 item"]),
+    Case("budget-longer-than-whole", "scales/quick", {"budget": BUDGET | {"length": 2}},
+    ["budget.length", "less than or equal to 1"]),
+    Case("budget-a-number", "scales/quick", {"budget": 8}, ["budget", "got 8"]),
+    Case("budget-pays-for-no-trial", "scales/quick", {"budget": BUDGET | {"trials": {5: 1e-9}}},
+    ["budget: pays for no cell", "tiny/tiny", "gives a cell"]),
+    Case("budget-pays-for-no-training", "scales/quick", {"budget": BUDGET | {"training": 1e-9}},
+    ["budget: pays for no cell", "gives a training"]),
+    Case("budget-pays-for-no-job", "scales/quick", {"budget": BUDGET | {"total": 1e-9}},
+    ["budget: pays for no cell", "go to cheaper trials first"]),
     Case("scale-without-nulls", "scales/quick", {"null_rounds": 0}, ["null_rounds", "greater than 0"]),
 ]  # fmt: skip
 GENERATORS = [

@@ -82,7 +82,7 @@ class Salt(Strict):
 class Sized:
     """The catalogue as a scale has it.
 
-    file: the scale's own, for messages. salt: of the clients' chance. sizes: what the scale's budget pays for.
+    file: the scale's own, for messages. salt: of the clients' chance. sizes: what its budget pays for.
     """
 
     config: Path

@@ -122,7 +122,10 @@ def plan(
     there = shares.counted(config)
     sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
     if asks and len(sizes.left_out) == len(asks):
-        raise UserError(f"{at.file}: budget: pays for no cell (raise trials, training or total)")
+        name, reason = min(sizes.left_out.items())
+        raise UserError(
+            f"{at.file}: budget: pays for no cell: {name} {reason} (raise trials, training or total)"
+        )
     return _planned(replace(at, sizes=sizes), *given[1:], only)[0]
 
 
