@@ -27,23 +27,26 @@ Mechanism = Callable[[Tensors, Tensors], Tensors]
 class Nuisance:
     """What a defence leaves unknown of a group's trials, beside images and labels; each defaults to nothing.
 
-    `start`: further unknowns of the optimiser, name → [trials, …]. `dummies(unknowns, rows)`: what unknowns
-    of the trials `rows` [n] stand for, name → [n, …]: a parameter of the victim that clients hide enters the
-    model, anything else the mechanism alone. `beside`: the tensors that were observed though they belong to
-    no parameter of the victim. `gradients(rows, dummies, slopes)`: what they would be, of the loss's `slopes`
-    [n, *shape] at the hidden parameters.
+    `start`: further unknowns of the optimiser, name → [trials, …]. `dummies(unknowns, rows)`: what these
+    stand for in the trials `rows` [n], name → [n, …], by default themselves: a parameter of the victim that
+    clients hide enters the model, anything else the mechanism alone. `beside`: the tensors that were observed
+    though they belong to no parameter of the victim. `gradients(rows, dummies, slopes)`: what they would be,
+    of the loss's `slopes` [n, *shape] at the hidden parameters.
     """
 
     start: Tensors = field(default_factory=dict)
-    dummies: Callable[[Tensors, Tensor], Tensors] = lambda unknowns, rows: {}
+    dummies: Callable[[Tensors, Tensor], Tensors] = lambda unknowns, rows: unknowns
     beside: tuple[str, ...] = ()
     gradients: Callable[[Tensor, Tensors, Tensors], Tensors] = lambda rows, dummies, slopes: {}
 
 
 def nothing(observation: "Observation", client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
     """Return no further unknowns. Raises Unfit where clients hide parameters."""
-    if observation.lock:
-        raise Unfit("attack: clients hide parameters (write src/leakbench/adaptive/ what to take them for)")
+    if observation.hidden:
+        raise Unfit(
+            "attack: clients hide parameters, and nothing says what an attack takes them for (write a file "
+            "with the defence's name in src/leakbench/adaptive)"
+        )
     return Nuisance()
 
 
@@ -67,7 +70,7 @@ def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:
     An attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
     attack needs it. By default nothing is done.
     """
-    name = observation.knows.get("defence", "none")
+    name = observation.knows.defence or "none"
     if find_spec(dotted("adaptive", name)) is None:
         return Adaptation()
     room = import_module(dotted("adaptive", name))
@@ -83,7 +86,7 @@ def adapted(observation: "Observation", adaptive: bool = True) -> "Observation":
     """
     known = adaptation(observation, adaptive)
     observation = replace(observation, adaptation=known)
-    again = observation.knows.get("local set") == "the same every round"
+    again = observation.knows.local_set_repeats
     if known.pooled is None or not again or len(set(observation.origin.tolist())) != 1:
         return observation
     updates: dict[str, Any] = {}

@@ -38,25 +38,30 @@ def taken(
     `seek`: the key is read off the lock layers' gradients, if they are shared, and unless all is known then,
     γ and β are unknowns; a scale through which no gradient came is zero. Of the gradients the biases' alone
     are matched then: the weights' are those times the key, tell no more and would drown all else. Raises
-    Unfit for a chained lock.
+    Unfit for a chained lock, and for one that is not as the observation says.
     """
-    facts = observation.lock
-    if len(facts["layers"]) != 1:
-        raise Unfit(f"attack: the client has {len(facts['layers'])} locks in a chain (attacks know of one)")
-    layer, shares, activation = facts["layers"][0], facts["shares"], facts["activation"]
+    layer, length, activation = _told(observation)
     conv, channels = _before(observation, layer)
 
     def seen(values: Mapping[str, Any], name: str) -> Tensor:
         return torch.from_numpy(np.array(values[name][rounds.numpy(), client])).float()
 
-    drawn = [_draw(facts["key_length"], channels, rng) for _ in rounds]
+    drawn = [_draw(length, channels, rng) for _ in rounds]
     known = {name: torch.stack([each[name] for each in drawn]) for name in drawn[0]}
+    for kind, tensors in (("shown", observation.shown), ("updates", observation.updates)):
+        for name in known:
+            own, wanted = tensors.get(f"{layer}.{name}"), known[name].shape[1:]
+            if own is not None and own.shape[2:] != wanted:
+                raise Unfit(
+                    f"attack: {kind}/{layer}.{name} is {own.shape[2:]}, a key of length {length} needs "
+                    f"{tuple(wanted)}"
+                )
     shared = {name for name in known if f"{layer}.{name}" in observation.shown}
     known |= {name: seen(observation.shown, f"{layer}.{name}") for name in shared}
     shut = torch.zeros(len(rounds), channels, dtype=torch.bool)
-    told: tuple[str, ...] = LAYERS if "lock-gradients" in shares else ()
+    told = tuple(name for name in LAYERS if f"{layer}.{name}" in observation.updates)
     if seek:
-        if told and "key" not in shared:
+        if "key" not in shared and {"shift.weight", "shift.bias"} <= set(told):
             weight, bias = (seen(observation.updates, f"{layer}.shift.{part}") for part in ("weight", "bias"))
             known["key"] = read_key(weight, bias)
             shared.add("key")
@@ -66,6 +71,20 @@ def taken(
     device = observation.work.device
     known, shut = {name: value.to(device) for name, value in known.items()}, shut.to(device)
     return of_lock(layer, activation, known, told, shut, seek and not shared >= known.keys())
+
+
+def _told(observation: Observation) -> tuple[str, int, str]:
+    """Return the lock's place, the length of its key and its activation, as the observation has them."""
+    layers, about = observation.hidden["layers"], observation.hidden["about"]
+    if len(layers) != 1:
+        raise Unfit(f"attack: the client has {len(layers)} locks in a chain (attacks know of one)")
+    length, activation = about.get("key_length"), about.get("activation")
+    if type(length) is not int or length < 1 or activation not in ACTIVATIONS:
+        raise Unfit(
+            "attack: the facts of a key-lock are hidden.about.key_length, a whole number, and "
+            f"hidden.about.activation, one of {', '.join(ACTIVATIONS)}"
+        )
+    return layers[0], length, activation
 
 
 def of_lock(

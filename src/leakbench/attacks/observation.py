@@ -14,7 +14,7 @@ from leakbench import generators, victims
 from leakbench.adaptive import Adaptation
 from leakbench.artefacts import Facts, open_tensors
 from leakbench.attacks.observation_facts import told
-from leakbench.defences.key_lock import LAYERS
+from leakbench.attacks.threat_model import ThreatModel
 from leakbench.errors import Unfit, UserError
 from leakbench.matching.hidden import HiddenNorm, hide
 from leakbench.workers import Work
@@ -29,17 +29,18 @@ class Observation:
     updates: parameter → [rounds, clients, *shape], what came back: new minus old weights, or a gradient.
     origin: [rounds], which of `weights` each round started from.
     clients: number of samples of each client, if the server knows it.
-    knows: the threat model field by field; every table prints it.
+    knows: the threat model field by field; every table prints it in words.
     generator: the attacker's own network, if the attack uses one.
-    mode: whether batch norm and dropout ran as in training when clients computed their updates.
+    mode: what batch norms went by when clients computed their updates: in `train` by the batch at hand, in
+    `eval` by the statistics that were sent. dropout: whether clients dropped units by masks of their own.
     local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
     labelling: what the attack does about labels: it needs `none`, is given them (`oracle`), optimises them
     (`joint`) or infers them by the rule of that name (`leakbench.labels`).
     adaptation: what the attacker does about the defence that it knows; by default nothing.
     labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
-    lock: what the server knows of the clients' lock, if they have one (docs/observation.md); `weights` and
-    `updates` then lack scale and shift of the batch norms in whose place it is.
-    shown: key or lock layers that clients share all the same → [rounds, clients, *shape].
+    hidden: what is known of parameters that clients hide, if they do (docs/observation.md): `weights` and
+    `updates` lack weight and bias of the batch norms `layers`.
+    shown: tensors behind them that clients share all the same → [rounds, clients, *shape].
     work: where a killed attack finds what it has done, and how many processes it may use.
     """
 
@@ -49,14 +50,15 @@ class Observation:
     origin: np.ndarray
     clients: list[int]
     kind: Literal["model", "gradient"]
-    knows: dict[str, str] = field(default_factory=dict)
+    knows: ThreatModel = field(default_factory=ThreatModel)
     generator: nn.Module | None = None
     mode: Literal["train", "eval"] = "eval"
+    dropout: bool = False
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})
     labelling: str = "none"
     adaptation: Adaptation = field(default_factory=Adaptation)
     labels: list[np.ndarray] | None = None
-    lock: dict[str, Any] = field(default_factory=dict)
+    hidden: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, np.ndarray] = field(default_factory=dict)
     work: Work = field(default_factory=Work)
 
@@ -75,7 +77,7 @@ class Observation:
         model = victims.build(
             self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
         )
-        hide(model, self.lock.get("layers", []))
+        hide(model, self.hidden.get("layers", []))
         model.load_state_dict(
             {name: torch.from_numpy(np.array(v[origin])) for name, v in self.weights.items()}
         )
@@ -154,7 +156,7 @@ class _Beside:
         return found if asked.ndim else found[0]
 
 
-# What a network's constructor, or a lock that does not fit it, may raise for values that were never meant for
+# What a network's constructor, or hidden layers that it lacks, may raise for values that were never meant for
 # it.
 _NO_NETWORK = (
     KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError, ArithmeticError,
@@ -176,7 +178,7 @@ def check(observation: Observation, where: str) -> None:
             model = victims.build(
                 network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
             )
-            hide(model, observation.lock.get("layers", []))
+            hide(model, observation.hidden.get("layers", []))
     except _NO_NETWORK as problem:
         raise UserError(
             f"{where}: network is not a victim ({_one_line(problem)}; see docs/observation.md)"
@@ -185,7 +187,7 @@ def check(observation: Observation, where: str) -> None:
         raise UserError(
             f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round"
         )
-    _check_lock(observation, model, where)
+    _check_names(observation, set(model.state_dict()), where)
     updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
     trained = {name for name, _ in model.named_parameters()}
     for name, value in model.state_dict().items():
@@ -215,44 +217,26 @@ def check(observation: Observation, where: str) -> None:
             )
 
 
-def _check_lock(observation: Observation, model: nn.Module, where: str) -> None:
-    """Refuse what an observation has of a lock but must not, or not in that shape. Raises UserError naming
-    the tensor."""
-    lock, shares = observation.lock, observation.lock.get("shares", [])
+def _check_names(observation: Observation, own: set[str], where: str) -> None:
+    """Refuse tensors that are neither the victim's nor declared as shared, and declared ones that are not
+    there. Raises Unfit naming the tensor."""
     lead = len(observation.origin), len(observation.clients)
-    wanted: dict[str, dict[str, tuple[int, ...]]] = {"shown": {}, "updates": {}}
-    channels = 0
-    for number, layer in enumerate(lock.get("layers", [])):
-        reads = lock["key_length"] if number == 0 else 2 * channels
-        channels = model.get_submodule(layer).weight.shape[1]  # type: ignore[index,assignment]
-        shapes = {
-            f"{layer}.{name}": (channels, reads)[: 2 if name.endswith("weight") else 1] for name in LAYERS
-        }
-        wanted["shown"] |= {f"{layer}.key": (reads,)} if "key" in shares and number == 0 else {}
-        wanted["shown"] |= shapes if "lock-weights" in shares else {}
-        wanted["updates"] |= shapes if "lock-gradients" in shares else {}
-    own = model.state_dict()
-    for kind, tensors in (
-        ("global", observation.weights),
-        ("updates", observation.updates),
-        ("shown", observation.shown),
-    ):
-        for name in tensors:
-            if name.endswith((".key", *(f".{part}" for part in LAYERS))) and name not in wanted.get(
-                kind, own
-            ):
+    kinds = (("global", observation.weights, ""), ("updates", observation.updates, "sent"),
+             ("shown", observation.shown, "shown"))  # fmt: skip
+    for kind, tensors, fact in kinds:
+        declared = set(observation.hidden.get(fact, []))
+        for name in sorted((set(tensors) - (own if kind != "shown" else set())) | declared):
+            if name not in declared:
                 raise Unfit(
-                    f"{where}: {kind}/{name} belongs to a lock and is not declared as shared (leave it on "
-                    f"the client, or name it in the fact lock.shares)"
+                    f"{where}: {kind}/{name} belongs to no layer of the victim and is not declared as shared "
+                    "(leave it on the client, or name it in the fact hidden.shown or hidden.sent)"
                 )
-    for kind, tensors in (("updates", observation.updates), ("shown", observation.shown)):
-        for name, shape in wanted[kind].items():
             if name not in tensors:
-                raise Unfit(f"{where}: {kind}/{name} is missing (the fact lock.shares declares it)")
-            if tensors[name].shape != (*lead, *shape):
-                what = f"a key of length {lock['key_length']}" if name.endswith(".key") else "the lock"
+                raise Unfit(f"{where}: {kind}/{name} is missing (the fact hidden.{fact} declares it)")
+            if tensors[name].shape[:2] != lead or tensors[name].dtype != np.float32:
                 raise Unfit(
-                    f"{where}: {kind}/{name} is {tensors[name].shape}, {what} needs {(*lead, *shape)}"
+                    f"{where}: {kind}/{name} is {tensors[name].dtype} {tensors[name].shape}, not float32 of "
+                    f"{lead[0]} rounds and {lead[1]} clients"
                 )
             if not np.isfinite(tensors[name]).all():
                 raise Unfit(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
@@ -319,9 +303,10 @@ def read_observation(
         origin=np.array(tensors["origin"]),
         clients=facts["clients"],
         kind=facts["kind"],
-        knows=facts["knows"],
-        lock=facts["lock"],
+        knows=ThreatModel(**facts["knows"]),
+        hidden=facts["hidden"],
         mode=facts["mode"],
+        dropout=facts["dropout"],
         shown={
             name.removeprefix("shown/"): value for name, value in tensors.items() if name.startswith("shown/")
         },

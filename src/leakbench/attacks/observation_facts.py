@@ -4,9 +4,11 @@ refused."""
 import math
 import re
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from leakbench.artefacts import Facts
+from leakbench.attacks.threat_model import OBSERVERS, ThreatModel
 from leakbench.errors import UserError
 
 Check = Callable[[Any], bool]
@@ -14,6 +16,7 @@ Check = Callable[[Any], bool]
 # memory.
 MOST = 100_000
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
+LONGEST = 200
 
 
 def _whole(value: Any, least: int = 1) -> bool:
@@ -25,7 +28,19 @@ def _number(value: Any) -> bool:
 
 
 def _names(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return isinstance(value, list) and all(map(_text, value)) and len(set(value)) == len(value) <= MOST
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= LONGEST and value.isprintable()
+
+
+def _part(value: Any) -> bool:
+    return isinstance(value, str) and bool(re.fullmatch("[a-z0-9][a-z0-9_-]*", value))
+
+
+def _truth(value: Any) -> bool:
+    return isinstance(value, bool)
 
 
 def _parameter(value: Any) -> bool:
@@ -37,10 +52,7 @@ def _parameter(value: Any) -> bool:
 # Fact → (what it must be, whether it is). A dotted one lies within another.
 _FACTS: dict[str, tuple[str, Check]] = {
     "network": ("a mapping", lambda v: isinstance(v, dict)),
-    "network.module": (
-        "the name of a victim",
-        lambda v: isinstance(v, str) and bool(re.fullmatch("[a-z0-9][a-z0-9_-]*", v)),
-    ),
+    "network.module": ("the name of a victim", _part),
     "network.parameters": (
         f"a mapping of texts and of numbers up to {MOST}",
         lambda v: isinstance(v, dict) and all(map(_parameter, v.values())),
@@ -56,23 +68,29 @@ _FACTS: dict[str, tuple[str, Check]] = {
     ),
     "kind": ("model or gradient", lambda v: v in ("model", "gradient")),
     "mode": ("train or eval", lambda v: v in ("train", "eval")),
+    "dropout": ("true or false", _truth),
     "local": ("a mapping", lambda v: isinstance(v, dict)),
     "local.lr": ("a number above 0", lambda v: _number(v) and v > 0),
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
     "local.epochs": (f"a whole number up to {MOST}", _whole),
-    "knows": (
-        "a mapping of texts",
-        lambda v: isinstance(v, dict) and all(isinstance(text, str) for text in v.values()),
-    ),
-    "lock": ("a mapping", lambda v: isinstance(v, dict)),
+    "knows": ("a mapping", lambda v: isinstance(v, dict)),
+    "knows.observer": (" or ".join(OBSERVERS), lambda v: v in OBSERVERS),
+    "knows.shared": (f"a line of at most {LONGEST} letters", _text),
+    **{
+        f"knows.{name}": ("true or false", _truth)
+        for name in ("labels_known", "counts_known", "local_known", "local_set_repeats")
+    },
+    "knows.defence": ("the name of a defence, or null", lambda v: v is None or _part(v)),
+    "knows.source": (f"a line of at most {LONGEST} letters, or null", lambda v: v is None or _text(v)),
+    "hidden": ("a mapping", lambda v: isinstance(v, dict)),
 }
-_LOCK: dict[str, tuple[str, Check]] = {
-    "lock.layers": ("a list of layers", lambda v: _names(v) and bool(v) and len(set(v)) == len(v)),
-    "lock.key_length": (f"a whole number up to {MOST}", _whole),
-    "lock.activation": ("none, relu or sigmoid", lambda v: v in ("none", "relu", "sigmoid")),
-    "lock.shares": (
-        "a list of key, lock-weights, lock-gradients",
-        lambda v: _names(v) and set(v) <= {"key", "lock-weights", "lock-gradients"},
+_HIDDEN: dict[str, tuple[str, Check]] = {
+    "hidden.layers": ("a list of layers", lambda v: _names(v) and bool(v)),
+    "hidden.shown": ("a list of names", _names),
+    "hidden.sent": ("a list of names", _names),
+    "hidden.about": (
+        f"a mapping of texts and of numbers up to {MOST}",
+        lambda v: isinstance(v, dict) and all(map(_parameter, v.values())),
     ),
 }
 
@@ -84,8 +102,17 @@ def _see(what: str) -> str:
 def told(facts: Facts, where: str) -> Facts:
     """Return the facts of an observation, those that may be left out filled in. Raises UserError naming file
     and fact."""
-    filled = {"local": LOCAL, "mode": "eval", "knows": {}, "lock": {}} | facts
-    for name, (wanted, fits) in (_FACTS | (_LOCK if filled["lock"] else {})).items():
+    filled = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}} | facts
+    if isinstance(filled["knows"], dict):
+        fields = asdict(ThreatModel())
+        for name in filled["knows"]:
+            if name not in fields:
+                raise UserError(
+                    f"{where}: knows.{name!r} is no field of the threat model (capture again: older files "
+                    "hold sentences; see docs/observation.md)"
+                )
+        filled["knows"] = fields | {"local_known": "local" in facts} | filled["knows"]
+    for name, (wanted, fits) in (_FACTS | (_HIDDEN if filled["hidden"] else {})).items():
         value: Any = filled
         for key in name.split("."):
             if key not in value:

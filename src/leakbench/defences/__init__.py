@@ -56,7 +56,8 @@ class View(NamedTuple):
 
     groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the
     updates that clients sent in one round: parameter → [clients, *shape] → [groups, *shape]; it is
-    `unchanged` itself where the updates are what is seen. knows: the threat model, where it differs.
+    `unchanged` itself where the updates are what is seen. knows: the fields of the threat model that differ
+    (`attacks.threat_model`).
     """
 
     groups: list[list[int]]
@@ -76,8 +77,9 @@ class Defence(NamedTuple):
     what it sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its
     way, int64 [rounds]: the defence's price in bandwidth, without what a general compressor would still save.
     `secret(model)`: the tensors of the changed network that are the client's own; of these the server sees
-    those of `shown(model)` as they are, and the updates of those of `sent(model)`. `facts(model)`: what the
-    server knows of the change. `view(clients)`: what is left to see of a round of clients with these numbers
+    those of `shown(model)` as they are, and the updates of those of `sent(model)`. `hidden(model)`: what the
+    server knows of the change: the batch norms `layers` whose weight and bias it does not see, and what else
+    is public `about` them. `view(clients)`: what is left to see of a round of clients with these numbers
     of samples, and to whom. Raises Unfit where there are too few of them.
     """
 
@@ -87,7 +89,7 @@ class Defence(NamedTuple):
     secret: Names = no_names
     shown: Names = no_names
     sent: Names = no_names
-    facts: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
+    hidden: Callable[[nn.Module], dict[str, Any]] = lambda model: {}
     view: Callable[[Sequence[int]], View] = each_update
 
 

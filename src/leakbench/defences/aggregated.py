@@ -29,11 +29,10 @@ def aggregated(*, observer: Literal["server", "client"] = "server") -> Defence:
             }
             return {name: value.float()[None] for name, value in rest.items()}
 
-        who = "honest-but-curious client" if first else "honest-but-curious server"
         return View(
             [list(range(first, len(clients)))],
             seen,
-            {"threat model": who, "shared": f"the sum of {len(clients)} clients' updates, each round"},
+            {"observer": observer, "shared": f"the sum of {len(clients)} clients' updates, each round"},
         )
 
     return Defence(view=view)

@@ -56,7 +56,7 @@ def encrypted(
             [[i] for i in range(len(clients))],
             seen,
             {
-                "threat model": "honest-but-curious server" if keyless else "server and client that collude",
+                "observer": observer,
                 "shared": "ciphertexts of each client's update, each round"
                 + ("" if keyless else ", and the key"),
             },

@@ -56,7 +56,7 @@ def fused(
             [[i] for i in others],
             seen,
             {
-                "threat model": "honest-but-curious client",
+                "observer": "client",
                 "shared": f"fused updates of {count} clients, each round, {told}",
             },
         )

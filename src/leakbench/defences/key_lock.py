@@ -158,12 +158,8 @@ def key_lock(
         secret=secret_names,
         shown=shown,
         sent=layer_names if "lock-gradients" in shares else no_names,
-        facts=lambda model: {
-            "lock": {
-                "layers": list(_locks(model)),
-                "key_length": key_length,
-                "activation": activation,
-                "shares": list(shares),
-            }
+        hidden=lambda model: {
+            "layers": list(_locks(model)),
+            "about": {"key_length": key_length, "activation": activation},
         },
     )

@@ -98,11 +98,10 @@ def beside(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
     """Return `unknowns` and, beside them, what a defence leaves unknown."""
 
     def dummies(found: Tensors, rows: Tensor) -> Tensors:
-        own = {name: found[name] for name in unknowns.start}
-        return unknowns.dummies(own, rows) | nuisance.dummies(found, rows)
+        own, more = ({name: found[name] for name in part.start} for part in (unknowns, nuisance))
+        return unknowns.dummies(own, rows) | nuisance.dummies(more, rows)
 
-    start = unknowns.start | nuisance.start
-    return Unknowns(start, dummies, unknowns.at_once, unknowns.project)
+    return Unknowns(unknowns.start | nuisance.start, dummies, unknowns.at_once, unknowns.project)
 
 
 # A group and a source of chance in; the first unknowns of its trials, drawn trial by trial, out.

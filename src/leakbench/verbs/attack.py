@@ -14,6 +14,7 @@ from leakbench import attacks
 from leakbench.absence import absent, pass_on, unless_unfit
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
+from leakbench.attacks.threat_model import in_words
 from leakbench.catalogue.load import attack_of
 from leakbench.errors import Unfit, UserError
 from leakbench.gpu_lease import leased
@@ -66,7 +67,7 @@ def attack(
         null = list(_guarded(nulls, entry["module"]))
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
-        knows = observation.knows | {
+        knows = in_words(observation) | {
             "labels": LABELS.get(entry["labels"], "inferred"),
             "auxiliary data": "yes: the generator's" if generator else "none",
         }

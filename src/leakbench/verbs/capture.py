@@ -18,39 +18,33 @@ from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.victims.file import load_victim
+from leakbench.victims.layers import by_batch, draw_masks
 
 
-def _observed(value: dict[str, Any], buffers: bool) -> dict[str, Any]:
-    """Return the facts of an observation (docs/observation.md); `buffers`: the network has some beside its
-    parameters."""
-    federation, image, local = value["federation"], value["dataset"], value["federation"]["local"]
+def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict[str, Any]:
+    """Return the facts of an observation (docs/observation.md); `model` is the one that clients train."""
+    federation, image = value["federation"], value["dataset"]
+    hidden = defence.hidden(model)
+    told = {"shown": sorted(defence.shown(model)), "sent": sorted(defence.sent(model))}
     return {
         "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
         "clients": federation["clients"],
         "kind": federation["update"],
-        # Of norms and torch's dropout; the masks of the victims' own dropout are drawn all the same.
-        "mode": "eval",
-        "local": local,
+        # `play` calls model.eval(), but a norm that keeps no statistics goes by the batch all the same.
+        "mode": "train" if by_batch(model) else "eval",
+        "dropout": bool(draw_masks(model, (1,), torch.Generator())),
+        "local": federation["local"],
         "knows": {
-            "threat model": "honest-but-curious server",
+            "observer": "server",
             "shared": f"{federation['update']} update of each client, each round",
-            "labels": "unknown",
-            "batch size": "known",
-            "local training": f"lr {local['lr']}, epochs {local['epochs']}, "
-            f"batch {local['batch_size'] or 'whole set'}; known",
-            "buffers": "sent with the model" if buffers else "none",
+            "labels_known": False,
+            "counts_known": True,
+            "local_known": True,
+            "local_set_repeats": federation["local_set"] == "fixed",
             "defence": value["defence"]["module"],
-            **({"local set": "the same every round"} if federation["local_set"] == "fixed" else {}),
         },
+        **({"hidden": hidden | told} if hidden else {}),
     }
-
-
-def _shared(lock: dict[str, Any]) -> dict[str, str]:
-    """Return what the threat model says of a lock: which of its secrets the server knows."""
-    if not lock:
-        return {}
-    shared = [share.replace("-", " ") for share in lock["shares"]]
-    return {"lock": f"{', '.join(shared) or 'key and lock layers secret'}{' shared' if shared else ''}"}
 
 
 def _layout(
@@ -165,11 +159,10 @@ def capture(
             dotted("victims", value["victim"]["module"]),
             dotted("defences", value["defence"]["module"]),
         )
-        observed = _observed(value, len(origins[0]) > len(dict(model.named_parameters())))
+        observed = _observed(value, protected, defence)
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
-        observed |= defence.facts(protected)
-        observed["knows"] |= _shared(observed.get("lock", {})) | view.knows
+        observed["knows"] |= view.knows
         observed["clients"] = seen_samples
         hidden_updates = {
             name: np.zeros(shape, dtype)

@@ -18,8 +18,8 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     """Write to `out` the observation of the rounds in `folder`, which `leakbench.flower.record` has kept.
 
     `spec` is JSON: `network` (the victim that the app trains, as docs/observation.md has it), and if they are
-    known `local` (what clients do), `mode` (train or eval) and `knows`. Clients that are not in every round
-    are left out. Raises UserError if nothing is left, or if the updates do not fit the network.
+    known `local` (what clients do), `mode` (train or eval), `dropout` and `knows`. Clients that are not in
+    every round are left out. Raises UserError if nothing is left, or if the updates do not fit the network.
     """
     given = read_spec(spec)
     if "network" not in given:
@@ -49,16 +49,13 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
         tensors[f"global/{name}"] = sent
         if np.issubdtype(sent.dtype, np.floating):
             tensors[f"updates/{name}"] = (back - sent[:, None]).astype(np.float32)
-    knows = {
-        "threat model": "honest-but-curious server", "shared": "model update of each client, each round",
-        "labels": "unknown", "batch size": "known", "source": "a Flower app",
-    }  # fmt: skip
+    knows = {"shared": "model update of each client, each round", "source": "a Flower app"}
     facts: Facts = {
         "network": given["network"],
         "clients": [counts[0][node] for node in nodes],
         "kind": "model",
         "knows": knows | given.get("knows", {}),
-        **{name: given[name] for name in ("local", "mode") if name in given},
+        **{name: given[name] for name in ("local", "mode", "dropout") if name in given},
     }
     write_tensors(out, tensors, facts)
     try:

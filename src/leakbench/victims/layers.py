@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.errors import Unfit
 
@@ -107,6 +108,12 @@ class Dropout(Drawn):
         """Draw masks [*n, width]."""
         kept = torch.rand((*n, self.width), generator=rng) >= self.rate
         return kept * (1 / (1 - self.rate))
+
+
+def by_batch(model: nn.Module) -> bool:
+    """Return whether batch norms go by the batch at hand in evaluation mode too: none keeps statistics."""
+    norms = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
+    return bool(norms) and all(norm.running_mean is None for norm in norms)
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from leakbench.adaptive import Adaptation, adaptation, adapted
 from leakbench.adaptive.quantise import step_of
 from leakbench.adaptive.withhold import arrived
 from leakbench.attacks.observation import Observation
+from leakbench.attacks.threat_model import ThreatModel
 from leakbench.parts import part
 
 RNG = torch.Generator().manual_seed(0)
@@ -51,7 +52,7 @@ def test_every_defence_is_thought_of() -> None:
     assert files == set(SETTINGS)
     for name in files - {"none"}:
         assert known(name) != Adaptation(), name
-    assert adaptation(replace(seen("none", 1), knows={})) == Adaptation()
+    assert adaptation(replace(seen("none", 1), knows=ThreatModel())) == Adaptation()
 
 
 @pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise"])
@@ -99,7 +100,7 @@ def seen(name: str, rounds: int, fixed: bool = True, **origin: int) -> Observati
         origin=np.arange(rounds) * origin.get("moves", 0),
         clients=[1],
         kind="gradient",
-        knows={"defence": name, **({"local set": "the same every round"} if fixed else {})},
+        knows=ThreatModel(defence=name, local_set_repeats=fixed),
     )
 
 

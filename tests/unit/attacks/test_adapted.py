@@ -6,10 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from matching_observations import BOXED, observe, photographs, run
+from matching_observations import BOXED, entry, observe, photographs, run
 
-from leakbench import defences
+from leakbench import attacks, defences
+from leakbench.adaptive import Adaptation, Mechanism, Nuisance
 from leakbench.attacks.observation import Observation
+from leakbench.attacks.threat_model import ThreatModel
 from leakbench.federation import Truth, play
 
 SIZE, ROUNDS = 16, 2
@@ -52,8 +54,8 @@ def locked(**parameters: Any) -> Observation:
         weights={name: value.numpy()[None] for name, value in sent.items()},
         updates={name: value[:, None].numpy() for name, value in updates.items()},
         shown={name: value[:, None].numpy() for name, value in shown.items()},
-        lock=defence.facts(defence.protect_model(model, torch.Generator()))["lock"],
-        knows={"defence": "key-lock"},
+        hidden=defence.hidden(defence.protect_model(model, torch.Generator())),
+        knows=ThreatModel(defence="key-lock"),
     )
 
 
@@ -85,6 +87,38 @@ def test_a_coarse_update_is_worth_more_to_who_knows_how_it_was_made(
     observation = replace(
         plain,
         updates={each: value[:, None].numpy() for each, value in sent.items()},
-        knows={"defence": name},
+        knows=ThreatModel(defence=name),
     )
     assert correlation(observation, adaptive=True) > correlation(observation)
+
+
+@pytest.mark.parametrize("unknowns", ["dummies", "generator"])
+def test_what_a_defence_leaves_unknown_is_sought_with_the_images(unknowns: str) -> None:
+    """A client that sends its update times a secret: the mechanism reads it off an unknown like any other."""
+    plain = observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]))
+    sent = {name: 0.3 * value for name, value in plain.updates.items()}
+    found = []
+
+    def mechanism(observed: dict[str, torch.Tensor]) -> Mechanism:
+        def scaled(
+            made: dict[str, torch.Tensor], dummies: dict[str, torch.Tensor]
+        ) -> dict[str, torch.Tensor]:
+            found.append(dummies["share"].detach().clone())
+            share = dummies["share"]
+            return {name: value * share.view(-1, *[1] * (value.dim() - 1)) for name, value in made.items()}
+
+        return scaled
+
+    def nuisance(
+        observation: Observation, client: int, rounds: torch.Tensor, rng: torch.Generator
+    ) -> Nuisance:
+        return Nuisance(start={"share": torch.ones(len(rounds))})
+
+    attack = attacks.composed(
+        entry(objective="squares", unknowns=unknowns, optimiser={"adam": {"lr": 0.02}}, iterations=150)
+    )
+    observation = replace(plain, updates=sent, adaptation=Adaptation(mechanism=mechanism, nuisance=nuisance))
+    attack(observation, torch.Generator().manual_seed(0))
+    assert (found[0] == 1).all()
+    # Nearer to the secret than to where it began.
+    assert (found[-1] - 0.3).abs().max() < 0.35

@@ -17,6 +17,7 @@ from leakbench import generators
 from leakbench.artefacts import write_tensors
 from leakbench.attacks.fidel import fidel
 from leakbench.attacks.observation import Observation, read_observation
+from leakbench.attacks.threat_model import ThreatModel, in_words
 from leakbench.errors import UserError
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 
@@ -105,7 +106,7 @@ def content(observation: Observation) -> tuple[Tensors, dict[str, Any]]:
     tensors |= {f"updates/{n}": v.copy() for n, v in observation.updates.items()}
     tensors["origin"] = observation.origin
     facts = {"network": observation.network, "clients": observation.clients, "kind": observation.kind}
-    return tensors, facts | {"knows": {"labels": "unknown"}}
+    return tensors, facts | {"knows": {"labels_known": True}}
 
 
 def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
@@ -117,7 +118,7 @@ def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
     assert (found.clients, found.kind, found.knows, found.rounds) == (
         [2],
         "gradient",
-        {"labels": "unknown"},
+        ThreatModel(labels_known=True, local_known=False),
         3,
     )
     assert found.mode == "eval"
@@ -127,6 +128,21 @@ def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
         assert np.array_equal(found.updates[name], value)
         assert torch.equal(found.update(name, slice(1, 2)), torch.from_numpy(value[1:2]))
     assert set(found.updates) == set(found.weights) == set(observation.weights)
+
+
+def test_the_words_follow_from_the_fields(make: Make) -> None:
+    observation, _ = make("fcnn", (4, 4, 1))
+    words = in_words(observation)
+    assert words["threat model"] == "honest-but-curious server"
+    assert (words["labels"], words["defence"], words["buffers"]) == ("unknown", "none", "none")
+    assert not {"local set", "secret", "dropout", "source"} & set(words)
+    knows = ThreatModel(observer="colluding", defence="clip", local_set_repeats=True, local_known=False)
+    hidden = {"layers": ["norm1"], "shown": ["norm1.key"], "sent": [], "about": {}}
+    words = in_words(replace(observation, knows=knows, hidden=hidden, dropout=True))
+    assert words["threat model"] == "server and client that collude"
+    assert (words["defence"], words["local training"]) == ("clip", "unknown")
+    assert words["local set"] == "the same every round"
+    assert (words["secret"], words["shared of the secret"]) == ("weight and bias of norm1", "norm1.key")
 
 
 def drop(name: str) -> Callable[[Tensors, dict[str, Any]], None]:
@@ -186,6 +202,24 @@ MALFORMED = {
     "origin is not whole": (put("origin", lambda a: a.astype(np.float32)), "origin is float32"),
     "the mode is none": (
         lambda _, facts: facts.update(mode="training"), "mode is not train or eval .*docs/observation.md"
+    ),
+    "the threat model is an older file's": (
+        lambda _, facts: facts.update(knows={"local set": "the same every round"}),
+        "knows.'local set' is no field .*capture again",
+    ),
+    "nobody is that observer": (lambda _, facts: facts.update(knows={"observer": "god"}), "server or client"),
+    "a field is a sentence": (
+        lambda _, facts: facts.update(knows={"labels_known": "unknown"}), "knows.labels_known is not true or"
+    ),
+    "a defence is a path": (
+        lambda _, facts: facts.update(knows={"defence": "../x"}), "knows.defence is not the name of a defence"
+    ),
+    "a line is many": (lambda _, facts: facts.update(knows={"shared": "a\nb"}), "knows.shared is not a line"),
+    "dropout is a word": (lambda _, facts: facts.update(dropout="drawn"), "dropout is not true or false"),
+    "nothing is hidden": (lambda _, facts: facts.update(hidden={"about": {}}), "'layers' is missing"),
+    "a tensor is nobody's": (
+        lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
+        "updates/x belongs to no layer of the victim",
     ),
     "no such victim": (network(module="mlp"), "network is not a victim"),
     "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),

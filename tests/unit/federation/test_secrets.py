@@ -11,6 +11,7 @@ from torch import Tensor
 from leakbench import defences, victims
 from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
 from leakbench.attacks.observation import read_observation
+from leakbench.attacks.threat_model import in_words
 from leakbench.errors import Unfit
 from leakbench.federation import Truth, play
 from leakbench.verbs.capture import capture
@@ -105,10 +106,13 @@ def test_a_capture_under_the_lock_holds_no_secret(tmp_path: Path) -> None:
     tensors, facts = read_tensors(file)
     assert not [name for name in tensors if name.split("/", 1)[-1] in SECRET]
     assert not [name for name in tensors if name.endswith(("norm1.weight", "norm1.bias"))]
-    assert facts["lock"] == {"layers": ["norm1"], "key_length": LENGTH, "activation": "relu", "shares": []}
-    assert facts["knows"]["lock"] == "key and lock layers secret"
+    about = {"key_length": LENGTH, "activation": "relu"}
+    assert facts["hidden"] == {"layers": ["norm1"], "about": about, "shown": [], "sent": []}
     observation, _ = read_observation(file)
     assert not observation.shown
+    words = in_words(observation)
+    assert (words["secret"], words["defence"]) == ("weight and bias of norm1", "key-lock")
+    assert "shared of the secret" not in words
 
 
 @pytest.mark.parametrize(
@@ -122,30 +126,42 @@ def test_a_capture_under_the_lock_holds_no_secret(tmp_path: Path) -> None:
 def test_what_is_shared_stands_under_names_of_its_own(
     tmp_path: Path, shares: list[str], more: set[str]
 ) -> None:
-    tensors, facts = read_tensors(captured(tmp_path, shares))
+    file = captured(tmp_path, shares)
+    tensors, facts = read_tensors(file)
     assert {name for name in tensors if name.split("/", 1)[-1] in SECRET} == more
-    assert facts["knows"]["lock"].endswith("shared")
+    assert {f"shown/{n}" for n in facts["hidden"]["shown"]} | {
+        f"updates/{n}" for n in facts["hidden"]["sent"]
+    } == more
+    assert "norm1." in in_words(read_observation(file)[0])["shared of the secret"]
 
 
-def altered(file: Path, change: dict[str, np.ndarray], **lock: Any) -> Path:
+@pytest.mark.parametrize(("statistics", "mode"), [("running", "eval"), ("batch", "train")])
+def test_the_mode_is_that_of_the_norms(tmp_path: Path, statistics: str, mode: str) -> None:
+    """A norm that keeps no statistics goes by the batch even where the clients call model.eval()."""
+    network = NETWORK | {"parameters": NETWORK["parameters"] | {"statistics": statistics}}
+    facts = read_tensors(captured(tmp_path, [], network))[1]
+    assert (facts["mode"], facts["dropout"]) == (mode, False)
+
+
+def altered(file: Path, change: dict[str, np.ndarray], **hidden: Any) -> Path:
     tensors, facts = read_tensors(file)
     out = file.with_name("altered.safetensors")
-    write_tensors(out, dict(tensors) | change, facts | {"lock": facts["lock"] | lock})
+    write_tensors(out, dict(tensors) | change, facts | {"hidden": facts["hidden"] | hidden})
     return out
 
 
-def test_an_undeclared_lock_layer_or_a_key_of_another_length_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_an_undeclared_lock_layer_or_a_key_of_other_rounds_is_refused_in_one_line(tmp_path: Path) -> None:
     file = captured(tmp_path, ["key"])
     layer = np.zeros((3, 2, 12, LENGTH), np.float32)
     for where in ("updates", "global", "shown"):
-        with pytest.raises(Unfit, match=f"{where}/norm1.scale.weight belongs to a lock") as found:
+        with pytest.raises(Unfit, match=f"{where}/norm1.scale.weight belongs to no layer") as found:
             read_observation(altered(file, {f"{where}/norm1.scale.weight": layer}))
         assert "\n" not in str(found.value)
-    short = {"shown/norm1.key": np.zeros((3, 2, LENGTH - 1), np.float32)}
-    with pytest.raises(Unfit, match=f"a key of length {LENGTH} needs"):
+    short = {"shown/norm1.key": np.zeros((2, 2, LENGTH), np.float32)}
+    with pytest.raises(Unfit, match=r"shown/norm1.key is .*not float32 of 3 rounds and 2 clients"):
         read_observation(altered(file, short))
     with pytest.raises(Unfit, match=r"shown/norm1.scale.weight is missing .*declares"):
-        read_observation(altered(file, {}, shares=["key", "lock-weights"]))
+        read_observation(altered(file, {}, shown=["norm1.key", "norm1.scale.weight"]))
 
 
 def test_a_victim_without_batch_norm_marks_the_cell(tmp_path: Path) -> None:

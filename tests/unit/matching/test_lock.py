@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from trial_networks import group, terms
 
 from leakbench import victims
-from leakbench.adaptive import Nuisance
+from leakbench.adaptive import Nuisance, nothing
 from leakbench.adaptive.key_lock import of_lock, read_key, taken
 from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import LAYERS, KeyLock, lock
@@ -189,8 +189,9 @@ def seen(shares: list[str], activation: str = "relu") -> Observation:
     updates["conv1.weight"][:, :, 4] = 0
     if "lock-gradients" in shares:
         key = rng.random((2, 1, 1, LENGTH), np.float32)
-        updates |= {f"{LAYER}.shift.bias": np.ones((2, 1, 12), np.float32)}
-        updates |= {f"{LAYER}.shift.weight": np.repeat(key, 12, 2)}
+        for name in ("scale", "shift"):
+            updates |= {f"{LAYER}.{name}.bias": np.ones((2, 1, 12), np.float32)}
+            updates |= {f"{LAYER}.{name}.weight": np.repeat(key, 12, 2)}
     return Observation(
         network={
             "module": "lenet-dlg",
@@ -203,7 +204,7 @@ def seen(shares: list[str], activation: str = "relu") -> Observation:
         origin=np.zeros(2, np.int64),
         clients=[1],
         kind="gradient",
-        lock={"layers": [LAYER], "key_length": LENGTH, "activation": activation, "shares": shares},
+        hidden={"layers": [LAYER], "about": {"key_length": LENGTH, "activation": activation}},
         shown={f"{LAYER}.{name}": rng.random((2, 1, *shapes[name]), np.float32) for name in shown},
     )
 
@@ -247,9 +248,35 @@ def test_a_guess_uses_what_is_shared_and_draws_the_rest_anew_for_each_trial() ->
     assert dummies[f"{LAYER}.bias"].max() <= (LENGTH + 1) * LENGTH**-0.5
 
 
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        (
+            {"key_length": LENGTH + 1, "activation": "relu"},
+            rf"shown/{LAYER}.key is .* a key of length {LENGTH + 1}",
+        ),
+        ({"key_length": "long", "activation": "relu"}, "a whole number"),
+        ({"key_length": LENGTH, "activation": "tanh"}, "one of none, relu, sigmoid"),
+        ({}, "a whole number"),
+    ],
+)
+def test_a_lock_that_is_not_as_its_observation_says_fits_no_attack(
+    about: dict[str, Any], message: str
+) -> None:
+    seen_ = replace(seen(["key"]), hidden={"layers": [LAYER], "about": about})
+    with pytest.raises(Unfit, match=message) as refused:
+        taken(seen_, 0, torch.arange(2), torch.Generator(), seek=False)
+    assert "\n" not in str(refused.value)
+
+
+def test_hidden_parameters_without_a_defence_fit_no_attack() -> None:
+    with pytest.raises(Unfit, match="clients hide parameters"):
+        nothing(seen([]), 0, torch.arange(2), torch.Generator())
+
+
 def test_a_chained_lock_fits_no_attack() -> None:
     seen_ = seen([])
-    seen_.lock["layers"] = [LAYER, "conv2"]
+    seen_.hidden["layers"] = [LAYER, "conv2"]
     with pytest.raises(Unfit, match="2 locks in a chain"):
         taken(seen_, 0, torch.arange(2), torch.Generator(), seek=False)
 

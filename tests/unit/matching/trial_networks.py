@@ -92,7 +92,6 @@ def group(
         origin=np.zeros(trials, np.int64),
         clients=[batch],
         kind="gradient",
-        knows={},
         local={"lr": lr, "batch_size": None, "epochs": 1},
     )
     return Group(

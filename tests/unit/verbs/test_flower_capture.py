@@ -80,12 +80,12 @@ def test_updates_are_what_came_back_less_what_was_sent(tmp_path: Path, state: St
     assert len(strategy.heard) == 3
     flower_capture(
         tmp_path / "rounds",
-        spec(tmp_path, knows={"labels": "known"}, mode="train"),
+        spec(tmp_path, knows={"labels_known": True}, mode="train"),
         tmp_path / "out.safetensors",
     )
     tensors, facts = read_tensors(tmp_path / "out.safetensors")
     assert facts["clients"] == [1, 2]
-    assert facts["knows"]["labels"] == "known"
+    assert facts["knows"]["labels_known"]
     assert "local" not in facts
     assert facts["mode"] == "train"
     for name, value in state.items():

@@ -70,7 +70,7 @@ def test_fused_updates_are_mixtures_of_all_and_the_observers_own_is_none_of_them
             updates(found)[name], np.einsum("oc,rc...->ro...", mixed, value), atol=1e-6
         )
     assert found["facts"]["clients"] == list(CLIENTS[1:])
-    assert found["facts"]["knows"]["threat model"] == "honest-but-curious client"
+    assert found["facts"]["knows"]["observer"] == "client"
     np.testing.assert_array_equal(found["truth"]["images/0"], plain["truth"]["images/1"])
 
 
@@ -115,7 +115,7 @@ def test_with_a_clients_key_it_sees_updates_in_steps_of_the_quantisation(
     step = 100 / 2**32
     for name, value in updates(plain).items():
         np.testing.assert_allclose(updates(found)[name], value, atol=0.5 * step + 1e-7)
-    assert found["facts"]["knows"]["threat model"] == "server and client that collude"
+    assert found["facts"]["knows"]["observer"] == "colluding"
 
 
 @pytest.mark.parametrize("module", ["fused", "aggregated"])

@@ -1,0 +1,58 @@
+"""The threat model: what an attacker sees and knows, field by field, and the words that tables print."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from leakbench.attacks.observation import Observation
+
+Observer = Literal["server", "client", "colluding"]
+# Who is meant by an observer. Each follows the protocol.
+OBSERVERS = {
+    "server": "honest-but-curious server",
+    "client": "honest-but-curious client",
+    "colluding": "server and client that collude",
+}
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """What an attacker sees and knows beside tensors; attacks may ask for each field.
+
+    observer: who sees the updates. shared: what is seen of them, in words for people. labels_known: whether
+    the labels of the private samples are. counts_known: whether the clients' numbers of samples are.
+    local_known: whether it is known how clients train. local_set_repeats: whether clients hold the same
+    samples in every round, so that rounds differ in chance alone. defence: the name of the clients' defence;
+    none: no defence is known. source: where rounds come from that this project did not play.
+    """
+
+    observer: Observer = "server"
+    shared: str = "updates of each client, each round"
+    labels_known: bool = False
+    counts_known: bool = True
+    local_known: bool = True
+    local_set_repeats: bool = False
+    defence: str | None = None
+    source: str | None = None
+
+
+def in_words(observation: "Observation") -> dict[str, str]:
+    """Return field → words of an observation's threat model, as tables, captions and the report print it."""
+    knows, local, hidden = observation.knows, observation.local, observation.hidden
+    known = {False: "unknown", True: "known"}
+    steps = f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}"
+    told = hidden.get("shown", []) + [f"gradients of {name}" for name in hidden.get("sent", [])]
+    return {
+        "threat model": OBSERVERS[knows.observer],
+        "shared": knows.shared,
+        "labels": known[knows.labels_known],
+        "batch size": known[knows.counts_known],
+        "local training": f"{steps}; known" if knows.local_known else "unknown",
+        "buffers": "sent with the model" if observation.weights.keys() - observation.updates else "none",
+        "defence": knows.defence or "none",
+        **({"local set": "the same every round"} if knows.local_set_repeats else {}),
+        **({"dropout": "masks unknown"} if observation.dropout else {}),
+        **({"secret": f"weight and bias of {', '.join(hidden['layers'])}"} if hidden else {}),
+        **({"shared of the secret": ", ".join(told)} if told else {}),
+        **({"source": knows.source} if knows.source else {}),
+    }
