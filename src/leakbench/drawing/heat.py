@@ -14,6 +14,10 @@ from leakbench.drawing.sheet import Body
 
 SQUARE, HEAD, FOOT = 0.27, 0.42, 1.1
 WORST = "worst attacker"
+# What a square is of, or a square of the null baselines.
+PLACE = ["dataset", "victim", "defence", "attack", "baseline"]
+# The share of trials that failed from which a square is marked.
+FAILED = 0.5
 
 
 def heat(
@@ -26,9 +30,12 @@ def heat(
 
     Only reconstructed images have a PSNR: the names of attacks without it, which reconstruct what the first
     dense layer reads, have an asterisk. apart: attacks that use no gradient; they stand below
-    with the null baselines `against` and are no attacker. An empty square was not measured.
+    with the null baselines `against` and are no attacker. A square is of the longest run there is, of this
+    scale or recorded; an empty one was not measured. †: at least half of the trials failed.
     """
-    rows = chosen(result, ["pearson"], baselines=["", *against])
+    rows = chosen(result, ["pearson"], baselines=["", *against], longer=True)
+    rows = rows.assign(recorded=rows["device"].notna() if "device" in rows else False)
+    rows = rows.sort_values("recorded", ascending=False, kind="stable").drop_duplicates(PLACE)
     own = rows[rows["baseline"] == ""]
     if own.empty:
         return None
@@ -36,16 +43,16 @@ def heat(
     of_images = result.rows[result.rows["metric"] == "psnr"]
     pixels = set(zip(of_images["victim"], of_images["attack"], strict=True))
     groups = [
-        (key, _square(result, part, defences, apart))
+        (key, _square(result, part, defences, apart), _failed(part))
         for key, part in rows.groupby(["dataset", "victim"], sort=False)
     ]
-    heights = [HEAD + SQUARE * len(square) for _, square in groups]
+    heights = [HEAD + SQUARE * len(square) for _, square, _ in groups]
 
     def paint(body: SubFigure) -> None:
         grid: Any = body.subplots(
             len(groups), 1, squeeze=False, gridspec_kw={"height_ratios": heights}, sharex=True
         )
-        for ((dataset, victim), square), axes in zip(groups, grid.flat, strict=True):
+        for ((dataset, victim), square, failed), axes in zip(groups, grid.flat, strict=True):
             starred = [(victim, n) not in pixels and n not in (WORST, *words.BASELINES) for n in square.index]
             sns.heatmap(
                 square.clip(0, 1),
@@ -53,7 +60,7 @@ def heat(
                 cmap="rocket_r",
                 vmin=0,
                 vmax=1,
-                annot=square.map(lambda value: f"{value:.2f}".replace("-", "−").replace("nan", "")),
+                annot=square.map(_number) + failed.reindex_like(square).fillna(""),
                 fmt="",
                 annot_kws={"fontsize": 6.3},
                 linewidths=0.6,
@@ -77,7 +84,11 @@ def heat(
         for label in grid.flat[-1].get_xticklabels():
             label.set(rotation=40, ha="right", rotation_mode="anchor")
 
-    note = counted(own) + "; *: of the features that the first dense layer reads"
+    note = (
+        f"{counted(own)}; *: of the features that the first dense layer reads; †: half of the trials failed"
+    )
+    if kept := sorted(set(own.loc[own["recorded"], "scale"])):
+        note += f"; {own['recorded'].sum()} squares recorded at scale {' and '.join(kept)}"
     return Body(sum(heights) + FOOT, note, paint)
 
 
@@ -91,6 +102,19 @@ def _square(result: Result, rows: pd.DataFrame, defences: list[str], apart: tupl
     others = [name for name in apart if name in means.index]
     worst = means.loc[attacks].max().to_frame(WORST).T
     return pd.concat([worst, means.loc[attacks], means.loc[others], below]).reindex(columns=defences)
+
+
+def _failed(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return a mark for each attack and defence of which at least a share FAILED of the trials failed."""
+    own = rows[rows["baseline"] == ""]
+    if "failure_rate" not in own:
+        return pd.DataFrame()
+    shares = own.pivot_table(index="attack", columns="defence", values="failure_rate")
+    return shares.ge(FAILED).map(lambda failed: "†" if failed else "")
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-", "−").replace("nan", "")
 
 
 def _line(result: Result, name: str) -> str:

@@ -447,7 +447,12 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     seen = {"encrypted", "fused", "aggregated"}
     assert names["defences"] - {cell.defence for cell in cells} == seen
     assert names["attacks"] - {cell.attack for cell in cells} == {"labels", "agic-joint", "fidel-generator"}
-    assert len({cell.victim for cell in cells}) == 2
+    assert {(cell.dataset, cell.victim) for cell in cells} == {
+        ("mnist-32", "fcnn-relu-untrained"),
+        ("mnist-32", "lenet-dlg-running-norm"),
+        ("cifar10", "lenet-dlg-running-norm"),
+        ("cifar10", "resnet20-sigmoid"),
+    }
 
 
 def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:

@@ -1,5 +1,7 @@
 """Curves, dots and maps show the numbers that they are given."""
 
+from typing import Any
+
 import pandas as pd
 import pytest
 from making import axes_of, cell, dots_of, drawn, entries, points, result, texts
@@ -197,6 +199,24 @@ def test_the_worst_attacker_stands_above_a_map_without_what_uses_no_gradient() -
     shown = [text.get_text() for text in axes.texts]
     assert shown == ["0.60", "0.40", "0.60", "0.20", "0.10", "0.40", "0.90", "0.90", "0.30", "0.30"]
     assert bar.get_ylabel() == "Pearson r"
+
+
+def test_a_map_shows_the_longest_run_there_is_and_what_failed() -> None:
+    def square(attack: str, mean: float, **more: Any) -> dict[str, Any]:
+        return cell(attack=attack, defence="none", metric="pearson", baseline="", mean=mean, **more)
+
+    def shown(**more: Any) -> list[str]:
+        figure = drawn(result(short, {"drawing": "heat"}, **more))
+        return sorted(text.get_text() for text in axes_of(figure)[0].texts)
+
+    short = [square("dlg", 0.2, failure_rate=0.5), square("invg", 0.3, failure_rate=0.4)]
+    assert shown() == ["0.20†", "0.30", "0.30"]
+    kept = {"scale": "standard", "device": "a GPU", "failure_rate": 0.1}
+    longer = pd.DataFrame([square("dlg", 0.9, **kept), square("agic", 0.7, **kept)])
+    # The worst attacker of the defence stands above.
+    assert shown(recorded=longer) == ["0.30", "0.70", "0.90", "0.90"]
+    figure = drawn(result(short, {"drawing": "heat"}, recorded=longer))
+    assert "2 squares recorded at scale standard" in " ".join(texts(figure))
 
 
 @pytest.mark.parametrize("drawing", [LINES, DOTS, {"drawing": "heat"}])
