@@ -5,7 +5,7 @@ import inspect
 import re
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -174,6 +174,37 @@ def _capture(values: dict[str, Any]) -> None:
     return capture(**values)
 
 
+def _attack(root: Path, values: dict[str, Any]) -> None:
+    """Run the attack in a process that can open nothing but its own files."""
+    from leakbench.blinding import apart, seal
+    from leakbench.verbs.attack import attack
+
+    more = {"place": values["out"], "scratch": root / "scratch/attack", "seal": seal}
+
+    def sealed(files: Sequence[Path | None]) -> int:
+        own = dict(zip(("out", "record"), files, strict=True))
+        return _told("attack", root, lambda: attack(**values | more | own))
+
+    code = apart([values["out"], values["record"]], sealed)
+    if code:
+        sys.exit(code)
+
+
+def _told(verb: str, root: Path, work: Callable[[], None]) -> int:
+    """Return the exit code of a verb's work: 0, or 2 after one line for a user's mistake."""
+    try:
+        work()
+    except Altered as problem:
+        done = set_aside(problem.path, root)
+        told = f"{problem.path}: {problem.what} ({done})" if done else problem
+        print(f"leakbench {verb}: {told}", file=sys.stderr)
+        return 2
+    except UserError as problem:
+        print(f"leakbench {verb}: {problem}", file=sys.stderr)
+        return 2
+    return 0
+
+
 def _run(arguments: argparse.Namespace) -> None:
     """Call the function of the verb's own file with what it takes of the arguments."""
     verb = arguments.verb
@@ -184,6 +215,8 @@ def _run(arguments: argparse.Namespace) -> None:
     root = values.pop("root")
     if verb == "capture":
         return _capture(values)
+    if verb == "attack":
+        return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
     more = {"root": root, "scratch": root / "scratch" / verb}
     taken = inspect.signature(function).parameters
@@ -201,17 +234,7 @@ def run(argv: Sequence[str]) -> int:
     owner = owner_of_the_run()
     if owner is not None:
         end_with(owner)
-    try:
-        _run(arguments)
-    except Altered as problem:
-        done = set_aside(problem.path, arguments.root)
-        told = f"{problem.path}: {problem.what} ({done})" if done else problem
-        print(f"leakbench {arguments.verb}: {told}", file=sys.stderr)
-        return 2
-    except UserError as problem:
-        print(f"leakbench {arguments.verb}: {problem}", file=sys.stderr)
-        return 2
-    return 0
+    return _told(arguments.verb, arguments.root, lambda: _run(arguments))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

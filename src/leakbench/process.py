@@ -4,17 +4,22 @@ import ctypes
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 # Holds the process that owns the run; the Snakefile sets it to Snakemake's own.
 OWNER = "LEAKBENCH_WARM"
 _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT = 1 << 30
+_DIE_WITH_PARENT = 1
+_LIBC = ctypes.CDLL(None)
 
 
 def prepare(threads: int) -> None:
@@ -26,10 +31,9 @@ def prepare(threads: int) -> None:
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
-    with suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_MMAP_THRESHOLD, _KEPT)
-        libc.mallopt(_M_TRIM_THRESHOLD, _KEPT)
+    with suppress(AttributeError):
+        _LIBC.mallopt(_M_MMAP_THRESHOLD, _KEPT)
+        _LIBC.mallopt(_M_TRIM_THRESHOLD, _KEPT)
 
 
 def alive(process: int) -> bool:
@@ -77,6 +81,33 @@ def end_with(owner: int, patience: float = 10.0) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent ends, where the kernel can."""
+    with suppress(AttributeError):
+        _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+
+
+def ended(run: Callable[[], int]) -> NoReturn:
+    """End this process, a fork, with the exit code of `run`, and with what the interpreter does at its
+    end."""
+    code = 1
+    try:
+        code = run()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            code = end.code or 0
+        else:
+            print(end.code, file=sys.stderr)
+    finally:
+        kind, problem, where = sys.exc_info()
+        if kind is not None and problem is not None:
+            sys.excepthook(kind, problem, where)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(code)
 
 
 def commit(root: Path = Path()) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from leakbench.cli import run as run_verb
-from leakbench.process import alive, prepare
+from leakbench.process import alive, ended, prepare
 from leakbench.warm import LENGTH, receive
 
 # torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
@@ -60,23 +60,7 @@ def _work(order: dict[str, Any], files: Sequence[int], run: Callable[[Sequence[s
     os.environ.clear()
     os.environ.update(order["environment"])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    code = 1
-    try:
-        code = run(order["argv"])
-    except SystemExit as ended:
-        # As the interpreter does at its end.
-        if ended.code is None or isinstance(ended.code, int):
-            code = ended.code or 0
-        else:
-            print(ended.code, file=sys.stderr)
-    finally:
-        kind, problem, where = sys.exc_info()
-        if kind is not None and problem is not None:
-            sys.excepthook(kind, problem, where)
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(code)
+    ended(lambda: run(order["argv"]))
 
 
 def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str]) -> None:

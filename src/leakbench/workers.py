@@ -4,22 +4,21 @@ Two small convolutions on one core each are faster than one on two cores, and a 
 same however many run beside it.
 """
 
-import ctypes
 import os
 import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
+from leakbench.process import end_with_parent
 from leakbench.progress import log
 
-_DIE_WITH_PARENT = 1
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 Task = Callable[[], object]
 
@@ -94,8 +93,7 @@ def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
     """Run the tasks one after another and end; the first worker's progress stands for all."""
     code = 1
     try:
-        with suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_DIE_WITH_PARENT, signal.SIGKILL)
+        end_with_parent()
         for number in _ENDING:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)

@@ -2,6 +2,7 @@
 out."""
 
 from dataclasses import dataclass, field, replace
+from mmap import ALLOCATIONGRANULARITY
 from pathlib import Path
 from typing import Any, Literal
 
@@ -271,6 +272,13 @@ def _read_labels(path: Path, observation: Observation) -> list[np.ndarray]:
     return found
 
 
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Return an array over the same bytes that does not know its file, whose path names the truth's."""
+    if not isinstance(array, np.memmap):
+        return array
+    return np.ndarray(array.shape, array.dtype, array._mmap, array.offset % ALLOCATIONGRANULARITY)  # type: ignore[attr-defined]
+
+
 def read_observation(
     path: Path,
     generator: Path | None = None,
@@ -283,7 +291,8 @@ def read_observation(
 
     Raises UserError for a file that is malformed, misses a tensor or holds NaN or Inf.
     """
-    tensors, read = open_tensors(path)
+    mapped, read = open_tensors(path)
+    tensors = {name: _plain(array) for name, array in mapped.items()}
     facts = told(read, str(path))
     if "origin" not in tensors:
         raise UserError(f"{path}: not an observation, 'origin' is missing (see docs/observation.md)")

@@ -20,6 +20,7 @@ NULLS = {
     "random-gradient": "o",
     "random-noise": "X",
     "dataset-mean": "P",
+    "other-update": "*",
     "unrelated-image": "d",
     "original": "s",
 }

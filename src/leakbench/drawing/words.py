@@ -54,6 +54,7 @@ BASELINES = {
     "random-gradient": "null: a random gradient attacked",
     "random-noise": "null: random noise",
     "dataset-mean": "null: the data set's mean image",
+    "other-update": "null: what it made of another update",
     "unrelated-image": "null: two unrelated images",
     "original": "the private images themselves",
 }

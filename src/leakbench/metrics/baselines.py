@@ -6,6 +6,9 @@ import numpy as np
 SNAPSHOT = "snapshot"
 # The mean image of what is publicly known of the data set.
 DATASET_MEAN = "dataset-mean"
+# What the attack made of another update: whoever shows what it knows beforehand does no better than this, and
+# it has no null run to be told from.
+OTHER_UPDATE = "other-update"
 # Two private images of the same data set: what a published convention says of images that have nothing to do
 # with each other. With 64 pairs the standard error of their mean wrap-around PSNR on CIFAR-10 is 0.02 dB.
 UNRELATED, PAIRS = "unrelated-image", 64

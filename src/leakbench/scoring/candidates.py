@@ -1,6 +1,6 @@
 """Reconstructions beside the truth: which is meant for which private image, and how good each is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -94,6 +94,9 @@ def rows_of(
     `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it,
     `labels` [rounds, k] who is on them, for judges.
     """
+    # What is no image is nothing: it counts as a failure, and leaves no mean.
+    finite = np.isfinite(candidates.images).reshape(*candidates.usable.shape, -1).all(-1)
+    candidates = replace(candidates, usable=candidates.usable & finite)
     found = _matched(candidates, truth, by)
     index = found["match"]
     nothing = index < 0

@@ -8,6 +8,7 @@ import pandas as pd
 
 from leakbench.metrics.baselines import (
     DATASET_MEAN,
+    OTHER_UPDATE,
     PAIRS,
     SNAPSHOT,
     UNRELATED,
@@ -42,9 +43,23 @@ def groups(
     )
     yield Candidates(random_noise(shape, rng), everything, "random-noise", length)
     yield Candidates(means, np.ones((nulls, copies), bool), DATASET_MEAN, length)
+    others = elsewhere(secret[f"images/{client}"][: len(usable)], nulls)
+    if others is not None:
+        yield Candidates(tensors["images"][others, client], usable[others], OTHER_UPDATE, length)
     for place, after in enumerate(np.array(tensors.get("snapshot_iterations", [])).tolist()):
         early = gaps["snapshot_gaps"][place] if "snapshot_gaps" in gaps else None
         yield Candidates(tensors["snapshots"][place][:, client], usable, SNAPSHOT, after, early)
+
+
+def elsewhere(index: np.ndarray, count: int) -> np.ndarray | None:
+    """Return for each of the first `count` rounds another one that shares none of its images [rounds, k];
+    None where there is no such."""
+    rounds = np.arange(count)
+    for shift in range(1, len(index)):
+        others = (rounds + shift) % len(index)
+        if all(np.isin(index[one], index[other], invert=True).all() for one, other in enumerate(others)):
+            return others
+    return None
 
 
 def unrelated(pictures: np.ndarray, by: Measures, seed: int) -> pd.DataFrame:

@@ -5,7 +5,7 @@ import os
 import shutil
 import traceback
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import torch
@@ -15,6 +15,7 @@ from leakbench.absence import absent, pass_on, unless_unfit
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
 from leakbench.attacks.threat_model import in_words
+from leakbench.blinding import Blinded, Seal, unsealed
 from leakbench.catalogue.load import attack_of
 from leakbench.errors import Unfit, UserError
 from leakbench.gpu_lease import leased
@@ -30,13 +31,16 @@ LABELS = {"none": "not needed", "oracle": "given", "joint": "joint"}
 
 def attack(
     capture: Path, spec: Path, out: Path, generator: Path | None, labels: Path | None, record: Path | None,
-    scratch: Path, workers: int = 1, device: str = "cpu",
+    scratch: Path, workers: int = 1, device: str = "cpu", seal: Seal = unsealed,
+    place: Path | None = None,
 ) -> None:  # fmt: skip
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
 
     `labels` is the oracle's file, for an attack that is given labels. `workers` processes share what an
     attack can share out; the result is the same for any number. `device` is torch's name of the processor or
     GPU to match gradients on; `cuda` without a number is one that no other job of this machine has leased.
+    `seal` is called before any code of the attack is loaded, and keeps all files from it but its own.
+    `place` is where `out` is put in the end, if elsewhere: a killed attack resumes what is meant for it.
     """
     with ExitStack() as on, recording(record, "attack") as cost, unless_unfit("attack", [out]):
         reason = absent([path for path in (capture, generator, labels) if path is not None])
@@ -47,7 +51,7 @@ def attack(
         entry = attack_of(value, str(spec))
         parts = parts_of(value | {"attack": entry})
         made = provenance(value, "leakbench.verbs.attack", *parts, device=_named(device))
-        folder = scratch / resuming(made, out, capture, generator, labels)
+        folder = scratch.resolve() / resuming(made, place or out, capture, generator, labels)
         work = Work(
             scratch=folder,
             workers=workers if device == "cpu" else 1,
@@ -55,13 +59,16 @@ def attack(
         )
         rng = torch.Generator().manual_seed(stream("attack", value["attack_name"], value["seed"]))
         observation, _ = read_observation(capture, generator, labels, entry["labels"], work)
+        folder.mkdir(parents=True, exist_ok=True)
+        on.callback(_remove_empty, folder)
+        blinding = seal([folder, out.parent], device)
         other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
         rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
         cost["updates"] = observation.rounds * len(observation.clients)
-        noise = attacks.seen(observation.randomised(rounds, other), entry)
-        observation = attacks.seen(observation, entry)
         # In pieces, of which the later ones are made while the file is written.
         with _own_fault(entry["module"]):
+            noise = attacks.seen(observation.randomised(rounds, other), entry)
+            observation = attacks.seen(observation, entry)
             own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
         first = next(own := _guarded(own, entry["module"]))
         null = list(_guarded(nulls, entry["module"]))
@@ -70,6 +77,7 @@ def attack(
         knows = in_words(observation) | {
             "labels": LABELS.get(entry["labels"], "inferred"),
             "auxiliary data": "yes: the generator's" if generator else "none",
+            "blinding": blinding,
         }
         facts = {
             "target": found.target,
@@ -85,6 +93,11 @@ def attack(
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
+
+
 @contextmanager
 def _own_fault(module: str) -> Iterator[None]:
     """Let a fault in an attack's own code mark its cell, so that it takes no other attack's scores with it.
@@ -94,8 +107,10 @@ def _own_fault(module: str) -> Iterator[None]:
     """
     try:
         yield
-    except (UserError, OSError, MemoryError, torch.OutOfMemoryError):
-        raise
+    except (UserError, OSError, MemoryError, torch.OutOfMemoryError) as fault:
+        if not isinstance(fault, Blinded):
+            raise
+        raise Unfit(f"attack: module {module} is no blind attack: {fault}") from fault
     except Exception as fault:
         if "allocate memory" in str(fault):
             raise

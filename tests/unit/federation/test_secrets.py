@@ -167,3 +167,14 @@ def test_an_undeclared_lock_layer_or_a_key_of_other_rounds_is_refused_in_one_lin
 def test_a_victim_without_batch_norm_marks_the_cell(tmp_path: Path) -> None:
     file = captured(tmp_path, [], {"module": "lenet-dlg", "parameters": {}})
     assert "no batch norm behind its first convolution" in read_tensors(file)[1]["absent"]
+
+
+def test_arrays_of_an_observation_know_no_file(tmp_path: Path) -> None:
+    seen, _ = read_observation(captured(tmp_path, ["key"]))
+    for array in (*seen.updates.values(), *seen.weights.values(), *seen.shown.values()):
+        while array is not None:
+            assert not hasattr(array, "filename")
+            array = getattr(array, "base", None)
+    tensors, _ = read_tensors(tmp_path / "capture.safetensors")
+    for name, value in seen.updates.items():
+        assert np.array_equal(value, tensors[f"updates/{name}"])

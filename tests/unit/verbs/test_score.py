@@ -13,6 +13,7 @@ from scipy.stats import pearsonr
 
 from leakbench.absence import pass_on
 from leakbench.artefacts import read_tensors, write_tensors
+from leakbench.scoring.groups import elsewhere
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
 
@@ -162,7 +163,7 @@ def test_features_are_compared_with_what_the_dense_layer_reads(tmp_path: Path, m
     # Metrics of images do not apply; those of features do.
     assert "mse" not in rows
     assert rows["channel_pearson"].between(0, 1).all()
-    assert set(rows["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean"}
+    assert set(rows["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean", "other-update"}
 
 
 def test_metrics_of_features_are_left_out_for_images(cell: Cell) -> None:
@@ -255,3 +256,52 @@ def test_unrelated_images_are_not_scored_for_standard_metrics_and_change_no_othe
     more, _ = cell.score("pearson", "mse", "rmse_255")
     rest = more[more["baseline"] != "unrelated-image"]
     assert rest["mse"].tolist() == plain["mse"].tolist()
+
+
+def test_a_candidate_that_is_no_number_is_scored_as_nothing(cell: Cell) -> None:
+    """An attack that writes NaN where it is unsure would leave the means, and look better than it is."""
+    guess, usable = known_guesses(cell)
+    write_guesses(cell, guess, usable)
+    honest, _ = cell.score("pearson", "mse", "psnr")
+    for value in (np.nan, np.inf):
+        spoilt = guess.copy()
+        spoilt[0] = value
+        write_guesses(cell, spoilt, usable)
+        rows, _ = cell.score("pearson", "mse", "psnr")
+        own = rows[(rows["baseline"] == "") & (rows["round"] == 0)]
+        assert len(rows) == len(honest)
+        assert set(own["status"]) == {"nothing"}
+        assert (own["pearson"] == 0).all()
+        grey = np.square(cell.pixels[own["image"]] - 0.5).mean((1, 2, 3))
+        assert own["mse"].tolist() == pytest.approx(grey.tolist(), rel=1e-5)
+        assert np.isfinite(rows[["mse", "psnr"]][rows["mse"] > 0]).all(axis=None)
+
+
+def test_honesty_on_the_null_run_alone_is_caught_by_another_update(cell: Cell) -> None:
+    """The attack shows an image that it knows beforehand, and noise where it smells the null run: it is
+    better than all other null baselines."""
+    guess, usable = known_guesses(cell)
+    known = np.broadcast_to(cell.pixels.mean(0), guess.shape)
+    write_guesses(cell, known.astype(np.float32), np.ones_like(usable))
+    rows, _ = cell.score("mse")
+    means = rows[rows["client"] == 0].groupby("baseline")["mse"].mean()
+    for name in ("random-gradient", "random-noise", "dataset-mean"):
+        assert means[""] < 0.9 * means[name]
+    assert means["other-update"] == pytest.approx(means[""], rel=0.1)
+
+
+def test_what_an_honest_attack_made_of_another_update_is_no_success(cell: Cell) -> None:
+    rows, _ = cell.score("pearson", "mse")
+    one = rows[rows["client"] == 0].groupby("baseline")["pearson"].max()
+    assert one[""] > 0.98
+    assert one["other-update"] < 0.9
+    # All rounds of the other client share images.
+    assert "other-update" not in set(rows[rows["client"] == 1]["baseline"])
+
+
+def test_another_update_shares_no_image_with_its_own() -> None:
+    index = np.array([[0, 1], [1, 2], [3, 4], [5, 6]])
+    assert elsewhere(index, 4).tolist() == [2, 3, 0, 1]  # type: ignore[union-attr]
+    assert elsewhere(index, 1).tolist() == [2]  # type: ignore[union-attr]
+    assert elsewhere(np.array([[0], [0]]), 2) is None
+    assert elsewhere(np.array([[0]]), 1) is None

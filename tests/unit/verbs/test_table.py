@@ -146,10 +146,11 @@ def test_the_table_of_a_scored_cell(cell: Cell) -> None:
     assert (float(revealed["mean"]), revealed["n"]) == (1.0, 3)
     mse = own[own["metric"] == "mse"].squeeze()
     assert float(mse["failure_rate"]) == pytest.approx(1 / 3, abs=1e-5)
-    assert set(out["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean"}
+    assert set(out["baseline"]) == {"", "random-gradient", "random-noise", "dataset-mean", "other-update"}
     assert set(out["client"]) == {0, 1}
     nulls = out[(out["baseline"] != "") & (out["metric"] == "revealed")]
-    assert len(nulls) == 6
+    # Another update there is for the first client alone.
+    assert len(nulls) == 7
     assert (nulls["mean"].astype(float) == 0).all()
 
 
@@ -243,7 +244,7 @@ def test_success_rates_have_a_line_for_each_threshold(cell: Cell) -> None:
     assert (found["convention"] == "published").all()
     assert float(found["mean"].iloc[-1]) == pytest.approx(2 / 3, abs=1e-5)
     assert set(out[out["metric"] == "success_mse"]["baseline"]) == {
-        "", "random-gradient", "random-noise", "dataset-mean"
+        "", "random-gradient", "random-noise", "dataset-mean", "other-update"
     }  # fmt: skip
     assert (out[out["metric"] == "mse"]["threshold"].astype(str) == "").all()
 

@@ -1,0 +1,166 @@
+"""An attack's process can open its own files and the libraries, and nothing else (docs/security.md).
+
+On Linux the kernel enforces it (Landlock: it takes no privilege, nothing undoes it, children inherit it). An
+audit hook of Python refuses the same in one line, and besides it programs, sockets, foreign functions and the
+rooms of leakbench that an attack may not import.
+"""
+
+import ctypes
+import errno
+import os
+import shutil
+import signal
+import struct
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from leakbench.errors import raise_if_unwritable
+from leakbench.process import alive, end_with_parent, ended
+
+Seal = Callable[[Sequence[Path], str], str]
+
+_PACKAGE = Path(__file__).resolve().parent
+# Those of the contract "An attack cannot see the truth" that are loaded by no trusted part of the job.
+_ROOMS = tuple(f"{_PACKAGE / room}/" for room in ("datasets", "federation", "metrics", "papers", "training"))
+_SYSTEM = ("/usr", "/lib", "/lib64", "/etc", "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat")
+# What CUDA opens besides.
+_GPU = ("/dev", "/proc", "/run")
+_OPENING = frozenset(["open", "os.listdir", "os.scandir", "os.chdir", "os.link", "os.rename"])
+_REFUSED = frozenset(
+    ["subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "socket.__new__", "socket.connect",
+     "ctypes.dlopen", "ctypes.dlsym"]
+)  # fmt: skip
+
+# Landlock's system calls, and its rights as linux/landlock.h numbers them.
+_CREATE, _ADD, _RESTRICT = 444, 445, 446
+_ALL, _EXECUTE, _WRITE, _READ, _LIST, _REMOVE_FOLDER = (1 << 13) - 1, 1, 2, 4, 8, 16
+_MOVE, _TRUNCATE = 1 << 13, 1 << 14
+_NO_NEW_PRIVILEGES = 38
+
+
+class Blinded(PermissionError):
+    """What an attack is refused."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(errno.EACCES, "an attack sees its observation and nothing else", what)
+
+
+def apart(files: Sequence[Path | None], run: Callable[[Sequence[Path | None]], int]) -> int:
+    """Run `run` in a child process, which writes `files` to a folder of its own beside the first of them.
+
+    Those that it wrote are moved to their places if its exit code, which is returned, is 0. `run` is given
+    the paths to write to, None where no file is asked for. Raises UserError where nothing can be written.
+    """
+    first = Path(files[0] or "").absolute()
+    inbox = first.parent / f".{first.name}.{os.getpid()}.apart"
+    places = [file and inbox / f"{number}{file.suffix}" for number, file in enumerate(files)]
+    try:
+        first.parent.mkdir(parents=True, exist_ok=True)
+        for left in first.parent.glob(f".{first.name}.*.apart"):
+            if not alive(int(left.suffixes[-2][1:])) or left == inbox:
+                shutil.rmtree(left)
+        inbox.mkdir()
+        code = _forked(lambda: run(places))
+        for file, place in zip(files, places, strict=True):
+            if file and place and not code and place.is_file():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                os.replace(place, file)
+        return code
+    except OSError as problem:
+        raise_if_unwritable(problem, first)
+        raise
+    finally:
+        shutil.rmtree(inbox, ignore_errors=True)
+
+
+def _forked(run: Callable[[], int]) -> int:
+    """Return the exit code of a child that calls `run`; the child ends with this process."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    child = os.fork()
+    if child == 0:
+        end_with_parent()
+        ended(run)
+    code = None
+    try:
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    finally:
+        if code is None:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    return code if code >= 0 else 128 - code
+
+
+def seal(own: Sequence[Path], device: str = "cpu") -> str:
+    """Let this process open nothing but the folders `own` and, to read, the libraries; return in words what
+    enforces it.
+
+    It cannot be undone. The process works in the first folder from then on. device: torch's name of where the
+    attack computes; a GPU's driver has files of its own.
+    """
+    own = [folder.resolve() for folder in own]
+    libraries = [
+        Path(path).resolve()
+        for path in (
+            _PACKAGE, sys.prefix, sys.base_prefix, *_SYSTEM, *(_GPU if device != "cpu" else ()),
+            *(path for path in sys.path if path.endswith(("site-packages", "dist-packages"))),
+        )
+        if os.path.exists(path)
+    ]  # fmt: skip
+    os.chdir(own[0])
+    for library in libraries:
+        if any(folder.is_relative_to(library) for folder in own):
+            return f"nothing: the checkout lies in {library}, with the libraries"
+    kernel = _landlock(own, libraries, device)
+    open_to = tuple(f"{path}/" for path in (*own, *libraries))
+
+    def hook(event: str, values: tuple[Any, ...]) -> None:
+        if event in _REFUSED:
+            raise Blinded(f"{event} {values[0] if values else ''}")
+        if event in _OPENING and not isinstance(values[0], int):
+            path = os.path.realpath(os.fsdecode(values[0] or "."))
+            if (not f"{path}/".startswith(open_to) and path != os.devnull) or path.startswith(_ROOMS):
+                raise Blinded(path)
+
+    sys.addaudithook(hook)
+    return "Landlock and an audit hook" if kernel else "an audit hook"
+
+
+def unsealed(own: Sequence[Path], device: str = "cpu") -> str:
+    """Enforce nothing, as a test does that calls the verb in its own process."""
+    return "nothing"
+
+
+def _landlock(own: Sequence[Path], libraries: Sequence[Path], device: str) -> bool:
+    """Return whether the kernel now enforces what `seal` promises."""
+    call: Any = getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
+    version = call(_CREATE, None, 0, 1) if call and sys.platform == "linux" else -1
+    if version < 1:
+        return False
+    rights = _ALL | (_MOVE if version > 1 else 0) | (_TRUNCATE if version > 2 else 0)
+    # Of files; TCP in both directions; signals and abstract sockets to processes outside.
+    handled = struct.pack("<QQQ", rights, 3, 3)[: 24 if version > 5 else 16 if version > 3 else 8]
+    rules = call(_CREATE, handled, len(handled), 0)
+    allowed = [(folder, rights & ~_EXECUTE) for folder in own]
+    allowed += [(folder.parent, _REMOVE_FOLDER) for folder in own]
+    allowed += [(path, _READ | _LIST if path.is_dir() else _READ) for path in libraries]
+    allowed += [(Path(os.devnull), rights & (_READ | _WRITE | _TRUNCATE))]
+    if device != "cpu":
+        allowed += [(Path("/dev"), _READ | _LIST | _WRITE)]
+
+    def allow(path: Path, right: int) -> bool:
+        file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        try:
+            return bool(call(_ADD, rules, 1, struct.pack("<Qi", right, file), 0) == 0)
+        finally:
+            os.close(file)
+
+    if rules < 0:
+        return False
+    try:
+        ctypes.CDLL(None).prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+        return all(allow(*each) for each in allowed) and call(_RESTRICT, rules, 0) == 0
+    finally:
+        os.close(rules)

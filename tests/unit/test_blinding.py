@@ -1,0 +1,233 @@
+"""What an attack's process can open: its own folder and the libraries, whatever way it tries."""
+
+import ctypes
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from leakbench import blinding
+from leakbench.blinding import _forked, apart, seal
+from leakbench.workers import side_by_side
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.open  # noqa: B018 - looked up beforehand, as an attack's file could not
+
+
+def by_foreign_function(path: Path) -> None:
+    file = LIBC.open(str(path).encode(), os.O_RDONLY)
+    if file < 0:
+        raise OSError(ctypes.get_errno(), "foreign")
+    os.close(file)
+
+
+def by_a_fork(path: Path) -> None:
+    """Read in a worker, which hands over by its folder what it found."""
+    side_by_side([lambda: Path("found").write_bytes(path.read_bytes()), lambda: None], 2)
+    Path("found").read_bytes()
+
+
+def by_another_name(path: Path) -> None:
+    os.link(path, "linked")
+    Path("linked").read_bytes()
+
+
+def by_another_place(path: Path) -> None:
+    os.rename(path, "moved")
+    Path("moved").rename(path)
+
+
+# The truth is a folder's file of 64 bytes; each way raises where it is refused.
+WAYS: dict[str, Callable[[Path], Any]] = {
+    "open": lambda path: path.read_bytes(),
+    "os.open": lambda path: os.open(path, os.O_RDONLY),
+    "climb": lambda path: Path(os.path.relpath(path)).read_bytes(),
+    "proc": lambda path: Path(f"/proc/self/root{path}").read_bytes(),
+    "list": lambda path: os.listdir(path.parent),
+    "scan": lambda path: list(os.scandir(path.parent)),
+    "numpy": lambda path: np.fromfile(path, np.uint8),
+    "map": lambda path: np.memmap(path, np.uint8, "r"),
+    "torch": lambda path: torch.from_file(str(path), size=64, dtype=torch.uint8),
+    "program": lambda path: subprocess.check_output(["cat", path]),
+    "shell": lambda path: os.system(f"cat '{path}' > copy") and [][1],
+    "foreign": by_foreign_function,
+    "fork": by_a_fork,
+    "link": by_another_name,
+    "move": by_another_place,
+}
+# What the kernel alone can refuse: Python has no part in it.
+KERNEL = {"torch", "foreign"}
+
+
+@pytest.fixture
+def truth(tmp_path: Path) -> Path:
+    (tmp_path / "truth").mkdir()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "truth/0").write_bytes(bytes(64))
+    return tmp_path / "truth/0"
+
+
+def tried(truth: Path, closed: Callable[[], object]) -> dict[str, str]:
+    """Return way → "" or the error that it met, in a child in which `closed` was called."""
+    own = truth.parents[1] / "own"
+
+    def attempt() -> int:
+        found = {}
+        closed()
+        for name, way in WAYS.items():
+            try:
+                way(truth)
+                found[name] = ""
+            except Exception as problem:  # noqa: BLE001
+                found[name] = f"{type(problem).__name__}: {problem}"
+        (own / "found.json").write_text(json.dumps(found))
+        return 0
+
+    assert _forked(attempt) == 0
+    return dict(json.loads((own / "found.json").read_text()))
+
+
+def landlocked() -> bool:
+    return _forked(lambda: int("Landlock" not in seal([Path.cwd()]))) == 0
+
+
+def test_every_way_is_open_without_the_seal(truth: Path) -> None:
+    """Guards the tests below: a way that never works proves nothing."""
+    own = truth.parents[1] / "own"
+    assert set(tried(truth, lambda: os.chdir(own)).values()) == {""}
+
+
+def test_no_way_is_open_where_the_kernel_enforces_it(truth: Path) -> None:
+    if not landlocked():
+        pytest.skip("this kernel has no Landlock")
+    found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
+    assert "" not in found.values(), found
+    assert "an attack sees its observation and nothing else" in found["open"]
+
+
+def test_the_kernel_alone_refuses_all_but_the_program_that_reads_nothing(
+    truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the hook, that is: neither of the two leans on the other."""
+    if not landlocked():
+        pytest.skip("this kernel has no Landlock")
+    monkeypatch.setattr(blinding.sys, "addaudithook", lambda hook: None)
+    found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
+    assert "" not in found.values(), found
+
+
+def test_the_hook_alone_refuses_what_goes_through_python(
+    truth: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blinding, "_landlock", lambda *_: False)
+    found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
+    assert {name for name, problem in found.items() if not problem} <= KERNEL
+
+
+def test_words_say_what_enforces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(words: str) -> bool:
+        return _forked(lambda: int(seal([tmp_path]) != words)) == 0
+
+    assert said("Landlock and an audit hook") == landlocked()
+    monkeypatch.setattr(blinding, "_landlock", lambda *_: False)
+    assert said("an audit hook")
+    monkeypatch.setattr(blinding.sys, "prefix", str(tmp_path.parent))
+    assert said(f"nothing: the checkout lies in {tmp_path.parent.resolve()}, with the libraries")
+
+
+def test_sealed_it_works_in_its_own_folder_and_imports_what_an_attack_may(truth: Path) -> None:
+    own = truth.parents[1] / "own"
+
+    def work() -> int:
+        seal([own])
+        (own / "a/b").mkdir(parents=True)
+        (own / "a/b/c").write_text("kept")
+        os.replace(own / "a/b/c", own / "d")
+        importlib.import_module("leakbench.attacks.class_mean")
+        importlib.import_module("colorsys")
+        with open(os.devnull, "w") as nothing:
+            nothing.write("x")
+        for refused in (
+            lambda: importlib.import_module("leakbench.federation.play"),
+            lambda: socket.socket(),
+            lambda: ctypes.CDLL("libm.so.6"),
+            lambda: os.chdir(truth.parent),
+        ):
+            try:
+                refused()
+            except PermissionError:
+                continue
+            return 3
+        return 0 if (own / "d").read_text() == "kept" else 4
+
+    sys.modules.pop("leakbench.federation.play", None)
+    assert _forked(work) == 0
+
+
+def test_what_was_written_apart_comes_to_its_place_if_it_went_well(tmp_path: Path) -> None:
+    out, record = tmp_path / "new/guesses.bin", tmp_path / "records/cost.json"
+
+    def write(code: int) -> Callable[[Any], int]:
+        def run(files: list[Path]) -> int:
+            files[0].write_text(f"of {code}")
+            files[1].write_text("cost")
+            return code
+
+        return run
+
+    assert apart([out, record], write(3)) == 3
+    assert not out.exists()
+    assert apart([out, record], write(0)) == 0
+    assert (out.read_text(), record.read_text()) == ("of 0", "cost")
+    assert apart([out, None], lambda files: int(files[1] is not None)) == 0
+    assert out.read_text() == "of 0"
+    assert sorted(path.name for path in out.parent.iterdir()) == ["guesses.bin"]
+
+
+def test_a_killed_ones_folder_goes_with_the_next(tmp_path: Path) -> None:
+    out = tmp_path / "guesses.bin"
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    left, alive = (tmp_path / f".guesses.bin.{pid}.apart" for pid in (dead.pid, os.getppid()))
+    for folder in (left, alive):
+        folder.mkdir()
+    assert apart([out], lambda files: int(files[0].write_text("x") != 1)) == 0
+    assert not left.exists()
+    assert alive.exists()
+
+
+def test_a_child_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
+    def wait() -> int:
+        (tmp_path / "pid").write_text(str(os.getpid()))
+        time.sleep(60)
+        return 0
+
+    parent = os.fork()
+    if parent == 0:
+        apart([tmp_path / "out"], lambda files: wait())
+        os._exit(0)
+    while not (tmp_path / "pid").is_file() or not (tmp_path / "pid").read_text():
+        time.sleep(0.01)
+    os.kill(parent, signal.SIGKILL)
+    os.waitpid(parent, 0)
+    child = int((tmp_path / "pid").read_text())
+    for _ in range(200):
+        try:
+            state = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        time.sleep(0.02)
+    raise AssertionError("the child lives on")
