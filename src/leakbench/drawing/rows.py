@@ -40,7 +40,9 @@ def chosen(
     PRINTED. Nothing is returned of runs that were too short to say something; PSNR ends at DECIBELS;
     intervals of fewer than FEWEST values are left out.
     """
-    rows = pd.concat([result.rows, _printed(result), *([result.recorded] if longer else [])])
+    parts = [result.rows, _printed(result), *([result.recorded] if longer else [])]
+    # A table without lines has columns without a kind, which would take that of the others.
+    rows = pd.concat([part for part in parts if len(part)] or parts)
     for column in ("attack", "training", "client", "iterations"):
         if column not in rows:
             rows = rows.assign(**{column: math.nan})

@@ -1,5 +1,6 @@
 """Curves, dots and maps show the numbers that they are given."""
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -95,6 +96,19 @@ def test_the_share_of_a_run_and_longer_runs_that_were_recorded() -> None:
     figure = drawn(result([*way, cell()], steps, recorded=longer))
     assert "recorded, scale long" in entries(figure)
     assert [line.get_linestyle() for line in axes_of(figure)[0].lines] == ["-", "--"]
+
+
+@pytest.mark.parametrize("drawing", [LINES | {"x": "iterations", "recorded": True}, {"drawing": "heat"}])
+def test_what_this_scale_leaves_out_is_drawn_as_it_is_recorded(drawing: dict) -> None:
+    longer = pd.DataFrame(
+        [
+            cell(iterations=k, metric=metric, baseline="", scale="standard", device="a GPU", n=5)
+            for k in (1000, 2000)
+            for metric in ("psnr", "pearson")
+        ]
+    )
+    none = result([cell()], drawing, recorded=longer)
+    assert drawn(replace(none, rows=none.rows.iloc[:0].astype(object))) is not None
 
 
 def test_a_round_with_a_problem_is_marked() -> None:
