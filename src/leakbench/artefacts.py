@@ -198,10 +198,20 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    return number if math.isfinite(number := float(text)) else _no_number(text)
+
+
 def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
     """Read a JSON file that holds a mapping. Raises UserError where there is none, or it is not `what`."""
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        value = json.loads(
+            Path(path).read_text(encoding="utf-8"), parse_constant=_no_number, parse_float=_finite
+        )
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such {what.rpartition(' ')[2]} ({mend})") from problem
     except (OSError, ValueError, RecursionError) as problem:

@@ -5,7 +5,11 @@ import os
 from pathlib import Path
 
 _FULL, _LOCKED = "free some space", "make the folder writable"
-_UNWRITABLE = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _LOCKED, errno.EACCES: _LOCKED}
+_LIMITED = "raise the limit on the size of files (ulimit -f)"
+_UNWRITABLE = {
+    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _LOCKED, errno.EACCES: _LOCKED,
+    errno.EFBIG: _LIMITED,
+}  # fmt: skip
 
 
 class UserError(Exception):

@@ -36,15 +36,23 @@ def prepare(threads: int) -> None:
         _LIBC.mallopt(_M_TRIM_THRESHOLD, _KEPT)
 
 
-def alive(process: int) -> bool:
-    """Return whether there is such a process."""
+def born(process: int) -> int:
+    """Return when a process was started, in ticks since the machine was; 0 if there is none that runs.
+
+    One that has ended and that nobody has asked about yet (a zombie) does not run. A number that another
+    process got later has another time.
+    """
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        # Behind the command's name, which may hold anything: state, parent and so on.
+        words = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return 0 if words[0] in b"ZX" else int(words[19])
+
+
+def alive(process: int) -> bool:
+    """Return whether there is such a process, and it runs."""
+    return born(process) > 0
 
 
 def owner_of_the_run() -> int | None:
@@ -73,8 +81,10 @@ def end_with(owner: int, patience: float = 10.0) -> None:
     Who was killed starts its jobs anew, and two processes must not write one file.
     """
 
+    begun = born(owner)
+
     def watch() -> None:
-        while alive(owner):
+        while begun and born(owner) == begun:
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(patience)

@@ -73,14 +73,21 @@ def run_warm(argv: Sequence[str]) -> int | None:
 
 
 def _leave_behind(owner: int, address: Path) -> None:
-    """Start the warm process, unless another job has just done so: who makes the marker starts it."""
+    """Start the warm process, unless another job has just done so: who makes the marker starts it.
+
+    The marker says who loads, who may have been killed before it could serve.
+    """
+    marker = address.parent / "starting"
     try:
-        (address.parent / "starting").touch(exist_ok=False)
+        marker.touch(exist_ok=False)
     except FileExistsError:
-        return
+        loads = marker.read_text()
+        if not loads.isdigit() or alive(int(loads)):
+            return
     quiet = subprocess.DEVNULL
     command = [sys.executable, "-m", "leakbench.warm_process", str(owner), str(address)]
-    subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    loader = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
+    marker.write_text(str(loader.pid))
 
 
 def clear(address: Path) -> None:

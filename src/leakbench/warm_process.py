@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from leakbench.cli import run as run_verb
-from leakbench.process import alive, ended, prepare
+from leakbench.process import born, ended, prepare
 from leakbench.warm import LENGTH, receive
 
 # torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
@@ -68,11 +68,12 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
     for library in libraries:
         __import__(library)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    begun = born(owner)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(address))
         door.listen(64)
         door.settimeout(1.0)
-        while alive(owner):
+        while begun and born(owner) == begun:
             with suppress(TimeoutError):
                 stream, _ = door.accept()
                 if os.fork() == 0:

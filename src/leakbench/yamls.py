@@ -4,6 +4,8 @@ A repeated key, a file that is no mapping, or broken text is one line with file 
 """
 
 import difflib
+import errno
+import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from leakbench.errors import UserError
 
 M = TypeVar("M", bound=BaseModel)
+DEEPEST, MOST = 50, 100_000
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
@@ -38,10 +41,34 @@ def suggest(name: str, known: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
+def _check_size(text: str) -> None:
+    """Refuse more levels than a file needs, or more values with every alias written out. Raises YAMLError."""
+    open_, weights = [("", 0)], {"": 0}
+    for event in yaml.parse(text, Loader=_Loader):
+        anchor = getattr(event, "anchor", None) or ""
+        if isinstance(event, yaml.CollectionStartEvent) and len(open_) <= DEEPEST:
+            open_.append((anchor, 1))
+            continue
+        weight = weights.get(anchor, 0) if isinstance(event, yaml.AliasEvent) else 1
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, weight = open_.pop()
+        if not isinstance(event, yaml.AliasEvent):
+            weights[anchor] = weight
+        open_[-1] = open_[-1][0], open_[-1][1] + weight
+        if len(open_) > DEEPEST or open_[-1][1] > MOST:
+            raise yaml.YAMLError(f"more than {DEEPEST} levels or {MOST} values")
+
+
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping. Raises UserError naming file and line."""
     try:
-        value = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        if not path.is_file():
+            raise FileNotFoundError(errno.ENOENT, "no such file")
+        text = path.read_text(encoding="utf-8")
+        # With few signs that open a level or repeat one there is nothing to look for.
+        if "*" in text or sum(map(text.count, "[{-?")) > 1000:
+            _check_size(text)
+        value = yaml.load(text, Loader=_Loader)
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else "?"
         what = " ".join((problem.problem or "not YAML").split())
@@ -67,7 +94,7 @@ def _mistake(problem: ValidationError, fields: Iterable[str], manual: str) -> st
     """Return pydantic's first mistake in one line: key, what is wrong with its value, how to mend it."""
     error = problem.errors()[0]
     key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
-    given = "" if error["type"] in ("missing", "value_error") else f", got {error['input']!r}"
+    given = "" if error["type"] in ("missing", "value_error") else f", got {reprlib.repr(error['input'])}"
     mend = f"see {manual}"
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         mend = suggest(str(error["loc"][0]), fields)

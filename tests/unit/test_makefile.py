@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import venv
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,39 @@ def test_packages_are_installed_only_where_that_is_asked_for(
     else:
         assert log.read_text() == ""
         assert ["skipped" in line for line in said] == [True, True]
+
+
+def test_the_path_of_the_checkout_is_never_executed(tmp_path: Path) -> None:
+    root = tmp_path / "x$(touch executed)`touch executed`'it"
+    mark = root / "executed"
+    root.mkdir()
+    (root / "Makefile").write_bytes((ROOT / "Makefile").read_bytes())
+    (root / "results/quick").mkdir(parents=True)
+    (root / "results/quick/report.html").touch()
+    for words in (["help"], ["--touch", "env"], ["kills"]):
+        command = ["/usr/bin/make", *words, "VENV=.", "PYTHON=true", "MAKE=true"]
+        subprocess.run(command, cwd=root, capture_output=True, check=False)
+    assert not mark.exists()
+    # That it would be seen:
+    subprocess.run(f'echo "{root}"', shell=True, cwd=root, check=False, capture_output=True)
+    assert mark.exists()
+
+
+def test_another_slurms_configuration_keeps_the_test_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either file alone, whoever asks."""
+    place = spec_from_file_location("cluster", ROOT / "tests/slurm/cluster.py")
+    assert place is not None
+    assert place.loader is not None
+    cluster = module_from_spec(place)
+    place.loader.exec_module(cluster)
+    monkeypatch.setenv("SYSTEM", "yes")
+    monkeypatch.setattr(cluster, "ETC", tmp_path)
+    monkeypatch.setattr(cluster, "_programme", lambda name: name)
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert cluster.why_not() == ""
+    for name in ("slurm.conf", "gres.conf"):
+        (tmp_path / name).write_text("ClusterName=ours\n")
+        assert cluster.why_not() == f"{tmp_path / name}: another Slurm's"
+        (tmp_path / name).unlink()

@@ -1,6 +1,7 @@
 """Every kind of bad configuration is one line that names the file and the key and says how to mend it; exit
 code 2."""
 
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -21,6 +22,12 @@ GENERATOR = {
     "training": {"optimiser": "adam", "lr": 0.001, "batch_size": 16, "epochs": 1},
 }
 READER = {"summary": "needs a generator", "module": "fidel", "generator": {"tiny": "reader"}}
+
+
+# Ten lines that stand for ten thousand million words.
+LAUGHS = "summary: x\na0: &a0 [x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 11)
+)
 
 
 class Case(NamedTuple):
@@ -130,6 +137,12 @@ CASES = [
     Case("variant-clash", "victims/fcnn", {"variants.x": {}}, ["fcnn-x", "exists already"]),
     Case("variant-bad", "victims/tiny", {"variants": {"odd": {"training": {"lr": 0}}}},
     ["variants.odd", "training.lr"]),
+    Case("variant-with-slash", "victims/tiny", {"variants": {"../x": {}}}, ["'tiny-../x' is no name"]),
+    Case("variant-a-tag", "victims/tiny", {"variants": {"<b>": {}}}, ["'tiny-<b>' is no name"]),
+    Case("variant-too-long", "victims/tiny", {"variants": {"x" * 300: {}}}, ["is no name", "at most 100"]),
+    Case("brackets", "attacks/other", "summary: " + "[" * 200_000, ["more than 50 levels"]),
+    Case("laughs", "attacks/other", LAUGHS, ["more than 50 levels or 100000 values"]),
+    Case("long-value", "attacks/other", f"summary: [{'x, ' * 900}]", ["summary", "got ['x', 'x'", "..."]),
     Case("no-images", "datasets/tiny", {"shape": DROP}, ["'tiny' holds no images"], CELLS),
     Case("bad-sha256", "datasets/tiny", {"sha256": {"train/images": "abc"}},
     ["sha256.train/images", "'abc'"]), Case("bad-shape", "datasets/tiny", {"shape": [28, 28]}, ["shape"]),
@@ -281,6 +294,19 @@ def test_a_folder_that_is_no_checkout(tmp_path: Path, capsys: pytest.CaptureFixt
     line = capsys.readouterr().err
     assert str(tmp_path / "config") in line
     assert line.rstrip().endswith("checkout?)")
+
+
+def test_a_pipe_in_place_of_a_file(catalogue: Path, complaint: Callable[..., str]) -> None:
+    os.mkfifo(catalogue / "config/attacks/pipe.yaml")
+    assert "config/attacks/pipe.yaml: cannot be read" in complaint()
+
+
+@pytest.mark.parametrize("name", ["x<script>y", "{x}", "a b", "it's", "-x", "ü"])
+def test_the_name_of_a_file_is_checked(name: str, catalogue: Path, complaint: Callable[..., str]) -> None:
+    (catalogue / f"papers/leakbench/experiments/{name}.yaml").write_text(
+        (catalogue / "papers/leakbench/experiments/tiny.yaml").read_text()
+    )
+    assert f"{name!r} is no name" in complaint()
 
 
 def test_a_folder_in_place_of_a_file(catalogue: Path, complaint: Callable[..., str]) -> None:

@@ -77,7 +77,7 @@ def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
         seconds, peak = float(took["seconds"]), float(took["peak_memory_mb"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    if seconds < IDLE_SECONDS:
+    if not (IDLE_SECONDS <= seconds < math.inf and 0 <= peak < math.inf):
         return None
     # A peak is that of the largest process; it does not say how many shared the work.
     return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)

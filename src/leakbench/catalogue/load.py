@@ -1,5 +1,6 @@
 """Read config/*/*.yaml into validated entries; every mistake is one line that names file and key."""
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Part
 from leakbench.catalogue.signature import module_file, parameters_model, part_names
+from leakbench.catalogue.strict import NAME
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import read_yaml, suggest, validated
@@ -160,6 +162,11 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
                 _varied(kind, value, changes or {}, f"{path}: variants.{variant}"),
             )
         for name, (where, mapping) in resolved.items():
+            # Names become paths and patterns of paths.
+            if not re.fullmatch(NAME, name):
+                raise UserError(
+                    f"{where}: {name!r} is no name (use small letters, digits, dots and hyphens, at most 100)"
+                )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
             entries[name] = validate(kind, path.stem, where, mapping)

@@ -14,7 +14,8 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 Distinct = AfterValidator(_distinct)
 Positive = Annotated[int, Field(gt=0)]
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]*$")]
+NAME = r"[a-z0-9][a-z0-9.-]{0,99}"
+Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Names = Annotated[list[Name], Field(min_length=1), Distinct]
 
 

@@ -189,5 +189,6 @@ class Objective:
             most, working = unknowns.at_once, WORKING_BYTES
         else:
             most = self.group.trials * members
-            working = int(torch.cuda.mem_get_info(self.group.device)[0] * WORKING_SHARE)
+            # Of all the memory, not of what is free: the last bits hang on how many trials go together.
+            working = int(torch.cuda.get_device_properties(self.group.device).total_memory * WORKING_SHARE)
         return max(1, min(most, working // max(1, kept // members + used)))

@@ -71,7 +71,15 @@ def test_a_record_counts_until_its_spec_changes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told", [{}, [], {"seconds": "long", "peak_memory_mb": 1}, {"seconds": 0.003, "peak_memory_mb": 507}]
+    "told",
+    [
+        {},
+        [],
+        {"seconds": "long", "peak_memory_mb": 1},
+        {"seconds": 0.003, "peak_memory_mb": 507},
+        {"seconds": math.nan, "peak_memory_mb": 1},
+        {"seconds": 1, "peak_memory_mb": math.inf},
+    ],
 )
 def test_a_record_that_tells_nothing_does_not_count(told: object, tmp_path: Path) -> None:
     spec = write(tmp_path / "spec.json", {}, 10)

@@ -5,9 +5,11 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
-from warm_runs import Run
+from warm_runs import Run, until
 
 from leakbench import cli, process, warm
 from leakbench.process import OWNER
@@ -105,9 +107,21 @@ def test_of_jobs_that_start_together_one_leaves_a_process_behind(
     inside(run, monkeypatch)
     started: list[list[str]] = []
     monkeypatch.setattr(warm, "_leave_behind", leave)
-    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: started.append(command))
+    gone = subprocess.Popen(["true"])
+
+    def popen(command: list[str], **_: Any) -> Any:
+        started.append(command)
+        return SimpleNamespace(pid=os.getpid() if len(started) == 1 else gone.pid)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
     assert [run_warm(["plan"]) for _ in range(3)] == [None] * 3
     assert len(started) == 1
+    # Who was to be it was killed before it could serve; that nobody has asked after it yet does not matter.
+    (warm._address(run.owner.pid).parent / "starting").write_text(str(gone.pid))
+    until(lambda: not process.alive(gone.pid), 10)
+    assert run_warm(["plan"]) is None
+    assert len(started) == 2
+    gone.wait()
 
 
 def test_a_job_that_asks_for_threads_runs_cold(monkeypatch: pytest.MonkeyPatch) -> None:

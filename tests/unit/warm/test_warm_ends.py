@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from warm_runs import Run, alive, until
 
+from leakbench import process
+
 DAWDLE = (
     "import os, time; from pathlib import Path\nPath(argv[1]).write_text(str(os.getpid()))\ntime.sleep(600)\n"
 )
@@ -130,3 +132,14 @@ def test_a_job_outlives_nobody_but_its_caller(warmed: Run, tmp_path: Path) -> No
     warmed.server.wait(timeout=5)
     assert job.communicate(timeout=30)[0] == "done\n"
     assert job.returncode == 0
+
+
+def test_who_has_ended_and_was_not_asked_after_does_not_live() -> None:
+    """As the owner of a run whose parent, such as a container's first process, never waits for it."""
+    ended = subprocess.Popen(["true"])
+    until(lambda: Path(f"/proc/{ended.pid}/stat").read_text().split()[2] == "Z", 10)
+    os.kill(ended.pid, 0)
+    assert not process.alive(ended.pid)
+    ended.wait()
+    assert process.born(ended.pid) == 0
+    assert process.born(os.getpid()) >= process.born(os.getppid()) > 0
