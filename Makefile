@@ -26,8 +26,9 @@ help:
 	@echo "make lock        resolve requirements.in into requirements.lock"
 	@echo "make clean       remove results, logs and scratch files"
 
+# By the rule's name: behind the default target, a job of its own, Snakemake waits for its timer up to ten seconds more.
 reproduce: env
-	snakemake --cores $(CORES)
+	snakemake --cores $(CORES) report
 	@echo "open results/quick/report.html"
 
 test: env browser slurm flower lint

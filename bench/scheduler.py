@@ -1,5 +1,5 @@
 """What Snakemake itself takes of the processor: chains of jobs that do nothing, planned and run, with this
-project's profile and without.
+project's profile and without, and with a large data set that the jobs depend on by its digest or as it is.
 
     python -m bench.scheduler 10000
 
@@ -20,6 +20,9 @@ ROOT = Path(__file__).parents[1]
 STEPS = 4
 # Run in `make bench`; a whole run of ten thousand takes minutes.
 JOBS = 200
+# Bytes of the data set: more than profiles/default has Snakemake read.
+DATA = 128_000_000
+BY_DIGEST, AS_IT_IS = 'ancient("data"), "digest"', '"data"'
 SNAKEFILE = """
 CHAINS, STEPS = {chains}, {steps}
 rule all:
@@ -29,6 +32,7 @@ rule report:
     output: "report"
     shell: "touch {{output}}"
 rule first:
+    input: {reads}
     output: "{{chain}}/1"
     shell: "touch {{output}}"
 {rules}
@@ -41,19 +45,25 @@ rule step{step}:
 """
 
 
-def chains(folder: Path, jobs: int, ours: bool) -> list[str]:
-    """Write a workflow of about `jobs` jobs; return the command that runs it."""
+def chains(folder: Path, jobs: int, ours: bool, reads: str = "") -> list[str]:
+    """Write a workflow of about `jobs` jobs, whose first ones read `reads`; return the command that runs
+    it."""
+    with (folder / "data").open("wb") as data:
+        data.truncate(DATA)
+    (folder / "digest").touch()
     rules = "".join(RULE.format(step=step, before=step - 1) for step in range(2, STEPS + 1))
-    (folder / "Snakefile").write_text(SNAKEFILE.format(chains=jobs // STEPS, steps=STEPS, rules=rules))
+    (folder / "Snakefile").write_text(
+        SNAKEFILE.format(chains=jobs // STEPS, steps=STEPS, rules=rules, reads=reads)
+    )
     settings = ["--workflow-profile", str(ROOT / "profiles/default")] if ours else []
     return [sys.executable, "-m", "snakemake", "--cores", "2", "--quiet", "all", *settings]
 
 
-def taken(jobs: int, ours: bool, *options: str) -> float:
+def taken(jobs: int, ours: bool, *options: str, reads: str = "") -> float:
     """Return the processor's seconds that Snakemake and its jobs take, started from nothing."""
     with tempfile.TemporaryDirectory() as folder:
         quiet = subprocess.DEVNULL
-        command = [*chains(Path(folder), jobs, ours), *options]
+        command = [*chains(Path(folder), jobs, ours, reads), *options]
         run = subprocess.Popen(command, cwd=folder, stdout=quiet, stderr=quiet)
         _, status, usage = os.wait4(run.pid, 0)
         run.returncode = os.waitstatus_to_exitcode(status)
@@ -63,12 +73,18 @@ def taken(jobs: int, ours: bool, *options: str) -> float:
 
 
 def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
-    """Yield the bench's row. ceiling: not used. small: few jobs, to try it."""
+    """Yield the bench's rows. ceiling: not used. small: few jobs, to try it."""
     jobs = STEPS if small else JOBS
     yield from compare(
         "scheduler", f"{jobs} jobs that do nothing, two at a time", "processor's seconds per job",
         Side("ours", lambda: taken(jobs, True), jobs),
         [Side("Snakemake's own settings", lambda: taken(jobs, False), jobs)],
+    )  # fmt: skip
+    everything = ("--max-checksum-file-size", "300MB")
+    yield from compare(
+        "digests", f"{jobs} jobs that do nothing, a quarter read {DATA // 10**6} MB",
+        "processor's seconds per job", Side("ours", lambda: taken(jobs, True, reads=BY_DIGEST), jobs),
+        [Side("the data as an input", lambda: taken(jobs, True, *everything, reads=AS_IT_IS), jobs)],
     )  # fmt: skip
 
 

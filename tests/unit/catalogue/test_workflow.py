@@ -202,6 +202,17 @@ def test_every_rule_with_a_budget_counts_towards_the_confirmation() -> None:
     assert budgeted == set(_BUDGETED)
 
 
+def test_a_table_names_each_file_once(flow: Workflow) -> None:
+    """Snakemake reads an input as often as it is named, for each output."""
+    several = 0
+    for name in flow.plan.experiments:
+        for kind in ("guesses", "truth", "victims", "data"):
+            paths = flow.pictured(kind, name)
+            assert len(paths) == len(set(paths))
+            several += len(paths) < len(flow.cells(name))
+    assert several
+
+
 def test_an_unknown_experiment_is_answered_with_the_nearest(flow: Workflow) -> None:
     for ask in (flow.scores, flow.paper):
         with pytest.raises(UserError, match=r"no experiment 'dlg-lenett' \(did you mean 'dlg-lenet'\?\)"):
