@@ -18,18 +18,20 @@ from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.study import Study
 from leakbench.papers.work import Paper, published_for
 
+# Trials beyond these decide little that they do not (docs/verdicts.md).
+ENOUGH = 20
+
 
 @dataclass(frozen=True)
 class Ask:
     """An experiment asks for a job.
 
-    networks: the specs of its victim and generator. judges: those of the classifiers that a metric asks.
+    networks: the specs of all that is trained for it: victim, generator, and classifiers that a metric asks.
     """
 
     experiment: str
     job: Cell | Study
     networks: tuple[str, ...] = ()
-    judges: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,23 +76,30 @@ class _Purse:
         """Return whether an ask is for an attacker who knows the defence."""
         return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
 
+    def fair(
+        self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
+    ) -> list[_Fitted]:
+        """Return those that do not flatter a defence: no plain attack without its adaptive twin."""
+        knowing = [ask for ask in asked[group[0].ask.group] if self.adapts(ask)]
+        lost = {ask.attack for ask in knowing if ask.name in out.left_out}
+        for it in group:
+            if lost and (len(lost) == len(knowing) or any(twin.startswith(it.ask.attack) for twin in lost)):
+                out.left_out[it.ask.name] = "would flatter the defence: no adaptive attacker fits beside it"
+        return [it for it in group if it.ask.name not in out.left_out]
+
     def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
         """Return what a job gets. Raises _Dear where it would be too short for a verdict."""
         sizes: dict[str, int] = {}
         seconds: dict[str, float] = {}
         for name in ask.networks:
-            self._train(name, paper, sizes, seconds)
-        for name in ask.judges:
-            self._train(name, None, sizes, seconds)
+            self._train(name, sizes, seconds)
         if isinstance(ask.job, Study):
             trials = self._study(ask.job, paper, sizes, seconds)
         else:
             trials = self._attack(ask.job, paper, sizes, seconds)
         return _Fitted(ask, trials, sizes, seconds)
 
-    def _train(
-        self, name: str, paper: Paper | None, sizes: dict[str, int], seconds: dict[str, float]
-    ) -> None:
+    def _train(self, name: str, sizes: dict[str, int], seconds: dict[str, float]) -> None:
         part = "generator" if name.startswith("generator/") else "victim"
         spec = self.specs[name]
         training = spec[part]["training"]
@@ -99,8 +108,6 @@ class _Purse:
             return
         each = costs.of_training(_with(spec, part, "training", epochs=1), part, self._count(spec)).seconds()
         wanted = math.ceil(self.budget.length * training["epochs"])
-        if paper and part in paper.unstated:
-            wanted = max(1, min(wanted, int(self.budget.training / each)))
         if wanted * each > self.budget.training:
             raise _Dear(
                 f"training its {part} takes about {_words(wanted * each)}; scale {self.scale} gives a "
@@ -174,48 +181,54 @@ def paid(
     A job that is too dear by itself is left out, and with the adaptive attacker the plain one beside it. The
     attacks of an experiment on one capture are taken together, for they are compared. Those on data that
     everybody can fetch come first, and among them those that cost least for each trial that an experiment
-    gets, with all that must be trained for them, until the total is spent.
+    gets, with all that must still be trained for them, until the total is spent. Trials beyond ENOUGH do
+    not count.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
+    asked: dict[tuple[str, str], list[Ask]] = {}
     for ask in asks:
+        asked.setdefault(ask.group, []).append(ask)
         try:
             found = purse.fitted(ask, papers.get(ask.experiment))
         except _Dear as reason:
             out.left_out[ask.name] = str(reason)
         else:
             groups.setdefault(ask.group, []).append(found)
-    asked = Counter(ask.job for ask in asks)
+    left = [kept for group in groups.values() if (kept := purse.fair(group, asked, out))]
+    wanted = Counter(ask.job for ask in asks)
     spent = EXPERIMENT * len({ask.experiment for ask in asks})
     made: dict[str, float] = {}
 
+    def more(group: list[_Fitted]) -> dict[str, float]:
+        """Return the jobs that a group needs besides those that are paid, or longer."""
+        took = dict(pair for it in group for pair in it.seconds.items())
+        return {name: each for name, each in took.items() if each > made.get(name, 0.0)}
+
+    def cost(jobs: Mapping[str, float]) -> float:
+        return sum(each - made.get(name, 0.0) for name, each in jobs.items())
+
     def rank(group: list[_Fitted]) -> tuple[bool, float, str]:
         """Order groups: data that is not rare, then core-seconds for each trial that an experiment gets."""
-        took = dict(pair for it in group for pair in it.seconds.items())
-        share = sum(took.values()) / sum(it.trials * asked[it.ask.job] for it in group)
-        return group[0].ask.job.dataset in rare, share, group[0].ask.name
+        gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
+        return group[0].ask.job.dataset in rare, cost(more(group)) / gets, group[0].ask.name
 
-    for group in sorted(groups.values(), key=rank):
-        knowing = [ask for ask in asks if ask.group == group[0].ask.group and purse.adapts(ask)]
-        lost = {ask.attack for ask in knowing if ask.name in out.left_out}
-        for it in group:
-            if len(lost) and (len(lost) == len(knowing) or any(n.startswith(it.ask.attack) for n in lost)):
-                out.left_out[it.ask.name] = "would flatter the defence: no adaptive attacker fits beside it"
-        group = [it for it in group if it.ask.name not in out.left_out]
-        took = dict(pair for it in group for pair in it.seconds.items())
-        more = {name: each for name, each in took.items() if each > made.get(name, 0.0)}
-        cost = sum(each - made.get(name, 0.0) for name, each in more.items())
-        if spent + cost > 60 * budget.total:
-            for it in group:
-                out.left_out[it.ask.name] = (
-                    f"fits, but the {_words(60 * budget.total)} of scale {scale} go to cheaper trials first"
-                )
+    left.sort(key=rank)
+    while left:
+        group = left.pop(0)
+        jobs = more(group)
+        if spent + cost(jobs) > 60 * budget.total:
+            why = f"fits, but the {_words(60 * budget.total)} of scale {scale} go to cheaper trials first"
+            out.left_out |= {it.ask.name: why for it in group}
             continue
-        spent, made = spent + cost, made | more
-        for name, size in ((name, size) for it in group for name, size in it.sizes.items()):
+        spent, made = spent + cost(jobs), made | jobs
+        for name, size in (pair for it in group for pair in it.sizes.items()):
             # The attacks on a capture share its rounds; those who share anything else take the longest.
             least = min if name.startswith("capture/") else max
             out.values[name] = least(size, out.values.get(name, size))
+        if any(name.startswith(("train/", "generator/")) for name in jobs):
+            # Others need the same network, and are cheaper now.
+            left.sort(key=rank)
     return out
 
 

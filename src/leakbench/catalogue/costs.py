@@ -92,7 +92,7 @@ DIVIDED, IMAGINED = 500, 240
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
-JOB, EXPERIMENT = 0.5, 3.0
+JOB, EXPERIMENT = 0.5, 2.5
 
 
 def network(victim: Spec, shape: list[int]) -> Network:

@@ -169,7 +169,7 @@ def _planned(
                 continue
             out.specs.update(into.specs)
             of_judges = (f"train/{job.dataset}/{judge}/{job.seed}" for judge in judges if networks)
-            asks.append(Ask(name, job, networks, tuple(of_judges)))
+            asks.append(Ask(name, job, (*networks, *of_judges)))
             if isinstance(job, Study):
                 studies.append(job)
             else:

@@ -93,19 +93,6 @@ def test_a_victim_that_trains_too_long_takes_its_cells_along(paid: Callable[...,
         paid(training=0.99 * once)
 
 
-def test_where_the_work_states_no_length_a_victim_trains_as_long_as_is_paid(
-    root: Callable[..., Path], paid: Callable[..., Plan]
-) -> None:
-    once = costs.of_training(paid().specs["train/d/v/0"], there=60).seconds()
-    paper = {
-        "source": "own", "title": "t", "authors": "a", "year": 2024, "link": "l", "claims": "c",
-        "threat_model": "t", "unstated": ["victim"],
-    }  # fmt: skip
-    (root() / "papers/own/paper.yaml").write_text(yaml.safe_dump(paper))
-    found = paid(training=0.35 * once)
-    assert found.specs["train/d/v/0"]["victim"]["training"]["epochs"] == 5
-
-
 def test_published_lengths_count_where_a_work_states_them(
     root: Callable[..., Path], paid: Callable[..., Plan]
 ) -> None:
