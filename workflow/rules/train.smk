@@ -30,7 +30,10 @@ rule train_generator:
     input:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
         data=ancient(lambda w: flow.auxiliary("/".join(w))),
-        digest=lambda w: flow.digests([flow.auxiliary("/".join(w))]),
+        further=ancient(lambda w: flow.private("/".join(w))),
+        digest=lambda w: flow.digests(
+            [flow.auxiliary("/".join(w)), *flow.private("/".join(w))]
+        ),
         victim=lambda w: flow.served("/".join(w)),
         code=lambda w: flow.stamp(
             flow.train_code(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}")
@@ -53,7 +56,7 @@ rule train_generator:
     message:
         "train generator {wildcards.generator} for victim {wildcards.victim} on {wildcards.dataset}"
     shell:
-        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} {params.victim}"
+        "python -m leakbench train --spec {input.spec:q} --data {input.data:q} --further {input.further:q} {params.victim}"
         " --out {output.generator:q} --record {output.record:q} 2> {log:q}"
 
 

@@ -245,6 +245,13 @@ class Workflow:
         entry = self.plan.spec(f"generator/{name}")["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
+    def private(self, name: str) -> list[str]:
+        """Return the data set that a generator attacks, if it is trained on another: no image is in both."""
+        dataset, *_ = name.split("/")
+        entry = self.plan.spec(f"generator/{name}")["generator"]
+        other = not entry["weights"] and entry["auxiliary"]["dataset"] != dataset
+        return [f"data/{dataset}.safetensors"] if other else []
+
     def served(self, name: str) -> list[str]:
         """Return the victim that a generator serves, if it depends on one."""
         dataset, victim, _, seed = name.split("/")

@@ -164,6 +164,23 @@ def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]
     return to_images(images), torch.from_numpy(labels.copy()), count
 
 
+def _refuse_private(auxiliary: dict[str, Any], data: Path, private: Path) -> None:
+    """Raise UserError where auxiliary images are those of the set to attack, under another set's name."""
+    own = {
+        image.tobytes()
+        for name, images in open_tensors(private)[0].items()
+        if name.endswith("/images")
+        for image in images
+    }
+    images = open_tensors(data)[0][f"{auxiliary['split']}/images"][auxiliary["start"] : auxiliary["stop"]]
+    count = sum(image.tobytes() in own for image in images)
+    if count:
+        raise UserError(
+            f"generator: auxiliary: {count} of {len(images)} images of {auxiliary['dataset']} are images of "
+            f"{private.stem}, which is attacked (give that set's own name, and a range that is not private)"
+        )
+
+
 def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
     """Load published weights into `network`. Raises UserError if they are another network's."""
     try:
@@ -220,7 +237,8 @@ def train(
     serves.
 
     `further`: the data sets of a study besides `data`, those to train on and those to test on, in the order
-    of its spec. `device` is where a training study trains; victims and generators do so on the processor.
+    of its spec; of a generator, the set that it is to attack if it is trained on another. `device` is where a
+    training study trains; victims and generators do so on the processor.
     """
     with recording(record, "train") as cost:
         value = read_spec(spec)
@@ -240,6 +258,8 @@ def train(
         stamp = provenance(value, "leakbench.verbs.train", dotted(room, part["module"]))
         resume = scratch / f"{resuming(stamp, out, data, victim)}.safetensors"
         if "generator" in value:
+            for private in further or []:
+                _refuse_private(value["generator"]["auxiliary"], data, private)
             facts = train_generator(value, data, victim, out, resume)
             cost |= {name: facts[name] for name in ("validation_mse",) if name in facts}
         else:

@@ -1,10 +1,14 @@
 """The clients' chance: drawn with a salt, and not to be found by trying seeds."""
 
 import numpy as np
+import pytest
 import torch
-from test_play import LABELS, settings
+from test_play import LABELS, network, run, settings
+from torch import Tensor
 
+from leakbench import defences
 from leakbench.federation import generator, private_samples
+from leakbench.seeds import stream
 
 
 def test_torch_keeps_32_bits_of_a_seed_and_the_clients_generators_keep_all() -> None:
@@ -34,3 +38,30 @@ def test_another_salt_gives_other_private_images() -> None:
     )
     assert np.array_equal(one, same)
     assert not np.array_equal(one, other)
+
+
+SALT, SCALE = "5a17" * 16, 0.1
+
+
+def unnoise(updates: dict[str, Tensor], *names: str | int) -> dict[str, Tensor]:
+    """A cheat: draw a client's noise again from the names of its stream, and take it off."""
+    rng = generator("defence", stream("capture", *names))
+    found = {name: value.clone() for name, value in updates.items()}
+    for turn in range(len(next(iter(found.values())))):
+        for value in found.values():
+            value[turn] -= SCALE * torch.randn(value[turn].shape, generator=rng)
+    return found
+
+
+def test_noise_is_taken_off_by_whoever_has_the_salt_and_by_nobody_else() -> None:
+    names = ("made", "federation", 0)
+    federation, (_, weights) = settings(clients=[2]), network()
+    plain, _, _ = run(federation, [weights])
+    gaussian = defences.build("gaussian", {"scale": SCALE})
+    noisy, _, _ = run(federation, [weights], defence=gaussian, seed=stream("capture", *names, SALT))
+    known, guessed = (unnoise(noisy, *names, *salt) for salt in ((SALT,), ()))
+    for name, value in plain.items():
+        torch.testing.assert_close(known[name], value, rtol=0, atol=1e-6)
+    off = torch.cat([(guessed[name] - value).flatten() for name, value in plain.items()])
+    # Noise on noise: the cheat without the salt makes it worse by the root of two.
+    assert off.std().item() == pytest.approx(SCALE * 2**0.5, rel=0.1)

@@ -91,3 +91,20 @@ def test_images_lie_in_memory_by_rows_of_pixels(channels: int) -> None:
     plain = torch.from_numpy(array.copy()).permute(0, 3, 1, 2).float().div_(255).contiguous()
     assert torch.equal(to_images(array), plain)
     assert to_images(array).stride() == plain.stride()
+
+
+def test_private_images_under_another_sets_name_are_refused_in_one_line(tmp_path: Path) -> None:
+    """The cheat of a data set's variant: the same files, and so the same images, by another name."""
+    trained(tmp_path)
+    data, spec, out = (tmp_path / name for name in ("data.safetensors", "spec.json", "out.safetensors"))
+    before = out.read_bytes()
+    images = open_tensors(data)[0]["train/images"].copy()
+    aliased, other = tmp_path / "private.safetensors", tmp_path / "other.safetensors"
+    write_tensors(aliased, {"test/images": images[45:], "test/labels": np.zeros(15, np.int64)}, {})
+    write_tensors(other, {"test/images": 255 - images, "test/labels": np.zeros(60, np.int64)}, {})
+    with pytest.raises(UserError, match="5 of 40 images of made are images of private") as refused:
+        train(spec, data, out, None, None, tmp_path, further=[aliased])
+    assert "\n" not in str(refused.value)
+    # Without the check, and with images that are really others, it trains.
+    train(spec, data, out, None, None, tmp_path, further=[other])
+    assert out.read_bytes() == before

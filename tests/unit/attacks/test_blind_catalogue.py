@@ -1,0 +1,185 @@
+"""Every attack of the catalogue gives the same bytes whether the truth is there, is away, or is another's."""
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch._dynamo  # noqa: F401 - or every child would load it
+
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.blinding import _forked, seal, unsealed
+from leakbench.catalogue.load import load_kind
+from leakbench.parts import parts_of
+from leakbench.verbs.attack import attack
+from leakbench.verbs.capture import capture
+from leakbench.verbs.train import train
+
+CONFIG = Path(__file__).parents[3] / "config"
+SHAPE, CLASSES = [16, 16, 1], 5
+IMAGE = {"name": "made", "shape": SHAPE, "classes": CLASSES}
+VICTIMS: dict[str, dict[str, Any]] = {
+    "lenet": {"module": "lenet-dlg", "parameters": {"norm": "batch"}},
+    "fcnn": {"module": "fcnn", "parameters": {"width": 12}},
+    "cnn": {"module": "cnn", "parameters": {}},
+}
+# Captures to try an attack on, until it finds one that it works on: victim, passes over the set, samples.
+CASES = [("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2)]
+GENERATORS = {
+    "features": {"module": "fidel-mnist", "parameters": {}},
+    "latent": {"module": "cvae", "parameters": {"latent": 5, "width": 4}},
+}
+
+
+@cache
+def entries() -> dict[str, dict[str, Any]]:
+    """Return one attack of each composition of parts: variants that differ in numbers alone run the same
+    code."""
+    kept: dict[Any, tuple[str, dict[str, Any]]] = {}
+    for name, entry in load_kind(CONFIG, "attacks").items():
+        value = entry.model_dump(mode="json", exclude={"summary", "title"})
+        key = (
+            *sorted(parts_of({"attack": value})),
+            value["labels"],
+            value["adaptive"],
+            bool(value["generator"]),
+        )
+        kept.setdefault(key, (name, value))
+    return dict(kept.values())
+
+
+def spec(path: Path, value: dict[str, Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value | {"seed": 0}))
+    return path
+
+
+class World:
+    """A checkout's folders with captures of every case, played twice: with the salts a and b."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        rng = np.random.default_rng(0)
+        arrays = {}
+        for split in ("train", "test"):
+            arrays[f"{split}/images"] = rng.integers(0, 256, (40, *SHAPE), dtype=np.uint8)
+            arrays[f"{split}/labels"] = rng.permutation(np.arange(40) % CLASSES)
+        self.data = root / "data/made.safetensors"
+        write_tensors(self.data, arrays, {})
+        for name, network in VICTIMS.items():
+            value = {"victim": network | {"training": None}, "dataset": IMAGE}
+            train(
+                spec(root / "specs/v.json", value), self.data, self.victim(name), None, None, root / "scratch"
+            )
+        for case in CASES:
+            for salt in "ab":
+                self.play(case, salt)
+
+    def victim(self, name: str) -> Path:
+        return self.root / f"victims/{name}.safetensors"
+
+    def file(self, kind: str, case: tuple[str, int, int], salt: str) -> Path:
+        return self.root / kind / salt / f"{'-'.join(map(str, case))}.safetensors"
+
+    def play(self, case: tuple[str, int, int], salt: str) -> None:
+        victim, passes, k = case
+        federation = {
+            "clients": [k], "rounds": 2 * passes, "private": {"split": "test", "start": 0, "stop": 40},
+            "local": {"lr": 0.1, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "frozen",
+            "local_set": "fresh", "distinct_labels": True, "passes": passes, "checkpoints": "last",
+            "keep": True, "evaluate": None,
+        }  # fmt: skip
+        if passes > 1:
+            federation |= {"server": "fedavg", "update": "model", "distinct_labels": False}
+        value = {
+            "federation": federation, "federation_name": "f", "defence": {"module": "none", "parameters": {}},
+            "victim": VICTIMS[victim], "dataset": IMAGE, "salt": salt,
+        }  # fmt: skip
+        outs = [self.file(kind, case, salt) for kind in ("captures", "oracle", "truth")]
+        capture(spec(self.root / "specs/c.json", value), self.data, self.victim(victim), *outs, None)
+
+    @cache  # noqa: B019 - lives as long as the tests
+    def generator(self, reads: str, victim: str) -> Path:
+        training = {
+            "optimiser": "adam", "lr": 0.01, "options": {}, "batch_size": 10, "epochs": 1, "checkpoints": [1],
+            "images": None, "settled": None,
+        }  # fmt: skip
+        auxiliary = {"dataset": "made", "split": "train", "start": 0, "stop": 40}
+        entry = GENERATORS[reads] | {
+            "reads": reads, "weights": None, "validation": 0.25, "auxiliary": auxiliary, "training": training
+        }  # fmt: skip
+        out = self.root / f"generators/{reads}-{victim}.safetensors"
+        network = self.victim(victim) if reads == "features" else None
+        made = spec(self.root / "specs/g.json", {"generator": entry, "dataset": IMAGE})
+        train(made, self.data, out, network, None, self.root / "scratch")
+        return out
+
+    def attacked(self, name: str, case: tuple[str, int, int], closed: Callable[..., str]) -> Path:
+        """Run an attack of the catalogue for one or two steps in a child; return its guesses."""
+        entry = json.loads(json.dumps(entries()[name]))
+        if "iterations" in entry["parameters"]:
+            entry["parameters"] |= {"iterations": 2, "snapshots": 0, "decay_over": None}
+        reads = "features" if entry["module"] == "fidel" else "latent"
+        generator = self.generator(reads, case[0]) if entry["generator"] else None
+        value = {"attack": entry | {"generator": "g" if generator else None}, "attack_name": name}
+        made = spec(self.root / f"specs/{name}.json", value | {"null_rounds": 1})
+        labels = self.file("oracle", case, "a") if entry["labels"] == "oracle" else None
+        out = self.root / f"guesses/{name}/0.safetensors"
+        out.unlink(missing_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+
+        def run() -> int:
+            scratch = self.root / "scratch/attack"
+            seen = self.file("captures", case, "a")
+            attack(seen, made, out, generator, labels, None, scratch, seal=closed)
+            return 0
+
+        assert _forked(run) == 0
+        return out
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("blind"))
+
+
+@pytest.mark.parametrize("name", sorted(entries()))
+def test_the_truth_changes_nothing(world: World, name: str) -> None:
+    for case in CASES:
+        out = world.attacked(name, case, unsealed)
+        reason = read_facts(out).get("absent")
+        if not reason:
+            break
+    assert not reason, f"{name} works on none of {CASES}: {reason}"
+    with_truth, _ = read_tensors(out)
+    assert with_truth["images"].std() > 0 or name == "labels"
+    truth, away = world.file("truth", case, "a"), world.root / "away"
+    shutil.copytree(truth.parent, away / "truth")
+    for moved in (world.data, truth):
+        moved.rename(away / moved.name)
+    try:
+        without = world.attacked(name, case, seal).read_bytes()
+        shutil.copy(world.file("truth", case, "b"), truth)
+        shutil.copy(world.victim("cnn"), world.data)
+        with_anothers = world.attacked(name, case, seal).read_bytes()
+    finally:
+        for moved in (world.data, truth):
+            (away / moved.name).rename(moved)
+        shutil.rmtree(away)
+    assert without == with_anothers
+    again, facts = read_tensors(out)
+    assert again.keys() == with_truth.keys()
+    for tensor, value in with_truth.items():
+        assert np.array_equal(value, again[tensor], equal_nan=True), tensor
+    assert facts["knows"]["blinding"].endswith("audit hook")
+
+
+def test_the_two_truths_differ(world: World) -> None:
+    """Guards the test above: the same truth in place of itself would change nothing in any attack."""
+    for case in CASES:
+        one, other = (read_tensors(world.file("truth", case, salt))[0]["images/0"] for salt in "ab")
+        assert not np.array_equal(one, other)

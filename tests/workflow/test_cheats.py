@@ -1,0 +1,101 @@
+"""Attacks that must fail: each would show private images, and is refused in one line."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from project import CELL, DATASET, Project, Ran
+
+from leakbench.artefacts import read_facts, read_tensors
+from leakbench.pixels import pixels
+
+CHEATS = Path(__file__).parents[1] / "cheats"
+QUICK = "results/quick"
+
+
+def cheated(project: Project, parameters: dict[str, Any], call: str = "attack") -> tuple[Ran, Path]:
+    """Run the cheat on the tiny cell, by the command line or (call: python) by the verb's function in a
+    process without a seal; return what it printed and its guesses."""
+    shutil.copy(CHEATS / "peek.py", project.path("src/leakbench/attacks"))
+    honest = json.loads(project.path(f"{QUICK}/specs/attack/{CELL}/fidel/0.json").read_text())
+    entry = honest["attack"] | {"module": "peek", "parameters": parameters}
+    spec, out = project.path("cheat.json"), project.path("cheat.safetensors")
+    spec.write_text(json.dumps(honest | {"attack": entry, "attack_name": "peek"}))
+    capture = f"{QUICK}/captures/{CELL}/0.safetensors"
+    if call == "attack":
+        return project.leakbench("attack", "--capture", capture, "--spec", str(spec), "--out", str(out)), out
+    code = (
+        "import sys; from pathlib import Path; from leakbench.verbs.attack import attack\n"
+        "attack(*map(Path, sys.argv[1:4]), None, None, None, Path('scratch/attack'))"
+    )
+    return project.run(sys.executable, "-c", code, capture, str(spec), str(out)), out
+
+
+def test_peeking_is_refused_in_one_line_and_works_without_the_seal(copied: Project) -> None:
+    files = {"truth": f"{QUICK}/truth/{CELL}/0.safetensors", "data": "data/tiny.safetensors"}
+    files = {name: str(copied.path(file).resolve()) for name, file in files.items()}
+    ran, out = cheated(copied, files)
+    assert ran.rc == 0, ran.text
+    reason = read_facts(out)["absent"]
+    assert read_tensors(out)[0] == {}
+    assert reason.startswith("attack: module peek is no blind attack")
+    assert "sees its observation and nothing else" in reason
+    assert "\n" not in reason
+    assert reason in ran.stderr
+    assert "Traceback" not in ran.stderr
+    ran, out = cheated(copied, files, "python")
+    assert ran.rc == 0, ran.text
+    guesses, facts = read_tensors(out)
+    assert facts["knows"]["blinding"] == "nothing"
+    secret, _ = read_tensors(copied.path(files["truth"]))
+    images, _ = read_tensors(copied.path(files["data"]))
+    private = pixels(images["test/images"][secret["images/1"]])
+    assert np.allclose(guesses["images"][:, 1, :3], private)
+
+
+def test_the_facts_and_the_table_say_what_was_in_force(finished: Project) -> None:
+    facts = read_facts(finished.path(f"{QUICK}/guesses/{CELL}/fidel/0.safetensors"))
+    words = facts["knows"]["blinding"]
+    assert words in ("Landlock and an audit hook", "an audit hook")
+    assert words in json.dumps(read_facts(finished.path(f"{QUICK}/exhibits/tiny.safetensors")))
+    assert words in finished.path(f"{QUICK}/report.html").read_text()
+
+
+def test_the_salt_is_told_to_captures_alone(finished: Project) -> None:
+    """Nothing that an attack may open holds it, in whatever form."""
+    salt = yaml.safe_load(finished.path("config/salt.yaml").read_text())["salt"]
+    holding = [
+        str(path.relative_to(finished.root))
+        for top in ("results", "data", "src", "logs", "scratch", "run.log")
+        for path in [finished.path(top), *finished.path(top).rglob("*")]
+        if path.is_file() and salt.encode() in path.read_bytes()
+    ]
+    assert holding == [f"{QUICK}/specs/capture/{CELL}/0.json"]
+
+
+def test_private_images_under_another_sets_name_stop_the_run(copied: Project) -> None:
+    """The cheat of a configuration alone: a variant of the data set is the generator's auxiliary data."""
+    copied.write("datasets/tiny", DATASET | {"variants": {"other": {"summary": "the same files"}}})
+    auxiliary = {"dataset": "tiny-other", "split": "test", "start": 200, "stop": 400}
+    training = {"optimiser": "adam", "lr": 0.001, "batch_size": 16, "epochs": 1}
+    copied.write(
+        "generators/stolen",
+        {"summary": "x", "module": "fidel-mnist", "auxiliary": auxiliary, "training": training},
+    )
+    copied.write(
+        "attacks/stolen",
+        {"summary": "x", "module": "fidel", "matching": "best", "generator": {"tiny": "stolen"}},
+    )
+    cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["tiny"], "attack": ["stolen"]}
+    experiment = copied.entry("experiments/tiny")
+    experiment.write_text(yaml.safe_dump(yaml.safe_load(experiment.read_text()) | {"cells": [cells]}))
+    ran = copied.snakemake()
+    assert ran.rc != 0
+    told = [log for log in copied.path("logs").rglob("*.log") if "generator: auxiliary" in log.read_text()]
+    assert len(told) == 1, ran.text[-2000:]
+    assert "200 of 200 images of tiny-other are images of tiny" in told[0].read_text()
+    assert "Traceback" not in told[0].read_text()
