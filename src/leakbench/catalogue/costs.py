@@ -88,7 +88,7 @@ LBFGS = 26
 # The generator of GRNN, and that of latents: millions of operations for each image of 32×32 and iteration.
 GENERATOR, LATENT = 90, 60
 # What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
-DIVIDED, IMAGINED = 500, 240
+DIVIDED, IMAGINED = 2000, 240
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
@@ -102,7 +102,12 @@ def network(victim: Spec, shape: list[int]) -> Network:
     names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
     known = NETWORKS | GENERATORS
     found = next((known[key] for key in names if key in known), UNKNOWN)
-    return found._replace(operations=found.operations * shape[0] * shape[1] / 1024)
+    larger = shape[0] * shape[1] / 1024
+    if victim["module"] == "fcnn":
+        # Nearly all of its weights are of the first layer, one for each value of an image.
+        larger *= shape[2] / 3
+        found = found._replace(weights=found.weights * larger)
+    return found._replace(operations=found.operations * larger)
 
 
 def _passes(victim: Spec, shape: list[int], images: float, passes: float, calls: float) -> Work:
