@@ -32,6 +32,7 @@ _KEY = "leakbench"
 _SEAL = "leakbench-sha256"
 _UNSEALED = "0" * 64
 _SEALED = re.compile(_SEAL.encode() + rb'(?:": "|\x18@)(.{64})', re.DOTALL)
+_SPEC = re.compile(rb'\\?"spec\\?": \\?"([0-9a-f]{64})')
 _DTYPES = {
     "float32": "F32",
     "float64": "F64",
@@ -440,6 +441,19 @@ def read_csv(path: Path, **options: Any) -> Any:
         what = " ".join(str(problem).split())
         raise Altered(path, f"no table: {what}") from problem
     raise Altered(path, "not a whole table")
+
+
+def told_spec(path: Path) -> str:
+    """Return the digest of the spec that a tensor or table file says it follows, "" if it says none.
+
+    Much cheaper than `read_facts`: a start of Snakemake asks this of every result.
+    """
+    with path.open("rb") as file:
+        data = file.read(-1 if path.suffix == ".parquet" else 8)
+        if path.suffix != ".parquet" and len(data) == 8:
+            data = file.read(min(_LARGEST_HEADER, struct.unpack("<Q", data)[0]))
+    found = _SPEC.search(data)
+    return found[1].decode() if found else ""
 
 
 def read_facts(path: Path) -> Facts:

@@ -138,3 +138,25 @@ def test_a_flipped_bit_is_named_set_aside_and_mended_by_the_next_run(copied: Pro
         assert "records" in name or path.read_bytes() == whole
     assert copied.snakemake().rc == 0
     assert "Nothing to be done" in copied.snakemake().text
+
+
+def test_neither_clock_nor_copy_hides_another_spec(copied: Project) -> None:
+    """A result that is dated after its spec and follows another: Snakemake alone has nothing to do."""
+    guesses = copied.path(f"{R}/guesses/{CELL}/fidel/0.safetensors")
+    whole = guesses.read_bytes()
+    # The same attack by another name, so its spec alone differs.
+    guesses.write_bytes(copied.path(f"{R}/guesses/{CELL}/other/0.safetensors").read_bytes())
+    assert guesses.read_bytes() != whole
+    # Dated far in the future, as by a clock that went back since.
+    os.utime(guesses, (2**32, 2**32))
+    ran = copied.snakemake()
+    assert ran.rc == 0, ran.text[-3000:]
+    assert (
+        f"these follow another spec and are made again: {R}/guesses/{CELL}/fidel/0.safetensors\n"
+        in ran.stderr
+    )
+    assert "attack tiny of tiny on tiny with fidel" in ran.messages
+    assert "attack tiny of tiny on tiny with other" not in ran.messages
+    assert "score" in ran.verbs
+    assert guesses.read_bytes() == whole
+    assert "Nothing to be done" in copied.snakemake("--dry-run").text

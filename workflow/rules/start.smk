@@ -1,6 +1,11 @@
 from leakbench.warm import lead
 
 lead(workflow.is_main_process)
+if workflow.is_main_process and (strays := flow.renew()):
+    print(
+        f"leakbench: these follow another spec and are made again: {', '.join(strays)}",
+        file=sys.stderr,
+    )
 
 
 # For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.

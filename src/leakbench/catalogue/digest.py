@@ -20,7 +20,7 @@ def file_digest(root: Path, name: str) -> str:
 
 
 def write_changed(path: Path, text: str) -> None:
-    """Write a file unless it holds `text` already: one that is unchanged keeps its time, so nothing reruns
-    for it."""
-    if not path.is_file() or path.read_text() != text:
+    """Write a file unless it holds `text` already, whatever line breaks end it: one that is unchanged keeps
+    its time, so nothing reruns for it."""
+    if not path.is_file() or path.read_text().rstrip("\n") != text.rstrip("\n"):
         write_text(path, text)
