@@ -1,7 +1,6 @@
 """The command line: one subcommand for each verb, the same that the workflow's rules call."""
 
 import argparse
-import inspect
 import re
 import signal
 import sys
@@ -10,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import set_aside
 from leakbench.errors import Altered, UserError
 from leakbench.process import end_with, owner_of_the_run, prepare
 from leakbench.warm import run_warm
@@ -195,6 +193,8 @@ def _told(verb: str, root: Path, work: Callable[[], None]) -> int:
     try:
         work()
     except Altered as problem:
+        from leakbench.artefacts import set_aside
+
         done = set_aside(problem.path, root)
         told = f"{problem.path}: {problem.what} ({done})" if done else problem
         print(f"leakbench {verb}: {told}", file=sys.stderr)
@@ -207,6 +207,8 @@ def _told(verb: str, root: Path, work: Callable[[], None]) -> int:
 
 def _run(arguments: argparse.Namespace) -> None:
     """Call the function of the verb's own file with what it takes of the arguments."""
+    import inspect
+
     verb = arguments.verb
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
     if verb == "plan":

@@ -162,3 +162,9 @@ def test_who_reads_only_the_first_line_of_a_plan_is_told_nothing_of_pipes() -> N
     job.stdout.close()
     assert job.stderr.read() == b""
     job.wait()
+
+
+def test_a_command_that_a_warm_process_runs_loads_no_library_itself() -> None:
+    loaded = "any(name in sys.modules for name in ('numpy', 'torch', 'pydantic'))"
+    code = f"import sys, leakbench.cli; sys.exit({loaded})"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
