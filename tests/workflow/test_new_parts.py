@@ -65,9 +65,9 @@ def test_a_new_defence_is_met_by_plain_and_adaptive_attackers(composed: Project)
     composed.write("attacks/adaptive", MATCHING | {"adaptive": True})
     add(composed, "defence", "my-part")
     frame, _ = table(composed, defence=["none", "my-part"], attack=["matching", "adaptive"])
-    assert set(zip(frame["defence"], frame["attack"], strict=True)) == {
-        (defence, attack) for defence in ("none", "my-part") for attack in ("matching", "adaptive")
-    }
+    # Without a defence there is nothing to adapt to.
+    cells = {("none", "matching"), ("my-part", "matching"), ("my-part", "adaptive")}
+    assert set(zip(frame["defence"], frame["attack"], strict=True)) == cells
 
 
 def test_a_new_victim_is_trained_and_attacked(composed: Project) -> None:
