@@ -51,9 +51,7 @@ def test_every_fidel_row_has_a_verdict_and_says_why(card: pd.DataFrame) -> None:
     assert set(rows["verdict"]) <= {"reproduced", "direction", "differs", "inconclusive", "not-run"}
     assert (rows["reason"] != "").all()
     # What no experiment measures says so in the paper's own folder, and what is too dear what it takes.
-    absent = {
-        claim.id: claim.absent for work in read_papers(ROOT / "papers") for claim in work.claims.claims
-    }
+    absent = {claim.id: claim.absent for work in read_papers(ROOT / "papers") for claim in work.claims.claims}
     idle = rows[rows["verdict"] == "not-run"]
     dear = idle["reason"].str.contains("of scale quick|scale quick gives")
     assert [key for key in idle.loc[~dear, "id"] if not absent[key]] == []

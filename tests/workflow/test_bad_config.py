@@ -255,7 +255,25 @@ def check(case: Case, line: str) -> None:
 
 def test_the_sound_catalogue_is_planned(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--root", str(catalogue)]) == 0
-    assert "1 experiments, 2 cells on 1 data sets" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "1 experiments, 2 cells on 1 data sets" in printed
+    # A line for each experiment, with its cells and the core-minutes of this machine and of the reference.
+    (line,) = [line.split() for line in printed.splitlines() if line.startswith("tiny ")]
+    assert line[1] == "2"
+    assert all(float(minutes) >= 0 for minutes in line[2:4])
+
+
+def test_the_plan_says_why_a_cell_is_left_out(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    budget = BUDGET | {"trials": {5: 20}}
+    (catalogue / "config/attacks/long.yaml").write_text(
+        "{summary: x, module: gradient-matching, objective: squares, unknowns: dummies, optimiser: adam}"
+    )
+    spoil(catalogue, Case("", CELLS, {"cells.0.attack": ["fidel", "long"]}, []))
+    spoil(catalogue, Case("", "scales/quick", {"budget": budget}, []))
+    assert main(["plan", "--root", str(catalogue)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("tiny ")]
+    assert line.split()[1:3] == ["1", "1"]
+    assert "scale quick gives a cell 20 core-seconds" in line
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -43,7 +43,7 @@ def test_config_comes_last_since_it_takes_every_word_behind_it(words: list[str])
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_the_published_sizes_are_run_for_a_named_result_alone(words: list[str]) -> None:
-    """All of them take 570,000 hours of a core."""
+    """All of them take 170,000 hours of a core."""
     assert "scale=paper" not in words or any(word.startswith("results/paper/") for word in words)
 
 

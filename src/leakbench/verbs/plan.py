@@ -12,7 +12,8 @@ def plan(root: Path, scale: str, seed: int | None = None) -> None:
     """Validate everything at one scale; print each verb's number of jobs and each experiment's core-minutes.
 
     seed: is added to all seeds. Core-minutes are those of this machine, measured in a second, and of the
-    reference core, by which a scale's budget chooses. Jobs that experiments share count for each of them.
+    reference core, by which a scale's budget chooses. Jobs that experiments share count for each of them. The
+    reason is that of most of the cells that are left out.
     """
     workflow = Workflow(root, scale, seed)
     found = workflow.plan
@@ -34,7 +35,8 @@ def plan(root: Path, scale: str, seed: int | None = None) -> None:
     for name in sorted(found.experiments):
         specs = found.needed(name) & works.keys()
         everything |= specs
-        apart = len(found.specs[f"table/{name}"]["cells_left_out"])
+        apart = Counter(found.specs[f"table/{name}"]["cells_left_out"].values())
         jobs = len(found.experiments[name]) + len(found.studies[name])
-        print(line(name, specs, str(jobs), "all" if not jobs else str(apart or "")))
+        why = "".join(f"  {reason}" for reason, _ in apart.most_common(1))
+        print(line(name, specs, str(jobs), str(apart.total() or "")) + why)
     print(line("all, shared jobs once", everything, str(len(everything)), ""))
