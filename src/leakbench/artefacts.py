@@ -12,12 +12,14 @@ import io
 import itertools
 import json
 import math
+import mmap
 import os
 import re
 import struct
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -304,6 +306,13 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
             out[name][...] = value
 
 
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a mapping of JSON. Raises ValueError for a name that is given twice."""
+    if len(value := dict(pairs)) != len(pairs):
+        raise ValueError("a name is given twice")
+    return value
+
+
 def _header(path: Path) -> tuple[dict[str, Any], int]:
     """Return the parsed header of a safetensors file and the offset of its data; refuse anything
     malformed."""
@@ -318,19 +327,22 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
         if length > min(_LARGEST_HEADER, size - 8):
             raise Altered(path, "not a whole safetensors file")
         try:
-            header = json.loads(file.read(length))
+            header = json.loads(file.read(length), object_pairs_hook=_distinct)
             facts = json.loads(header.pop("__metadata__", {}).get(_KEY, "{}"))
             if not isinstance(facts, dict):
                 raise ValueError("its facts are no mapping")
             layout = {
                 name: (
                     {v: k for k, v in _DTYPES.items()}[value["dtype"]],
-                    tuple(int(n) for n in value["shape"]),
-                    int(value["data_offsets"][0]),
-                    int(value["data_offsets"][1]),
+                    tuple(map(index, value["shape"])),
+                    index(value["data_offsets"][0]),
+                    index(value["data_offsets"][1]),
                 )
                 for name, value in header.items()
             }
+            places = sorted((begin, stop) for *_, begin, stop in layout.values())
+            if any(stop > after for (_, stop), (after, _) in itertools.pairwise(places)):
+                raise ValueError("its tensors overlap")
         except (
             ValueError,
             KeyError,
@@ -350,6 +362,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             or min(shape, default=0) < 0
             or begin < 0
             or stop - begin != expected
+            or math.prod(max(n, 1) for n in shape) > _LONGEST_AXIS
         ):
             raise Altered(path, f"tensor {name!r} does not fit its own header")
     end = max([0, *(stop for *_, stop in layout.values())])
@@ -361,14 +374,15 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
     """Map a safetensors file read-only: (name → memory-mapped array, facts). Nothing is read before it is
     used."""
-    header, offset = _header(Path(path))
-    arrays: dict[str, np.ndarray] = {}
-    for name, (dtype, shape, begin, stop) in header["layout"].items():
-        if stop == begin:
-            arrays[name] = np.zeros(shape, dtype)
-        else:
-            arrays[name] = np.memmap(path, dtype, "r", offset=offset + begin, shape=shape)
-    return arrays, header["facts"]
+    path = Path(path)
+    header, offset = _header(path)
+    # One map for all tensors, since a process may hold some thousand; it does not know its file.
+    with path.open("rb") as file:
+        body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return {
+        name: np.zeros(shape, dtype) if begin == stop else np.ndarray(shape, dtype, body, offset + begin)
+        for name, (dtype, shape, begin, stop) in header["layout"].items()
+    }, header["facts"]
 
 
 def read_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
@@ -449,6 +463,9 @@ def told_spec(path: Path) -> str:
     Much cheaper than `read_facts`: a start of Snakemake asks this of every result.
     """
     with path.open("rb") as file:
+        if path.suffix == ".parquet":
+            # Its facts come last.
+            file.seek(max(0, path.stat().st_size - (1 << 18)))
         data = file.read(-1 if path.suffix == ".parquet" else 8)
         if path.suffix != ".parquet" and len(data) == 8:
             data = file.read(min(_LARGEST_HEADER, struct.unpack("<Q", data)[0]))

@@ -18,8 +18,10 @@ import torch
 from leakbench import victims
 from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.attacks.observation import read_observation
+from leakbench.catalogue.load import attack_of
 from leakbench.errors import UserError
 from leakbench.provenance import read_spec
+from leakbench.verbs.attack import attack
 
 SHAPE, CLASSES = (8, 8, 1), 4
 FACTS = {
@@ -63,12 +65,26 @@ def table(path: Path) -> None:
 
 
 def spec(path: Path) -> None:
-    path.write_text(to_json({"attack": {"module": "fidel", "parameters": {}}, "seed": 0, "facts": FACTS}))
+    path.write_text(to_json(SPEC))
+
+
+SPEC = {
+    "attack": {"module": "fidel", "parameters": {}}, "attack_name": "fidel", "null_rounds": 2, "seed": 0,
+}  # fmt: skip
 
 
 def _observed(path: Path) -> None:
+    """Read an observation, and attack what the reader accepts."""
     torch.manual_seed(0)
     read_observation(path)
+    asked, out = path.parent / "attack.json", path.parent / "guesses.safetensors"
+    asked.write_text(to_json(SPEC))
+    attack(path, asked, out, None, None, None, path.parent / "scratch")
+    read_tensors(out)
+
+
+def _asked(path: Path) -> None:
+    attack_of(read_spec(path), str(path))
 
 
 def _labelled(path: Path) -> None:
@@ -99,7 +115,7 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "labels": (".safetensors", labels, _labelled),
     "generator": (".safetensors", observation, _generator),
     "table": (".parquet", table, _table),
-    "spec": (".json", spec, read_spec),
+    "spec": (".json", spec, _asked),
 }
 
 

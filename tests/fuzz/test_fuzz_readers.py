@@ -5,6 +5,7 @@ import os
 import pickle
 import time
 from pathlib import Path
+from typing import Any
 
 import mutants
 import numpy as np
@@ -14,7 +15,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leakbench.artefacts import read_facts, write_tensors
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.attacks.observation import read_observation
+from leakbench.catalogue.load import attack_of
+from leakbench.errors import UserError
 
 INPUTS = 2000
 SECONDS = 5
@@ -58,6 +62,7 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
     assert all(found == {True, False} for kind, found in outcomes.items() if kind != "generator"), outcomes
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
+    allowed |= {"attack.json", "guesses.safetensors", "scratch"}
     assert {path.name for path in folder.iterdir()} <= allowed
     assert [path.name for path in folder.parents[1].rglob("*") if path.is_file()] == [
         path.name for path in folder.parents[1].rglob("*") if path.is_file() and path.parent == folder
@@ -108,3 +113,58 @@ def test_a_name_that_climbs_is_a_name(tmp_path: Path) -> None:
     write_tensors(deep / "x.safetensors", {"updates/../../x": np.zeros(1, np.float32)}, {"knows": "../../x"})
     assert read_facts(deep / "x.safetensors") == {"knows": "../../x"}
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"network": {"shape": [100_000, 100_000, 1]}}, "network.shape"),
+        ({"network": {"shape": [4096, 4096, 1]}, "clients": [100_000, 100_000]}, "values of images"),
+        ({"local": {"lr": 0.1, "batch_size": None, "epochs": 100_000}}, "steps of a client"),
+        ({"clients": [100_000, 1], "local": {"lr": 0.1, "batch_size": 1, "epochs": 1}}, "steps of a client"),
+        ({"knows": {"defence": "a.b"}}, "knows.defence"),
+        ({"knows": {"defence": "__init__"}}, "knows.defence"),
+    ],
+    ids=str,
+)
+def test_an_observation_that_asks_for_too_much_is_refused_at_once(
+    change: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "x.safetensors"
+    mutants.observation(path)
+    tensors, facts = read_tensors(path)
+    for name, value in change.items():
+        facts[name] = facts[name] | value if isinstance(value, dict) else value
+    write_tensors(path, tensors, facts)
+    begin = time.monotonic()
+    with pytest.raises(UserError, match=says):
+        read_observation(path)
+    assert time.monotonic() - begin < SECONDS
+
+
+def test_an_observation_without_a_round_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    mutants.observation(path)
+    tensors, facts = read_tensors(path)
+    empty = {name: value[:0] for name, value in tensors.items() if name.startswith("updates/")}
+    write_tensors(path, tensors | empty | {"origin": np.zeros(0, np.int64)}, facts)
+    with pytest.raises(UserError, match="in 0 rounds"):
+        read_observation(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"null_rounds": "x"}, "null_rounds"),
+        ({"null_rounds": -5}, "null_rounds"),
+        ({"seed": -1}, "seed"),
+        ({"attack": None}, "no mapping"),
+        ({"attack": {"module": "os"}}, "no file os.py"),
+        ({"attack": {"module": "fidel", "parameters": {"iterations": 10**15}}}, "is beyond 10000000"),
+        ({"attack": {"module": "fidel", "parameters": {"x": 1}}}, "parameters.x"),
+    ],
+    ids=str,
+)
+def test_a_spec_by_hand_is_checked(change: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        attack_of(mutants.SPEC | change, "spec.json")

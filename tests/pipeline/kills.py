@@ -4,8 +4,9 @@ disturbed.
     python tests/pipeline/kills.py UNDISTURBED [--kills 20] [--seed 0] [--every 40]
 
 Works in the checkout that it is called in, UNDISTURBED is another one of the same commit on the same machine,
-with its results. Each time it is either one process of a job, Snakemake, or every process of the run that
-kill -9 ends; then `make reproduce` again. Nothing that a clock tells is compared (`records`, and what is
+with its results. Each time it is one process of a job, Snakemake, the warm process, or every process of the
+run that kill -9 ends; then `make reproduce` again. Ten seconds after the last two kinds and after Snakemake
+nothing of the run may be alive. Nothing that a clock tells is compared (`records`, and what is
 drawn or judged of them).
 """
 
@@ -21,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 
 from leakbench.artefacts import read_table, to_json
+from leakbench.process import alive
 from leakbench.verbs.verify import TIMES, table_digest
 
 # Folders of results/<scale>.
@@ -50,13 +52,25 @@ def kill(kind: str, rng: random.Random) -> int:
     running = processes()
     main = [pid for pid, words in running.items() if "snakemake --cores" in words]
     jobs = [pid for pid, words in running.items() if "-m leakbench" in words]
-    struck = {"job": rng.sample(sorted(jobs), min(1, len(jobs))), "snakemake": main, "all": [*running]}[kind]
+    warm = [pid for pid, words in running.items() if "leakbench.warm_process" in words]
+    one = rng.sample(sorted(jobs), min(1, len(jobs)))
+    # The warm process is the one that was first; the others are its jobs.
+    struck = {"job": one, "snakemake": main, "warm": sorted(warm)[:1], "all": [*running]}[kind]
     for pid in struck:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
     return len(struck)
+
+
+def gone_within(seconds: float) -> None:
+    """Raise RuntimeError if processes of the run are alive for longer. A zombie is not."""
+    end = time.monotonic() + seconds
+    while left := [pid for pid in processes() if alive(pid)]:
+        if time.monotonic() > end:
+            raise RuntimeError(f"processes {left} live {seconds} s after their run was killed")
+        time.sleep(0.2)
 
 
 def reproduce(log: Path) -> subprocess.Popen[bytes]:
@@ -72,7 +86,7 @@ def disturb(kills: int, every: float, rng: random.Random, log: Path) -> None:
     to it."""
     run = reproduce(log)
     fallen = 0
-    kinds = ["job", "snakemake", "all"]
+    kinds = ["job", "snakemake", "warm", "all"]
     while fallen < kills:
         try:
             code = run.wait(rng.uniform(2, 2 * every))
@@ -81,8 +95,9 @@ def disturb(kills: int, every: float, rng: random.Random, log: Path) -> None:
             count = kill(kind, rng)
             fallen += count > 0
             print(f"{fallen}: kill -9 of {kind}, {count} processes", flush=True)
-            if kind != "job" and count:
+            if kind in ("snakemake", "all") and count:
                 run.wait()
+                gone_within(10)
                 run = reproduce(log)
         else:
             if code == 0:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import mmap
 import os
 import re
 import struct
@@ -87,7 +88,7 @@ def test_other_readers_agree(tmp_path: Path, dtype: str) -> None:
 def test_an_opened_file_is_mapped_and_cannot_be_written_through(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x.safetensors", {"x": np.zeros(3)}, {})
     tensors, _ = open_tensors(tmp_path / "x.safetensors")
-    assert isinstance(tensors["x"], np.memmap)
+    assert isinstance(tensors["x"].base, mmap.mmap)
     with pytest.raises(ValueError, match="read-only"):
         tensors["x"][0] = 1
 
@@ -436,3 +437,20 @@ def test_only_a_file_of_the_checkout_is_set_aside(tmp_path: Path) -> None:
     for path in (outside, root / "papers" / "x", root / "results" / ".." / "papers" / "x", inside):
         assert set_aside(path, root) == ""
     assert outside.exists()
+
+
+def test_shapes_that_no_array_has_and_more_tensors_than_files_may_be_open(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    head = '{"x": {"dtype": "F32", "shape": %s, "data_offsets": [%s]}%s}'
+    for shape, places, more in (
+        ("[0, 1099511627776, 1099511627776]", "0, 0", ""),
+        ("[1.9]", "0, 4", ""),
+        ('"1"', "0, 4", ""),
+        ("[1]", "0, 4", ', "x": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'),
+        ("[1]", "0, 4", ', "y": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}'),
+    ):
+        with_header(path, (head % (shape, places, more)).encode(), b"\0" * (4 if "4" in places else 0))
+        with pytest.raises(UserError, match="run its rule again"):
+            open_tensors(path)
+    write_tensors(path, {str(number): np.zeros(1, np.float32) for number in range(5000)}, {})
+    assert len(open_tensors(path)[0]) == 5000

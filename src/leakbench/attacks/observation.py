@@ -2,7 +2,6 @@
 out."""
 
 from dataclasses import dataclass, field, replace
-from mmap import ALLOCATIONGRANULARITY
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from leakbench import generators, victims
 from leakbench.adaptive import Adaptation
 from leakbench.artefacts import Facts, open_tensors
-from leakbench.attacks.observation_facts import told
+from leakbench.attacks.observation_facts import check_amount, told
 from leakbench.attacks.threat_model import ThreatModel
 from leakbench.errors import Unfit, UserError
 from leakbench.matching.hidden import HiddenNorm, hide
@@ -272,13 +271,6 @@ def _read_labels(path: Path, observation: Observation) -> list[np.ndarray]:
     return found
 
 
-def _plain(array: np.ndarray) -> np.ndarray:
-    """Return an array over the same bytes that does not know its file, whose path names the truth's."""
-    if not isinstance(array, np.memmap):
-        return array
-    return np.ndarray(array.shape, array.dtype, array._mmap, array.offset % ALLOCATIONGRANULARITY)  # type: ignore[attr-defined]
-
-
 def read_observation(
     path: Path,
     generator: Path | None = None,
@@ -291,11 +283,11 @@ def read_observation(
 
     Raises UserError for a file that is malformed, misses a tensor or holds NaN or Inf.
     """
-    mapped, read = open_tensors(path)
-    tensors = {name: _plain(array) for name, array in mapped.items()}
+    tensors, read = open_tensors(path)
     facts = told(read, str(path))
     if "origin" not in tensors:
         raise UserError(f"{path}: not an observation, 'origin' is missing (see docs/observation.md)")
+    check_amount(facts, tensors["origin"].size, str(path))
     network = facts["network"]
     observation = Observation(
         network=network,

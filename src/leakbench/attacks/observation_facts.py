@@ -17,6 +17,8 @@ Check = Callable[[Any], bool]
 MOST = 100_000
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 LONGEST = 200
+# Values of an image; of all images that an attack may try to find; steps of a client's training.
+PIXELS, VALUES, STEPS = 1 << 24, 1 << 28, 10_000
 
 
 def _whole(value: Any, least: int = 1) -> bool:
@@ -59,7 +61,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     ),
     "network.shape": (
         "rows, columns, channels",
-        lambda v: isinstance(v, list) and len(v) == 3 and all(map(_whole, v)),
+        lambda v: isinstance(v, list) and len(v) == 3 and all(map(_whole, v)) and math.prod(v) <= PIXELS,
     ),
     "network.classes": (f"a whole number up to {MOST}", _whole),
     "clients": (
@@ -102,7 +104,13 @@ def _see(what: str) -> str:
 def told(facts: Facts, where: str) -> Facts:
     """Return the facts of an observation, those that may be left out filled in. Raises UserError naming file
     and fact."""
-    filled = {"local": LOCAL, "mode": "eval", "dropout": False, "knows": {}, "hidden": {}} | facts
+    filled: dict[str, Any] = {
+        "local": LOCAL,
+        "mode": "eval",
+        "dropout": False,
+        "knows": {},
+        "hidden": {},
+    } | facts
     if isinstance(filled["knows"], dict):
         fields = asdict(ThreatModel())
         for name in filled["knows"]:
@@ -126,4 +134,18 @@ def told(facts: Facts, where: str) -> Facts:
         if not fit:
             what = f"network is not a victim ({name}" if name.startswith("network.") else name
             raise UserError(f"{where}: {what} is not {wanted}{_see(what)}")
+    local, clients = filled["local"], filled["clients"]
+    steps = local["epochs"] * max(-(-k // (local["batch_size"] or k)) for k in clients)
+    if steps > STEPS:
+        raise UserError(f"{where}: local: {steps} steps of a client are more than {STEPS}{_see('')}")
     return filled
+
+
+def check_amount(facts: Facts, rounds: int, where: str) -> None:
+    """Refuse what no memory holds: `rounds` of the observation's clients, as images. Raises UserError."""
+    values = rounds * sum(facts["clients"]) * math.prod(facts["network"]["shape"])
+    if not 0 < values <= VALUES:
+        raise UserError(
+            f"{where}: clients: {sum(facts['clients'])} samples in {rounds} rounds are {values} values of "
+            f"images, not 1 to {VALUES}{_see('')}"
+        )

@@ -1,22 +1,25 @@
 """Read config/*/*.yaml into validated entries; every mistake is one line that names file and key."""
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Part
 from leakbench.catalogue.signature import module_file, parameters_model, part_names
-from leakbench.catalogue.strict import NAME
+from leakbench.catalogue.strict import NAME, Strict
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import read_yaml, suggest, validated
 
+# No attack of the catalogue comes near, and one that makes so many steps does not end.
+MOST, SPECS = 10_000_000, "docs/observation.md"
 # The keys of a training that name a file of the room of that name.
 RULES = ("aggregation", "encryption")
 
@@ -79,6 +82,23 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     return entry.model_copy(update=filled)
 
 
+class _Asked(Strict):
+    """What a spec says of an attack beside its entry."""
+
+    attack_name: Annotated[str, Field(max_length=200)]
+    null_rounds: Annotated[int, Field(ge=1, le=MOST, strict=True)]
+    seed: Annotated[int, Field(ge=0, strict=True)]
+
+
+def _numbers(value: Any) -> Iterator[float]:
+    """Yield every number of a value of JSON."""
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(part)
+    elif isinstance(value, int | float):
+        yield value
+
+
 def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the entry of a spec's attack, checked and with its defaults.
 
@@ -92,6 +112,9 @@ def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
         raise UserError(
             f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
         )
+    validated(_Asked, {key: spec[key] for key in ("attack_name", "null_rounds", "seed")}, f"{where}: ", SPECS)
+    if too := next((number for number in _numbers(given) if not abs(number) <= MOST), None):
+        raise UserError(f"{where}: attack: {too} is beyond {MOST} (see {SPECS})")
     # A spec names the one generator of its data set, the catalogue one for each.
     entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": {}})
     return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}
