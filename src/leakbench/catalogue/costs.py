@@ -65,6 +65,7 @@ NETWORKS = {
     "vgg": Network(870, 135, 16),
     "crnn": Network(400, 9, 12),
     "perceptron": Network(0.06, 0.001, 3),
+    "mlp": Network(6.2, 3.1, 2),
 }
 # Generators that are trained, by what their training was measured to take.
 GENERATORS = {
@@ -75,7 +76,7 @@ GENERATORS = {
 # A network that nobody has counted is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
 # Networks of dense layers alone.
-DENSE = ("fcnn", "perceptron")
+DENSE = ("fcnn", "mlp", "perceptron")
 # Of a training step, and of an iteration of gradient matching, in forward passes. The second derivative of
 # the latter is exact, or a difference of first ones.
 STEP, EXACT, FROZEN = 3, 14, 7
@@ -89,6 +90,9 @@ LBFGS = 26
 GENERATOR, LATENT = 90, 60
 # What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
 DIVIDED, IMAGINED = 2000, 240
+# What an exact attack takes for each million weights, to the power of the batch: a term that grows with its
+# square (proofs), and one with its cube (searches).
+PROOF, SEARCH = {"peel": 1.5, "spear": 0.2}, {"spear": 0.7}
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
@@ -166,7 +170,9 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     updates, images = trials(spec, capture)
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
-        return Work(updates * neurons * IMAGINED, updates * weights * DIVIDED, updates * STEPPED)
+        batch, module = images / updates, attack["module"]
+        exact = PROOF.get(module, 0) * batch**2 + SEARCH.get(module, 0) * batch**3
+        return Work(updates * neurons * IMAGINED, updates * weights * (DIVIDED + exact), updates * STEPPED)
     steps = chosen["iterations"] * chosen["restarts"]
     if chosen["updates"] == "simulated" and federation["update"] == "model":
         steps *= federation["local"]["epochs"]

@@ -1,0 +1,116 @@
+"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): what one sample alone caused is read off,
+proven and subtracted, until nothing is left that one sample alone caused."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.exact.columns import columns_of, samples_of
+from leakbench.exact.first_layer import FirstLayer, reconstruction
+from leakbench.exact.proof import proof
+from leakbench.exact.span import Span, span
+
+# A neuron is read while what is left of its gradient is this many times the error that it has gathered.
+READABLE = 1e3
+# Ratios of two neurons belong to one sample if they differ by this many times their errors.
+ALIKE = 100.0
+# Pixels may lie outside their range by this much.
+SLACK = 1e-3
+# Two samples are one if they are less than this share of their length apart.
+SAME = 1e-2
+
+
+def peel(
+    observation: Observation, rng: torch.Generator, *, levels: Annotated[int, Field(gt=0)] | None = None
+) -> Reconstruction:
+    """Recover samples, with their labels, from the gradient of a first dense layer behind which is a ReLU.
+
+    A neuron that is open for one sample of the batch alone holds it: the gradient of its weights over that of
+    its bias (Fidel, section II-A). The network's own gradient proves the sample and tells its label
+    (`FirstLayer.caused`). What proven samples caused is subtracted, and other neurons hold one sample then.
+    levels: the number of steps between black and white that pixels are stored in (255 of 8 bits), to which
+    they are rounded; none: pixels are real numbers, as published. Only proven samples are usable. Raises
+    Unfit where `first_layers` does.
+    """
+    return reconstruction(observation, lambda layer: peeled(layer, levels)[:2], "peel")
+
+
+def peeled(layer: FirstLayer, levels: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the samples [n, inputs], their labels [n], and what is left of slope and offset without them."""
+    samples, labels = layer.weight.new_zeros(0, layer.weight.shape[1]), torch.zeros(0, dtype=torch.int64)
+    seen = span(layer.slope, layer.batch)
+    slope, offset = layer.slope, layer.offset
+    if seen is None:
+        return samples, labels, slope, offset
+    error = seen.noise * offset.abs() + seen.entry
+    while len(samples) < layer.batch:
+        found, classes, caused = _certified(layer, seen, slope, offset, error, samples, levels)
+        if not len(found):
+            break
+        samples, labels = torch.cat([samples, found]), torch.cat([labels, classes])
+        slope, offset = slope - caused.T @ found, offset - caused.sum(0)
+        error = error + seen.noise * caused.abs().sum(0)
+    if len(samples) == len(seen.values):
+        exact, classes = samples_of(layer, seen, columns_of(layer, seen, samples))
+        if len(exact) == len(samples):
+            samples, labels = exact, classes
+    return samples, labels, slope, offset
+
+
+def _certified(
+    layer: FirstLayer, seen: Span, slope: Tensor, offset: Tensor, error: Tensor, known: Tensor,
+    levels: int | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Return new samples [n, inputs], their labels [n] and what they add to the offset [n, neurons]."""
+    none = known[:0], torch.zeros(0, dtype=torch.int64), offset[None][:0]
+    neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
+    # Within the span, where all samples lie, a ratio has less of the noise.
+    ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]
+    within = _in_range(ratios @ seen.right, layer)
+    neurons, ratios = neurons[within], ratios[within]
+    if not len(neurons):
+        return none
+    relative = error[neurons] / offset[neurons].abs()
+    apart = torch.cdist(ratios, ratios) / ratios.norm(dim=1, keepdim=True).clamp_min(1e-30)
+    alike = apart < (ALIKE * (relative[:, None] + relative)).clamp(1e-6, 1e-2)
+    first, group = alike.int().argmax(1).unique(return_inverse=True)
+    weights = offset[neurons].square()
+    sums = weights.new_zeros(len(first), ratios.shape[1]).index_add_(0, group, ratios * weights[:, None])
+    samples = sums / weights.new_zeros(len(first)).index_add_(0, group, weights)[:, None] @ seen.right
+    samples = _rounded(samples, layer, levels)
+    if len(known):
+        new = torch.cdist(samples, known).amin(1) > SAME * samples.norm(dim=1)
+        open_ = new[group]
+        neurons, relative, group = neurons[open_], relative[open_], (new.cumsum(0) - 1)[group[open_]]
+        samples = samples[new]
+    if not len(samples):
+        return none
+    worst = relative.new_zeros(len(samples)).scatter_reduce_(0, group, relative, "amax")
+    labels, proven, caused = proof(layer, seen, samples, worst)
+    # Of a sample that two groups hold, the group with the smaller error is kept.
+    order = worst[proven].argsort()
+    samples, labels, caused = (value[proven][order] for value in (samples, labels, caused))
+    same = torch.cdist(samples, samples) < SAME * samples.norm(dim=1)
+    kept = ~same.tril(-1).any(1)
+    return samples[kept], labels[kept], caused[kept]
+
+
+def _in_range(samples: Tensor, layer: FirstLayer) -> Tensor:
+    slack = SLACK * (layer.high - layer.low)
+    return ((samples > layer.low - slack) & (samples < layer.high + slack)).all(1)
+
+
+def _rounded(samples: Tensor, layer: FirstLayer, levels: int | None) -> Tensor:
+    """Return samples within their range and, where pixels have `levels`, on the nearest of these."""
+    samples = samples.clamp(layer.low, layer.high)
+    if levels is None:
+        return samples
+    step = (layer.high - layer.low) / levels
+    return ((samples - layer.low) / step).round() * step + layer.low
+
+
+peel.rounds_at_once = 1  # type: ignore[attr-defined]

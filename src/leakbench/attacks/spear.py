@@ -1,0 +1,100 @@
+"""SPEAR (Dimitrov et al., arXiv:2403.03945) by a search in polynomial time: batches from the span of a
+gradient."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.peel import peeled
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.exact.columns import columns_of, samples_of
+from leakbench.exact.first_layer import FirstLayer, reconstruction
+from leakbench.exact.span import Span, span
+from leakbench.exact.sparse import directions, distinct
+
+# What counts as zero, in units of the noise of a row of length one.
+ZERO, LEAST = 2e3, 1e-9
+# A column is new if at least this much of it is not spanned by the others.
+INDEPENDENT = 1e-6
+
+
+def spear(
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    peel: bool = False,
+    starts: Annotated[int, Field(gt=0)] = 60,
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.3,
+) -> Reconstruction:
+    """Recover whole batches, with labels, from the gradient of a first dense layer behind which is a ReLU.
+
+    The gradient is the product of what each sample adds to each neuron's offset, which is zero where the
+    neuron is closed, and the samples. Its singular vectors tell the factors but for an invertible matrix, and
+    the zeros tell that matrix, column by column (`exact.sparse`). The bias's gradient tells the scale of
+    each. The published search draws subsets of neurons, whose number grows exponentially with the batch; this
+    one weights least squares anew. peel: whether samples are peeled first, so that fewer are searched for.
+    starts: the largest number of batches of starts. share: of the neurons that are not needed to tell a
+    column, the share that must be closed for one sample. Only proven samples are usable. Raises Unfit where
+    `first_layers` does.
+    """
+    return reconstruction(observation, lambda layer: _solved(layer, rng, peel, starts, share), "spear")
+
+
+def _solved(
+    layer: FirstLayer, rng: torch.Generator, peel: bool, starts: int, share: float
+) -> tuple[Tensor, Tensor]:
+    """Return the proven samples [n, inputs] and their labels [n]."""
+    inputs = layer.weight.shape[1]
+    samples, labels = layer.weight.new_zeros(0, inputs), torch.zeros(0, dtype=torch.int64)
+    seen = span(layer.slope, layer.batch)
+    if seen is None:
+        return samples, labels
+    if peel:
+        samples, labels, _, _ = peeled(layer)
+    rank = len(seen.values)
+    if len(samples) < rank:
+        known = columns_of(layer, seen, samples)
+        samples, labels = _searched(layer, seen, known, starts, share, rng) or (samples, labels)
+    return samples, labels
+
+
+def _searched(
+    layer: FirstLayer, seen: Span, known: Tensor, starts: int, share: float, rng: torch.Generator
+) -> tuple[Tensor, Tensor] | None:
+    """Return the samples that are proven once there are as many columns as samples; none if there never
+    are.
+
+    known: [n, rank], columns of samples that were peeled.
+    """
+    rows, rank = distinct(seen.left), len(seen.values)
+    pool = [(len(rows), q) for q in known]
+    best: tuple[Tensor, Tensor] | None = None
+    for found in directions(rows, max(ZERO * seen.noise, LEAST), share, starts, rng, known):
+        pool.append(found)
+        columns = _independent(pool, rank)
+        if len(columns) < rank:
+            continue
+        samples, labels = samples_of(layer, seen, columns)
+        if best is None or len(samples) > len(best[0]):
+            best = samples, labels
+        if len(samples) == rank:
+            break
+    return best
+
+
+def _independent(pool: list[tuple[int, Tensor]], rank: int) -> Tensor:
+    """Return columns [n, rank], those with the most zeros first, none of which the others nearly span."""
+    basis = pool[0][1].new_zeros(0, rank)
+    chosen: list[Tensor] = []
+    for _, q in sorted(pool, key=lambda each: -each[0]):
+        rest = q - basis.T @ (basis @ q)
+        if rest.norm() > INDEPENDENT and len(chosen) < rank:
+            basis = torch.cat([basis, torch.nn.functional.normalize(rest, dim=0)[None]])
+            chosen.append(q)
+    return torch.stack(chosen)
+
+
+spear.rounds_at_once = 1  # type: ignore[attr-defined]

@@ -1,0 +1,132 @@
+"""What an exact attack needs of one update: the first dense layer, its gradient, and the network behind
+it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.matching.trials import as_gradient, local_steps, noise_images
+from leakbench.victims.layers import Drawn, first_dense, normalisation
+
+
+@dataclass(frozen=True)
+class FirstLayer:
+    """The first dense layer of a network that reads `inputs` values, and the mean gradient of one batch.
+
+    weight: [neurons, inputs] and bias: [neurons], as they were sent out. slope: [neurons, inputs] and
+    offset: [neurons], the gradient of the loss by them. batch: the number of samples of the client. low,
+    high: [inputs], the range of what the layer reads. logits: what the network makes of the layer's output
+    [n, neurons]: [n, classes]. All are float64.
+    """
+
+    weight: Tensor
+    bias: Tensor
+    slope: Tensor
+    offset: Tensor
+    batch: int
+    low: Tensor
+    high: Tensor
+    logits: Callable[[Tensor], Tensor]
+
+    def caused(self, samples: Tensor) -> Tensor:
+        """Return what each sample would add to `offset`, were it of each class: [n, classes, neurons].
+
+        samples: [n, inputs]. With the layer's output z, the logits f(z), p their softmax and J = df/dz, a
+        sample of class l adds (Jᵀp − J[l]) / batch, for the loss is the mean cross-entropy (Shariati and
+        Alambardar Meybodi, arXiv:2609.09659, the certificate of a recovered sample).
+        """
+        output = (samples @ self.weight.T + self.bias).requires_grad_(True)
+        with torch.enable_grad():
+            logits = self.logits(output)
+            rows = [
+                torch.autograd.grad(logits[:, label].sum(), output, retain_graph=True)[0]
+                for label in range(logits.shape[1])
+            ]
+        jacobian = torch.stack(rows, 1)
+        mean = torch.einsum("nk,nkm->nm", logits.detach().softmax(1), jacobian)
+        return (mean[:, None] - jacobian) / self.batch
+
+
+def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:
+    """Yield round, client and first layer of every update. `attack` is named where it cannot be applied.
+
+    Raises Unfit for updates of several local steps, for dropout, for batch norm that uses the batch, and for
+    a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
+    """
+    rows, columns, channels = observation.network["shape"]
+    for number in range(observation.rounds):
+        model = observation.model(int(observation.origin[number])).double()
+        mean, deviation = (value.double() for value in normalisation(model, channels))
+        noise = noise_images((channels, rows, columns)).double()
+        name, read = first_dense(model, noise)
+        if read.shape != noise.shape or not torch.allclose(read, (noise - mean) / deviation):
+            raise Unfit(f"attack: {attack} needs a first layer that is dense ({name} reads features)")
+        if f"{name}.bias" not in observation.updates:
+            raise Unfit(f"attack: {attack} needs a bias, and the dense layer {name} has none")
+        if observation.mode == "train" and any(isinstance(m, nn.BatchNorm1d) for m in model.modules()):
+            raise Unfit(f"attack: {attack} needs samples that do not see each other (batch norm sees all)")
+        if any(isinstance(m, Drawn) and m.active for m in model.modules()):
+            raise Unfit(f"attack: {attack} needs to know the network, and dropout hides which part was used")
+        low, high = (
+            ((value - mean) / deviation).expand(channels, rows, columns).flatten() for value in (0.0, 1.0)
+        )
+        layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
+        for client, batch in enumerate(observation.clients):
+            if observation.kind == "model" and len(local_steps(observation, batch)) > 1:
+                raise Unfit(f"attack: {attack} reads one gradient, and client {client} took several steps")
+            slope, offset = (
+                as_gradient(
+                    observation, observation.update(f"{name}.{part}", slice(number, number + 1)), batch
+                )[0, client].double()
+                for part in ("weight", "bias")
+            )
+            yield (
+                number,
+                client,
+                FirstLayer(
+                    weight=layer.weight.detach(),
+                    bias=layer.bias.detach(),
+                    slope=slope,
+                    offset=offset,
+                    batch=batch,
+                    low=low,
+                    high=high,
+                    logits=_behind(model, layer, noise),
+                ),
+            )
+
+
+def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the rest of the network as a function of the layer's output."""
+
+    def logits(output: Tensor) -> Tensor:
+        hook = layer.register_forward_hook(lambda *_: output)
+        try:
+            found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))
+        finally:
+            hook.remove()
+        return found
+
+    return logits
+
+
+def reconstruction(
+    observation: Observation, solve: Callable[[FirstLayer], tuple[Tensor, Tensor]], attack: str
+) -> Reconstruction:
+    """Return what `solve` finds in every update: samples [n, inputs] and labels [n], n at most the batch."""
+    rows, columns, channels = observation.network["shape"]
+    lead = (observation.rounds, len(observation.clients), max(observation.clients))
+    mean, deviation = normalisation(observation.model(), channels)
+    images = torch.zeros(*lead, channels, rows, columns)
+    usable, labels = torch.zeros(lead, dtype=torch.bool), torch.full(lead, -1)
+    for number, client, layer in first_layers(observation, attack):
+        samples, classes = solve(layer)
+        place = (number, client, slice(0, len(samples)))
+        pixels = samples.float().view(-1, channels, rows, columns) * deviation + mean
+        images[place], usable[place], labels[place] = pixels, True, classes
+    return Reconstruction(images, usable, labels=labels)

@@ -1,0 +1,48 @@
+"""The span of a batch: the gradient of a dense layer is a sum of products δ xᵀ, one for each sample."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Columns that a random projection takes beyond the batch, so that the noise behind the samples shows.
+MORE = 16
+# A singular value belongs to the samples if it is this many times the first that belongs to the noise.
+CLEAR = 10.0
+
+
+class Span(NamedTuple):
+    """A gradient [neurons, inputs] as left · diag(values) · right, with its noise cut off.
+
+    left: [neurons, rank], orthonormal columns. values: [rank], falling. right: [rank, inputs], orthonormal
+    rows, which span the samples. noise: the largest singular value that was cut off, relative to the first.
+    entry: what an entry of the gradient is off by, were the noise white.
+    """
+
+    left: Tensor
+    values: Tensor
+    right: Tensor
+    noise: float
+    entry: float
+
+
+def span(slope: Tensor, batch: int) -> Span | None:
+    """Return the span of the samples behind a gradient [neurons, inputs]; none if noise leaves none.
+
+    batch: the largest rank that the samples can have. A layer must have more neurons and more inputs than
+    that, or the noise cannot be told from the samples.
+    """
+    if not min(slope.shape) > batch or not slope.any():
+        return None
+    width = min(batch + MORE, *slope.shape)
+    rng = torch.Generator().manual_seed(0)
+    mixed = slope @ torch.randn(slope.shape[1], width, generator=rng, dtype=slope.dtype)
+    # Once more through the gradient, so that small singular values are as sharp as the large ones.
+    basis = torch.linalg.qr(slope @ (slope.T @ torch.linalg.qr(mixed).Q)).Q
+    left, values, right = torch.linalg.svd(basis.T @ slope, full_matrices=False)
+    rank = int((values[:batch] > CLEAR * values[batch]).sum())
+    if not rank:
+        return None
+    noise = max(float(values[rank] / values[0]), torch.finfo(slope.dtype).eps)
+    entry = noise * float(values[0]) / sum(side**0.5 for side in slope.shape)
+    return Span(basis @ left[:, :rank], values[:rank], right[:rank], noise, entry)

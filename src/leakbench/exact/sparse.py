@@ -1,0 +1,100 @@
+"""The columns of a matrix, of which only the span is known, found because a ReLU leaves them sparse."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from leakbench.exact.columns import null
+
+# Rows that are nearly parallel are one: neurons that are open for one sample alone all are.
+PARALLEL = 1e-4
+DEAD = 1e-5
+# Reweighting: the first width of the zero, its fall from step to step, and after how many steps which share
+# of the starts goes on. The objective tells by then which of them have found a column.
+WIDTH, FALL = 0.3, 0.95
+STAGES = ((30, 0.5), (42, 0.25), (60, 1.0))
+# So long are starts kept away from columns that are known, and so strongly.
+AWAY, PUSH = 30, 30.0
+STARTS = 64
+# The search ends after so many batches of starts in a row that found no new column.
+FRUITLESS = 12
+# The share of rows that a column may be taken to be zero in, while it is sharpened.
+QUARTER = 4
+
+
+def distinct(left: Tensor) -> Tensor:
+    """Return the rows of an orthonormal basis [neurons, rank] at length one, without dead and parallel
+    ones."""
+    length = left.norm(dim=1)
+    alive = length > DEAD * length.max()
+    rows = left[alive] / length[alive, None]
+    parallel = (rows @ rows.T).abs() > 1 - PARALLEL**2 / 2
+    first = parallel.int().argmax(1)
+    return rows[first == torch.arange(len(rows))]
+
+
+def directions(
+    rows: Tensor, zero: float, share: float, most: int, rng: torch.Generator, known: Tensor
+) -> Iterator[tuple[int, Tensor]]:
+    """Yield (number of zeros, direction [rank]) of columns, as they are found, in at most `most` batches of
+    starts.
+
+    rows: [n, rank], of `distinct`. A direction q is a column where rows @ q has many zeros. Each start
+    minimises the sum of log((row · q)² + width²) over the sphere, by least squares that are weighted anew in
+    every step, while the width falls; the limit of width zero counts what is not zero (reweighted least
+    squares with exponent 0). zero: what counts as zero. share: of the rows that are free, the share that must
+    be zero. known: [k, rank], columns that are not looked for.
+    """
+    rank = rows.shape[1]
+    least = rank - 1 + share * (len(rows) - rank + 1)
+    fruitless = 0
+    for _ in range(most):
+        starts = torch.randn(STARTS, rank, generator=rng, dtype=rows.dtype)
+        basis = torch.linalg.qr(known.T).Q if len(known) else None
+        if basis is not None:
+            starts = starts - starts @ basis @ basis.T
+        found = [_sharpened(rows, q, zero) for q in _minimised(rows, starts, basis)]
+        before = len(known)
+        for zeros, q in sorted(found, key=lambda each: -each[0]):
+            if zeros >= least and not (len(known) and (known @ q).abs().max() > 1 - 1e-6):
+                known = torch.cat([known, q[None]])
+                yield zeros, q
+        fruitless = 0 if len(known) > before else fruitless + 1
+        if fruitless == FRUITLESS:
+            return
+
+
+def _minimised(rows: Tensor, starts: Tensor, known: Tensor | None) -> Tensor:
+    """Return where starts [k, rank] end, without those that were given up. known: [rank, n], orthonormal."""
+    # Single precision finds the neighbourhood of a column; `_sharpened` finds the column.
+    table = rows.float()
+    q = torch.nn.functional.normalize(starts.float(), dim=1)
+    away = None if known is None else (known @ known.T).float()
+    width, step = WIDTH, 0
+    for until, share in STAGES:
+        while step < until:
+            weights = 1 / ((q @ table.T).square() + width**2)
+            moments = (table.T[None] * weights[:, None]) @ table
+            if away is not None and step < AWAY:
+                moments = moments + PUSH * moments.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * away
+            factor = torch.linalg.cholesky(moments)
+            for _ in range(2):
+                q = torch.nn.functional.normalize(torch.cholesky_solve(q[:, :, None], factor)[:, :, 0], dim=1)
+            width *= FALL
+            step += 1
+        if share < 1:
+            objective = ((q @ table.T).square() + width**2).log().sum(1)
+            q = q[objective.argsort()[: max(1, int(len(q) * share))]]
+    return q.double()
+
+
+def _sharpened(rows: Tensor, q: Tensor, zero: float) -> tuple[int, Tensor]:
+    """Return the number of rows that a direction is zero in and the direction, after it was fitted to these
+    rows."""
+    for _ in range(2):
+        q = null(rows[(rows @ q).abs().argsort()[: max(rows.shape[1], len(rows) // QUARTER)]])
+    nought = (rows @ q).abs() < zero
+    if int(nought.sum()) >= rows.shape[1]:
+        q = null(rows[nought])
+    return int(((rows @ q).abs() < zero).sum()), q

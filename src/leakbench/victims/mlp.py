@@ -1,0 +1,42 @@
+"""A chain of dense layers."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+from torch import nn
+
+from leakbench.victims.layers import ACTIVATIONS, glorot, normalised, sequential
+
+
+def mlp(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    hidden: tuple[Annotated[int, Field(gt=0)], ...] = (1000,),
+    activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
+    initial: Literal["glorot", "torch"] = "torch",
+    deviation: Annotated[float, Field(gt=0)] | None = None,
+    normalise: Literal["none", "half", "cifar10", "cifar100"] = "none",
+) -> nn.Module:
+    """Dense layers of the widths `hidden`, each behind the activation, and a dense layer of the classes.
+
+    hidden: the number of neurons of each layer, the first reads pixels. activation: of all hidden layers.
+    initial: `glorot` as Keras does, with zero biases, or torch's defaults. deviation: if given, the first
+    layer's weights are normal with this standard deviation instead. normalise: the data set whose mean and
+    standard deviation pixels are normalised by. Source of the defaults: arXiv:2609.09659, whose first layer
+    has 1,000 ReLUs, glorot and a deviation of 0.5.
+    """
+    rows, columns, channels = shape
+    widths = [rows * columns * channels, *hidden]
+    layers: dict[str, nn.Module] = {"flatten": nn.Flatten()}
+    for number, (before, after) in enumerate(zip(widths, hidden, strict=False), 1):
+        layers |= {
+            f"dense{number}": nn.Linear(before, after),
+            f"activation{number}": ACTIVATIONS[activation](),
+        }
+    network = sequential(**layers, **{f"dense{len(widths)}": nn.Linear(widths[-1], classes)})
+    if initial == "glorot":
+        glorot(network)
+    if deviation is not None:
+        nn.init.normal_(network.dense1.weight, 0.0, deviation)  # type: ignore[arg-type,union-attr]
+    return normalised(network, normalise)

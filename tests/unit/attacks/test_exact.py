@@ -1,0 +1,145 @@
+"""Exact attacks: peeling and SPEAR recover batches from gradients in single precision, and prove them."""
+
+from typing import Any
+
+import pytest
+import torch
+from observations import observe
+from torch import Tensor
+
+from leakbench.attacks import run
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.exact.first_layer import first_layers
+from leakbench.exact.proof import proof
+from leakbench.exact.span import span
+
+SHAPE = (8, 8, 3)
+HALF = {"hidden": [300, 40], "normalise": "half"}
+RAW = {"hidden": [600]}
+
+
+def attacked(module: str, observation: Observation, **parameters: Any) -> Reconstruction:
+    return run({"module": module, "parameters": parameters}, observation, torch.Generator().manual_seed(0))
+
+
+def uneven(k: int, rounds: int, **parameters: Any) -> tuple[Observation, Tensor]:
+    """Return an observation of images whose brightness differs, as photographs' does."""
+    return observe("mlp", SHAPE, k, rounds, **parameters)
+
+
+def recovered(found: Reconstruction, images: Tensor) -> tuple[int, int]:
+    """Return how many images were found and how many usable candidates are none of them."""
+    hits = false = 0
+    for number, truth in enumerate(images):
+        own = found.images[number, 0][found.usable[number, 0]].flatten(1)
+        distance = torch.cdist(own.double(), truth.flatten(1).double()) / truth[0].numel() ** 0.5
+        right = distance < 1e-3
+        hits += int(right.any(0).sum())
+        false += int((~right.any(1)).sum())
+    return hits, false
+
+
+@pytest.mark.parametrize(
+    ("module", "parameters", "network"),
+    [("spear", {}, HALF), ("peel", {}, RAW), ("spear", {"peel": True}, HALF)],
+)
+def test_batches_come_back_in_every_digit(
+    module: str, parameters: dict[str, Any], network: dict[str, Any]
+) -> None:
+    observation, images = observe("mlp", SHAPE, 6, 3, **network)
+    found = attacked(module, observation, **parameters)
+    hits, false = recovered(found, images)
+    assert (hits, false) == (18, 0)
+    assert found.images.isfinite().all()
+
+
+def test_labels_come_with_the_proof() -> None:
+    observation, images = observe("mlp", SHAPE, 6, 2, **HALF)
+    torch.manual_seed(0)
+    found = attacked("spear", observation)
+    model = observation.model()
+    # The labels are those with which the found images cause the gradient that was observed.
+    for number in range(2):
+        model.zero_grad()
+        pixels = found.images[number, 0]
+        assert found.labels is not None
+        torch.nn.functional.cross_entropy(model(pixels), found.labels[number, 0]).backward()
+        for name, parameter in model.named_parameters():
+            assert parameter.grad is not None
+            seen = observation.update(name)[number, 0]
+            assert (parameter.grad - seen).norm() < 1e-4 * seen.norm(), name
+    assert recovered(found, images)[0] == 12
+
+
+def test_noise_proves_nothing() -> None:
+    observation, _ = observe("mlp", SHAPE, 6, 3, **HALF)
+    noise = observation.randomised(3, torch.Generator().manual_seed(1))
+    for module in ("peel", "spear"):
+        assert not attacked(module, noise).usable.any(), module
+
+
+@pytest.fixture
+def doubled() -> tuple[Any, Tensor, Tensor]:
+    """Give a first layer whose gradient is in double precision, its samples and their labels."""
+    observation, images = observe("mlp", SHAPE, 5, 1, **HALF)
+    _, _, layer = next(first_layers(observation, "test"))
+    torch.manual_seed(3)
+    samples = (images[0].double().flatten(1) - 0.5) / 0.5
+    labels = torch.randint(0, 10, (5,))
+    caused = layer.caused(samples)[torch.arange(5), labels]
+    exact = {"slope": caused.T @ samples, "offset": caused.sum(0)}
+    return type(layer)(**vars(layer) | exact), samples, labels
+
+
+def test_a_near_miss_is_not_proven(doubled: tuple[Any, Tensor, Tensor]) -> None:
+    layer, samples, labels = doubled
+    seen = span(layer.slope, layer.batch)
+    assert seen is not None
+    exact = torch.zeros(5, dtype=torch.float64)
+    found, proven, _ = proof(layer, seen, samples, exact)
+    assert proven.all()
+    assert torch.equal(found, labels)
+    stranger = torch.rand(200, samples.shape[1], dtype=torch.float64) * 2 - 1
+    assert not proof(layer, seen, stranger, exact.new_zeros(200))[1].any()
+    noisy = samples + 1e-6 * torch.randn(samples.shape, dtype=torch.float64)
+    assert not proof(layer, seen, noisy, exact)[1].any()
+    mixed = (samples + samples.roll(1, 0)) / 2
+    assert not proof(layer, seen, mixed, exact)[1].any()
+    # A wrong label is not what the proof finds, whatever comes second.
+    wrong = layer.caused(samples)[torch.arange(5), (labels + 1) % 10]
+    outside = wrong - (wrong @ seen.left) @ seen.left.T
+    assert (outside.norm(dim=1) > 1e-2 * wrong.norm(dim=1)).all()
+
+
+def test_eight_bits_mend_single_precision() -> None:
+    observation, images = observe("mlp", SHAPE, 12, 1, **RAW)
+    plain = attacked("peel", observation)
+    # Random pixels are not of 8 bits, so that rounding them proves nothing.
+    rounded = attacked("peel", observation, levels=255)
+    assert recovered(plain, images)[0] > recovered(rounded, images)[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "parameters", "kind", "says"),
+    [
+        ("lenet-dlg", {}, "gradient", "dense"),
+        ("fcnn", {"dropout": 0.5}, "gradient", "dropout"),
+    ],
+)
+def test_where_it_cannot_apply_it_says_so(
+    module: str, parameters: dict[str, Any], kind: str, says: str
+) -> None:
+    observation, _ = observe(module, SHAPE, 2, 1, kind=kind, **parameters)
+    with pytest.raises(Unfit) as problem:
+        attacked("peel", observation)
+    assert says in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+def test_several_local_steps_are_refused() -> None:
+    observation, _ = observe("mlp", SHAPE, 4, 1, kind="model", **HALF)
+    several = type(observation)(**vars(observation) | {"local": {"lr": 0.01, "batch_size": 2, "epochs": 1}})
+    with pytest.raises(Unfit, match="several steps"):
+        attacked("spear", several)
