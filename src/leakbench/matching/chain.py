@@ -1,4 +1,4 @@
-"""The gradients of a chain of layers, and their derivative as a rate (Pearlmutter 1994) instead of by a
+"""The gradients of a network of layers, and their derivative as a rate (Pearlmutter 1994) instead of by a
 second tape.
 
 Let V be the cotangent of the weight gradients g(x). Then <V, g(x)> is the rate at which the loss grows as the
@@ -6,144 +6,257 @@ weights move along V, and its derivative in x is the rate of the loss's own. So 
 one back, beside the values that the first two passes kept, give what the tape works out of a graph of its own
 derivatives.
 
-Activations and their slopes are [n, …] for all trials' images, weights' rates [trials, *shape].
+Activations and their slopes are [batch, trials·channels, rows, columns], so that a convolution of as many
+groups gives each trial its own weights; behind a flattening they are [trials, batch, features]. Weights'
+rates are [trials, *shape].
 """
 
-import math
-from typing import Any
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from leakbench.matching.hidden import HiddenNorm, own_names
 from leakbench.matching.layers import RULES, rule
-from leakbench.matching.layers.convolution import FUSED_BELOW
 from leakbench.matching.layers.norm import own_rates
-from leakbench.matching.layers.rule import Link
-from leakbench.matching.windows import places
+from leakbench.matching.layers.rule import Kept, Link
 from leakbench.tensors import Tensors
 
-
-def _leaves(model: nn.Module, prefix: str = "") -> list[tuple[str, nn.Module]]:
-    if type(model) is not nn.Sequential:
-        return [(prefix, model)]
-    return [
-        leaf
-        for name, child in model._modules.items()
-        if child is not None
-        for leaf in _leaves(child, f"{prefix}.{name}".strip("."))
-    ]
+_SUMS = {operator.add, operator.iadd, torch.add, "add", "add_"}
+_FLATTENINGS = {torch.flatten, "flatten"}
+_TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
 
 
-def chain(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
-    """Return name and layer of each layer of a model that is a chain of registered layers, else None.
+class Step(NamedTuple):
+    """One layer of a network. It reads the sum of what the steps `reads` return: i is the step i − 1, 0 the
+    images. `told`: the names of what it tells the gradients of."""
 
-    A normalisation of the images in front of it is the caller's.
-    """
-    leaves, flat = _leaves(model), False
-    for place, (_, layer) in enumerate(leaves):
-        flat = flat or isinstance(layer, nn.Flatten)
-        known = rule(layer)
-        again = own_names(layer) and any(layer is before for _, before in leaves[:place])
-        if known is None or known.link is None or again or (isinstance(layer, nn.Linear) and not flat):
+    name: str
+    layer: nn.Module
+    reads: tuple[int, ...]
+    link: Link
+    told: tuple[str, ...]
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return rule(m) is not None or super().is_leaf_module(m, module_qualified_name)
+
+
+def chain(model: nn.Module) -> list[Step] | None:
+    """Return the steps of a model that is made of registered layers, sums and flattenings, else None."""
+    if model not in _TRACED:
+        try:
+            _TRACED[model] = _steps(model, _Tracer().trace(model))
+        except (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, KeyError):
+            # What a forward pass does to values is its own, and not to be followed.
+            _TRACED[model] = None
+    return _TRACED[model]
+
+
+def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
+    steps: list[Step] = []
+    # What each node of the graph is the sum of, and whether what a step returns is flattened.
+    places: dict[Any, tuple[int, ...]] = {}
+    flat = [False]
+
+    def added(name: str, layer: nn.Module, reads: tuple[int, ...]) -> tuple[int]:
+        link = RULES[type(layer)].link
+        assert link is not None
+        steps.append(Step(name, layer, reads, link, own_names(layer)))
+        flat.append(isinstance(layer, nn.Flatten) or flat[reads[0]])
+        return (len(steps),)
+
+    for node in graph.nodes:
+        sources = [places[each] for each in node.args if each in places]
+        if node.op == "placeholder":
+            places[node] = (0,)
+        elif node.op == "call_module" and len(sources) == 1:
+            layer = model.get_submodule(node.target)
+            known = rule(layer)
+            again = any(layer is step.layer for step in steps) and own_names(layer)
+            if known is None or known.link is None or again:
+                return None
+            if isinstance(layer, nn.Linear) and not flat[sources[0][0]]:
+                return None
+            places[node] = added(node.target, layer, sources[0])
+        elif node.op.startswith("call_") and node.target in _SUMS and len(sources) == 2 and not node.kwargs:
+            both = sources[0] + sources[1]
+            # A sum that several layers read is taken once.
+            places[node] = added("", nn.Identity(), both) if len(node.users) > 1 else both
+        elif node.op.startswith("call_") and node.target in _FLATTENINGS and node.args[1:] == (1,):
+            places[node] = added("", nn.Flatten(), sources[0])
+        elif node.op == "output" and sources:
+            if sources[0] != (len(steps),):
+                added("", nn.Identity(), sources[0])
+        else:
             return None
-    return leaves
+    return steps if flat[-1] else None
 
 
-def _link(layer: nn.Module) -> Link:
-    found = RULES[type(layer)].link
-    assert found is not None
-    return found
+def _total(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
+    """Return the sum of the values at these places that are there."""
+    known = [value for place in places if (value := values[place]) is not None]
+    return sum(known[1:], known[0]) if known else None
 
 
-def _unfolds(leaves: list[tuple[str, nn.Module]], images: Tensor) -> bool:
-    """Return whether for every convolution unfolding what it reads beats convolving with each trial's own
-    weights."""
-    batch, size = images.shape[1], tuple(images.shape[-2:])
-    for _, layer in leaves:
-        if isinstance(layer, nn.Conv2d | nn.MaxPool2d):
-            size = places(layer, *size)
-        if isinstance(layer, nn.Conv2d) and batch * layer.weight.numel() * math.prod(size) > FUSED_BELOW:
-            return False
-    return True
+def _spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
+    """Add a value to what is at each of these places."""
+    for place in places:
+        before = into[place]
+        into[place] = value if before is None else before + value
+
+
+def beside(images: Tensor) -> Tensor:
+    """Return [trials, batch, channels, rows, columns] as [batch, trials·channels, rows, columns], channels
+    last."""
+    trials, _, channels, rows, columns = images.shape
+    return images.permute(1, 3, 4, 0, 2).reshape(-1, rows, columns, trials * channels).permute(0, 3, 1, 2)
+
+
+def apart(images: Tensor, shape: torch.Size) -> Tensor:
+    """Return images that lie `beside` each other as of `shape`, [trials, batch, channels, rows, columns]."""
+    return images.unflatten(1, (shape[0], shape[2])).transpose(0, 1).contiguous()
+
+
+class Forth(NamedTuple):
+    """What a pass through the steps leaves: what the last returned, and the shape of what each read and what
+    it kept."""
+
+    returned: Tensor
+    reads: list[torch.Size]
+    kept: list[Kept]
+
+
+def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
+    """Take images [trials, batch, channels, rows, columns] through the steps.
+
+    pattern: what an earlier pass kept, whose choice of pixels and open ReLUs this one is to have too.
+    """
+    trials = images.shape[0]
+    values: list[Tensor | None] = [beside(images)]
+    reads, kepts = [], []
+    for place, step in enumerate(steps):
+        x = _total(values, step.reads)
+        assert x is not None
+        if pattern is not None and step.link.kinked:
+            kept = pattern[place]
+            y = step.link.rate(step.layer, kept, x.shape, x, {}, trials)
+        else:
+            y, kept = step.link.forward(step.layer, x, trials)
+        values.append(y)
+        reads.append(x.shape)
+        kepts.append(kept)
+    return Forth(y, reads, kepts)
+
+
+class Entropy(NamedTuple):
+    """The cross-entropy of logits [trials, batch, classes]: each trial's mean, its slope at the logits, and
+    what their derivatives need."""
+
+    losses: Tensor
+    slope: Tensor
+    shares: Tensor
+    chances: Tensor
+    total: Tensor
+
+
+def entropy(logits: Tensor, labels: Tensor) -> Entropy:
+    """Return it, in float32 at least; labels [trials, batch] are classes or [trials, batch, classes]
+    probabilities."""
+    shares = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
+    known = nn.functional.one_hot(labels, shares.shape[2]) if labels.dim() == 2 else labels
+    wanted, batch = known.to(shares), logits.shape[1]
+    chances, total = shares.exp(), wanted.sum(2, keepdim=True) / batch
+    slope = (chances * total - wanted / batch).to(logits)
+    return Entropy(-(wanted * shares).sum(2).mean(1), slope, shares, chances, total)
+
+
+def back(
+    steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
+) -> list[Tensor | None]:
+    """Return the loss's slope at what each step returned, behind that at the images if it is to be the
+    `whole` way.
+
+    slope: at what the last step returned. told: gets the gradients, in the order of the steps.
+    """
+    slopes: list[Tensor | None] = [None] * (len(steps) + 1)
+    slopes[-1], found, trials = slope, [], slope.shape[0]
+    for place in reversed(range(len(steps))):
+        step, kept, at = steps[place], passed.kept[place], slopes[place + 1]
+        assert at is not None
+        if told is not None:
+            found.append(step.link.gradients(step.layer, kept, at, trials).values())
+        if whole or any(step.reads):
+            _spread(step.link.backward(step.layer, kept, passed.reads[place], at), step.reads, slopes)
+    if told is not None:
+        told += [value for values in reversed(found) for value in values]
+    return slopes
 
 
 class _Gradients(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, images: Tensor, labels: Tensor, leaves: list[tuple[str, nn.Module]], *hidden: Tensor
+        ctx: Any, images: Tensor, labels: Tensor, steps: list[Step], *hidden: Tensor
     ) -> tuple[Tensor, ...]:
-        trials, batch = images.shape[:2]
-        x, steps = images.flatten(0, 1), []
-        for _, layer in leaves:
-            read = x.shape
-            x, kept = _link(layer).forward(layer, x, trials)
-            steps.append((read, kept))
-        shares = x.log_softmax(1)
-        known = nn.functional.one_hot(labels, x.shape[1]) if labels.dim() == 2 else labels
-        wanted = known.flatten(0, 1).to(x)
-        losses = -(wanted * shares).sum(1).view(trials, batch).mean(1)
-        p, total = shares.exp(), wanted.sum(1, keepdim=True) / batch
-        slope = p * total - wanted / batch
-        slopes: list[Tensor] = []
+        passed = forth(steps, images)
         found: list[Tensor] = []
-        for place in reversed(range(len(leaves))):
-            layer, (read, kept) = leaves[place][1], steps[place]
-            link = _link(layer)
-            slopes.insert(0, slope)
-            found[:0] = link.gradients(layer, kept, slope, trials).values()
-            # Nobody asks for the loss's slope at the images.
-            if place:
-                slope = link.backward(layer, kept, read, slope)
-        ctx.leaves, ctx.reads = leaves, [read for read, _ in steps]
-        ctx.counts = [len(kept) for _, kept in steps]
-        ctx.save_for_backward(p, total, *slopes, *(each for _, kept in steps for each in kept))
-        ctx.shape = images.shape
-        ctx.mark_non_differentiable(losses)
-        return losses, *found
+        loss = entropy(passed.returned, labels)
+        # Nobody asks for the loss's slope at the images.
+        slopes = back(steps, passed, loss.slope, found, whole=False)
+        ctx.steps, ctx.shape, ctx.reads = steps, images.shape, passed.reads
+        ctx.counts = [len(kept) for kept in passed.kept]
+        kept = (each for kept in passed.kept for each in kept)
+        ctx.save_for_backward(loss.chances, loss.total, *slopes[1:], *kept)
+        ctx.mark_non_differentiable(loss.losses)
+        return loss.losses, *found
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         p, total, *saved = ctx.saved_tensors
-        slopes, rest = saved[: len(ctx.leaves)], iter(saved[len(ctx.leaves) :])
+        slopes, rest = [None, *saved[: len(ctx.steps)]], iter(saved[len(ctx.steps) :])
         given = iter(cotangents[1:])
-        steps = []
-        for (_, layer), count in zip(ctx.leaves, ctx.counts, strict=True):
-            own = {name: next(given) for name in own_names(layer)}
-            steps.append((_link(layer), layer, [next(rest) for _ in range(count)], own))
+        kepts = [[next(rest) for _ in range(count)] for count in ctx.counts]
+        owns = [{name: next(given) for name in step.told} for step in ctx.steps]
         moved: list[Tensor | None] = [None]
-        for (link, layer, kept, own), read in zip(steps, ctx.reads, strict=True):
-            still = moved[-1] is None and not own
-            moved.append(None if still else link.rate(layer, kept, read, moved[-1], own))
+        reads: list[Tensor | None] = []
+        for step, kept, own, size in zip(ctx.steps, kepts, owns, ctx.reads, strict=True):
+            rate = _total(moved, step.reads)
+            reads.append(rate)
+            still = rate is None and not own
+            moved.append(None if still else step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0]))
         last = moved.pop()
         assert last is not None
-        apart = last - (p * last).sum(1, keepdim=True)
-        rate = p * apart * total
-        to_labels = (-apart / ctx.shape[1]).view(*ctx.shape[:2], -1) if ctx.needs_input_grad[1] else None
+        bent = last.to(p) - (p * last).sum(2, keepdim=True)
+        to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
+        rates: list[Tensor | None] = [None] * len(slopes)
+        rates[-1] = (p * bent * total).to(last)
         to_hidden: list[Tensor] = []
-        for place in reversed(range(len(steps))):
-            link, layer, kept, own = steps[place]
-            if isinstance(layer, HiddenNorm):
-                to_hidden[:0] = own_rates(kept, slopes[place], moved[place], rate, ctx.shape[0])
-            rate = link.back(layer, kept, ctx.reads[place], slopes[place], moved[place], rate, own)
-        return rate.view(ctx.shape), to_labels, None, *to_hidden
+        for place in reversed(range(len(ctx.steps))):
+            step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place + 1], rates[place + 1]
+            assert slope is not None
+            assert rate is not None
+            if isinstance(step.layer, HiddenNorm):
+                to_hidden[:0] = own_rates(step.layer, kept, slope, reads[place], rate, ctx.shape[0])
+            moves = step.link.back(step.layer, kept, ctx.reads[place], slope, reads[place], rate, owns[place])
+            _spread(moves, step.reads, rates)
+        assert rates[0] is not None
+        return apart(rates[0], ctx.shape), to_labels, None, *to_hidden
 
 
-def chain_gradients(
-    leaves: list[tuple[str, nn.Module]], images: Tensor, labels: Tensor
-) -> tuple[Tensors, Tensor] | None:
+def chain_gradients(steps: list[Step], images: Tensor, labels: Tensor) -> tuple[Tensors, Tensor]:
     """Return parameter → gradient [trials, *shape], differentiable once in images, labels and hidden
     parameters, and the losses [trials].
 
     images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch,
-    classes] probabilities. None where a convolution is too large to be unfolded.
+    classes] probabilities.
     """
-    if not _unfolds(leaves, images):
-        return None
-    lent = [
-        each for _, layer in leaves if isinstance(layer, HiddenNorm) for each in (layer.weight, layer.bias)
-    ]
-    losses, *found = _Gradients.apply(images, labels, leaves, *lent)
-    names = [f"{name}.{own}".strip(".") for name, layer in leaves for own in own_names(layer)]
+    norms = (step.layer for step in steps if isinstance(step.layer, HiddenNorm))
+    lent = [each for norm in norms for each in (norm.weight, norm.bias)]
+    losses, *found = _Gradients.apply(images, labels, steps, *lent)
+    names = [f"{step.name}.{own}" for step in steps for own in step.told]
     return dict(zip(names, found, strict=True)), losses

@@ -26,22 +26,41 @@ def added(distances: Sequence[Distance]) -> Distance:
     )
 
 
-def products(of: Sequence[str], g: Tensor, o: Tensor, weights: Tensor | None = None) -> Tensors:
-    """Return product name → [trials] of gradients [trials, n], by `weights` alike or all by one."""
+def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tensors | None = None) -> Tensors:
+    """Return product name → [trials], summed over all parameters, of gradients found and observed.
 
-    def weighed(x: Tensor) -> Tensor:
-        return x if weights is None else x * weights
+    found, observed: parameter → [trials, *shape]; weights: parameter → [trials], how much it counts.
+    """
+    # Parameter by parameter: what one product reads is still in the processor's cache for the next.
+    total: dict[str, list[Tensor]] = {kind: [] for kind in of}
+    for name, o in observed.items():
+        g = found[name]
+        apart = g - o if "gap" in of else g
+        pairs = {"dot": (g, o), "mine": (g, g), "gap": (apart, apart)}
+        for kind in of:
+            total[kind].append(
+                inner(*pairs[kind]) if weights is None else inner(*pairs[kind]) * weights[name]
+            )
+    return {kind: torch.stack(values).sum(0) for kind, values in total.items()}
 
-    def gap() -> Tensor:
-        apart = g - o
-        return (apart * weighed(apart)).sum(1)
 
-    ways = {
-        "dot": lambda: torch.linalg.vecdot(weighed(g), o),
-        "mine": lambda: torch.linalg.vecdot(weighed(g), g),
-        "gap": gap,
-    }
-    return {kind: ways[kind]() for kind in of}
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """Return the inner product of each trial's, [trials, *shape] → [trials]."""
+    if len(a) == 1:
+        return torch.dot(_run(a), _run(b))[None]
+    return (a * b).sum(tuple(range(1, a.dim())))
+
+
+def _run(value: Tensor) -> Tensor:
+    """Return all numbers in memory's own order, which must be the same for both factors of a product."""
+    return (value.permute(0, 1, 3, 4, 2) if value.dim() == 5 else value).reshape(-1)
+
+
+def laid_out(gradient: Tensor) -> Tensor:
+    """Return gradients [trials, *shape], of convolutions with the channels last as the engine has them."""
+    if gradient.dim() != 5:
+        return gradient
+    return gradient.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)
 
 
 def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -50,34 +69,37 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
 
     `known` holds the products that the distance reads. Without the term `whole`.
     """
-    parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
-    value = distance.value(parts, theirs)
     none = torch.zeros_like(theirs)
-    if not parts:
-        return value, none, none
-    slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
+    with torch.enable_grad():
+        parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
+        value = distance.value(parts, theirs)
+        if not parts:
+            return value, none, none
+        slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
     along = slope.get("dot", none) - 2 * slope.get("gap", none)
     across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
     return value.detach(), along, across
 
 
 def with_cotangent(
-    distance: Distance, g: Tensor, o: Tensor, weights: Tensor | None, theirs: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Return the distance [trials] of gradients [trials, n] and its derivative at the dummy one g, without
-    the term `whole`.
+    distance: Distance, found: Tensors, observed: Tensors, weights: Tensors | None, theirs: Tensor
+) -> tuple[Tensor, Tensors]:
+    """Return the distance [trials] of gradients, parameter → [trials, *shape], and its derivative at those
+    found, without the term `whole`.
 
-    `weights` [trials, n] or none: one for all. `theirs`: the squared norms of o by them.
+    weights: parameter → [trials], or none: one for all. theirs: the squared norms of `observed` by them.
     """
-    if distance.of == ("gap",):
-        # All that is read is the difference, and the derivative is a multiple of it: two passes less.
-        apart = g - o
-        weighed = apart if weights is None else apart * weights
-        losses, _, across = derivative(distance, {"gap": torch.linalg.vecdot(weighed, apart)}, theirs)
-        return losses, weighed.mul_(across[:, None])
-    losses, along, across = derivative(distance, products(distance.of, g, o, weights), theirs)
-    moves = (o * along[:, None]).add_(g * across[:, None])
-    return losses, moves if weights is None else moves.mul_(weights)
+    losses, along, across = derivative(distance, products(distance.of, found, observed, weights), theirs)
+    moves = {}
+    for name, o in observed.items():
+        each = [value if weights is None else value * weights[name] for value in (along, across)]
+        first, second = (value.view(-1, *[1] * (o.dim() - 1)) for value in each)
+        if distance.of == ("gap",):
+            # The difference itself, which rounding leaves more of than of two multiples.
+            moves[name] = (found[name] - o).mul_(second)
+        else:
+            moves[name] = (o * first).addcmul_(found[name], second)
+    return losses, moves
 
 
 def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:

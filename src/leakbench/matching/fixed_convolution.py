@@ -8,8 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from leakbench.matching.windows import fold
+from torch.nn.functional import fold
 
 # A transposed convolution onto fewer channels fills no vector register; a matrix product before `fold` does.
 NARROW = 8
@@ -19,8 +18,9 @@ def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> 
     """Return a convolution's transpose: from what came out, y [n, out, rows, columns], to what was read, of
     shape `read`."""
     if read[1] < NARROW:
-        windows = y.permute(0, 2, 3, 1).flatten(1, 2) @ weight.permute(0, 2, 3, 1).flatten(1)
-        return fold(windows, read, conv)
+        assert not isinstance(conv.padding, str)
+        windows = weight.flatten(1).T @ y.flatten(2)
+        return fold(windows, read[2:], conv.kernel_size, conv.dilation, conv.padding, conv.stride)
     found: Tensor = torch.ops.aten.convolution_backward(
         y, y.new_empty(1).expand(read), weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0],
         1, [True, False, False],

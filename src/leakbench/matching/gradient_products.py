@@ -21,10 +21,9 @@ from leakbench.matching.tape import Pass, layer_gradients, layer_passes, summed
 from leakbench.tensors import Tensors
 
 
-def laid_out(gradient: Tensor) -> Tensor:
-    """Return a parameter's gradients [n, *shape] as rows of float64 [n, numbers], of convolutions the
-    channels last."""
-    return (gradient.permute(0, 1, 3, 4, 2) if gradient.dim() == 5 else gradient).flatten(1).double()
+def rows_of(gradient: Tensor) -> Tensor:
+    """Return a parameter's gradients [n, *shape] as rows of float64 [n, numbers]."""
+    return gradient.flatten(1).double()
 
 
 def gradient_products(
@@ -40,7 +39,7 @@ def gradient_products(
     would cause.
 
     images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials,
-    numbers] as `laid_out`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter
+    numbers] as `rows_of`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter
     → [n], how much it counts. `beside`: of gradients at hidden parameters, which nobody observed, what was.
     """
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
@@ -105,7 +104,7 @@ def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[
 
 def _plain(found: Tensors, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
     """Return the products of gradients that were made: parameter → [n, *shape]."""
-    rows = {name: laid_out(g) for name, g in found.items()}
+    rows = {name: rows_of(g) for name, g in found.items()}
     return {
         name: {"dot": torch.linalg.vecdot(g, observed[name][owner]), "mine": g.square().sum(1)}
         for name, g in rows.items()

@@ -48,9 +48,12 @@ def gradients(
     """
     if not engines_fit(model, images.shape[1:]):
         return plain_gradients(model, images, labels, weights)
-    leaves = chain(model) if weights is None else None
-    chained = chain_gradients(leaves, images, labels) if leaves else None
-    return chained or tape_gradients(model, images, labels, weights)
+    steps = chain(model) if weights is None else None
+    if steps is None:
+        return tape_gradients(model, images, labels, weights)
+    found, losses = chain_gradients(steps, images, labels)
+    order = [name for name, _ in model.named_parameters()]
+    return {name: found[name] for name in dict.fromkeys([*order, *found])}, losses
 
 
 def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
@@ -98,10 +101,10 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
         if next(layer.parameters(recurse=False), None) is not None and rule(layer) is None:
             kind = type(layer).__name__
             return f"{name or 'the network'} ({kind}): no rule for the gradient of its weights"
-    leaves = chain(twin)
+    steps = chain(twin)
     try:
         found = [with_derivative(tape_gradients(twin, images, labels)[0])]
-        chained = chain_gradients(leaves, images, labels) if leaves else None
+        chained = chain_gradients(steps, images, labels) if steps else None
         found += [with_derivative(chained[0])] if chained else []
     except _NO_RULE as problem:
         return " ".join(str(problem).split())

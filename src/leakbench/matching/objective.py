@@ -9,9 +9,9 @@ from torch import Tensor
 
 from leakbench.adaptive import Mechanism
 from leakbench.errors import Unfit
-from leakbench.matching.distances import added, whole_derivative, with_cotangent
+from leakbench.matching.distances import added, laid_out, products, whole_derivative, with_cotangent
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradient_products import gradient_products, laid_out
+from leakbench.matching.gradient_products import gradient_products, rows_of
 from leakbench.matching.hidden import lent
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimiser import Evaluate, Optimiser
@@ -25,11 +25,6 @@ WORKING_BYTES = 200_000_000
 # The share of a GPU's free memory that trials may take together: what is measured leaves out a backward
 # pass's own.
 WORKING_SHARE = 1 / 4
-
-
-def _flat(values: Iterable[Tensor]) -> Tensor:
-    """Return all numbers of each trial as one row: [trials, *shape] each → [trials, n]."""
-    return torch.cat([value.flatten(1) for value in values], 1)
 
 
 def regularised(matched: Evaluate, priors: Sequence[tuple[float, Valued]]) -> Evaluate:
@@ -98,22 +93,15 @@ class Objective:
         group, distance = self.group, self.distance
         labels = None if group.labels is None else group.labels[rows]
         observed = group.observed(rows)
-        weigh = None if self.weigh is None else self.weigh(observed)
+        weights = None if self.weigh is None else self.weigh(observed)
         if self.frozen:
             ones = torch.ones(len(rows), device=group.device)
-            each = torch.stack([ones if weigh is None else weigh[name] for name in observed], 1)
+            each = torch.stack([ones if weights is None else weights[name] for name in observed], 1)
             frozen = FrozenDifference(group, distance, observed, labels, each)
             return regularised(frozen, self.priors)
-        o = _flat(observed.values())
-        weights = (
-            None
-            if weigh is None
-            else _flat(weigh[name][:, None].expand(-1, v[0].numel()) for name, v in observed.items())
-        )
-        theirs = torch.linalg.vecdot(o if weights is None else o * weights, o)
+        observed = {name: laid_out(value) for name, value in observed.items()}
+        theirs = products(("mine",), observed, observed, weights)["mine"]
         made = None if self.mechanism is None else self.mechanism(observed)
-        if not distance.whole:
-            del observed
 
         def matched(unknowns: Tensors) -> tuple[Tensor, Tensors]:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
@@ -121,12 +109,16 @@ class Objective:
             classes = wanted["labels"].softmax(2) if labels is None else labels
             found = group.caused(images, classes, rows, wanted)
             found = found if made is None else made(found, wanted)
-            row = _flat(found.values())
-            losses, cotangent = with_cotangent(distance, row.detach(), o, weights, theirs)
+            values = {name: found[name].detach() for name in observed}
+            losses, cotangent = with_cotangent(distance, values, observed, weights, theirs)
             if distance.whole:
-                more, moves = whole_derivative(distance, found, observed)
-                losses, cotangent = losses + more, cotangent + _flat(moves.values())
-            slopes = torch.autograd.grad(row, list(wanted.values()), cotangent, materialize_grads=True)
+                more, moves = whole_derivative(distance, values, observed)
+                losses = losses + more
+                cotangent = {name: cotangent[name] + move for name, move in moves.items()}
+            slopes = torch.autograd.grad(
+                [found[name] for name in cotangent], list(wanted.values()), list(cotangent.values()),
+                materialize_grads=True,
+            )  # fmt: skip
             return losses, dict(zip(wanted, slopes, strict=True))
 
         return regularised(matched, self.priors)
@@ -147,7 +139,7 @@ class Objective:
             raise Unfit("attack: optimiser: cma-es adapts to no defence (set optimiser: adam)")
         seen = group.observed(rows)
         weigh = None if self.weigh is None else self.weigh(seen)
-        observed = {name: laid_out(value) for name, value in seen.items()}
+        observed = {name: rows_of(value) for name, value in seen.items()}
         theirs = torch.zeros(len(rows), dtype=torch.float64, device=group.device)
         for name, value in observed.items():
             theirs += value.square().sum(1) * (1 if weigh is None else weigh[name])

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
-from leakbench.matching.gradient_products import gradient_products, laid_out
+from leakbench.matching.gradient_products import gradient_products, rows_of
 from leakbench.matching.gradients import gradients
 from leakbench.tensors import Tensors
 
@@ -55,7 +55,7 @@ def holds(model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1
         for each in (losses, [cosine(each) for each in wanted])
     )
     agree(ours, theirs, float(theirs.norm()), 10 * tolerance, "the derivative")
-    rows = {n: laid_out(v[None]) for n, v in observed.items()}
+    rows = {n: rows_of(v[None]) for n, v in observed.items()}
     products = gradient_products(
         model, images.detach().clone(), labels, rows, torch.zeros(len(images), dtype=torch.int64)
     )

@@ -10,7 +10,6 @@ from leakbench import victims
 from leakbench.matching import gradients as module
 from leakbench.matching.chain import chain, chain_gradients
 from leakbench.matching.gradients import engines_fit, gradients
-from leakbench.matching.layers.convolution import FUSED_BELOW
 from leakbench.matching.tape import layer_gradients, layer_passes
 
 LENETS = [
@@ -84,9 +83,9 @@ def test_gradients_and_derivatives_are_those_of_the_tape(
     images = torch.rand(trials, batch, channels, rows, columns, dtype=torch.double, generator=rng)
     logits = torch.randn(trials, batch, CLASSES, dtype=torch.double, generator=rng)
     images.requires_grad_(), logits.requires_grad_()
-    leaves = chain(model)
-    assert leaves
-    ours = chain_gradients(leaves, images, logits.softmax(2))
+    steps = chain(model)
+    assert steps
+    ours = chain_gradients(steps, images, logits.softmax(2))
     assert ours
     theirs = _by_tape(model, images, logits.softmax(2))
     torch.testing.assert_close(ours, theirs)
@@ -135,15 +134,3 @@ def test_a_lenet_is_taken_as_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_other_networks_are_no_chain(layer: nn.Module) -> None:
     assert chain(nn.Sequential(nn.Conv2d(1, 4, 3), layer)) is None
-
-
-def test_a_large_convolution_is_not_unfolded() -> None:
-    model = nn.Sequential(
-        nn.Conv2d(3, 64, 5), nn.Sigmoid(), nn.Conv2d(64, 64, 5), nn.Flatten(), nn.Linear(64 * 64, 2)
-    )
-    leaves = chain(model)
-    assert leaves
-    images, labels = torch.rand(1, 1, 3, 16, 16), torch.zeros(1, 1, dtype=torch.int64)
-    assert FUSED_BELOW < 64 * 64 * 25 * 64
-    assert chain_gradients(leaves, images, labels) is None
-    assert gradients(model, images, labels)[0]["2.weight"].shape == (1, 64, 64, 5, 5)

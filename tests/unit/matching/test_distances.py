@@ -21,10 +21,9 @@ def drawn(seed: int) -> dict[str, Tensor]:
 
 def value(name: str, found: dict[str, Tensor], observed: dict[str, Tensor], weights: Tensor) -> Tensor:
     distance = distance_of(name)
-    g, o = (torch.cat([each.flatten(1) for each in tensors.values()], 1) for tensors in (found, observed))
-    sizes = torch.tensor([each[0].numel() for each in observed.values()])
-    each = weights.repeat_interleave(sizes, 1)
-    return distance.value(products(distance.of, g, o, each), (each * o.square()).sum(1))
+    each = dict(zip(observed, weights.T, strict=True))
+    theirs = products(("mine",), observed, observed, each)["mine"]
+    return distance.value(products(distance.of, found, observed, each), theirs)
 
 
 def flat(tensors: dict[str, Tensor], trial: int) -> np.ndarray:

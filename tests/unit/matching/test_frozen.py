@@ -11,6 +11,7 @@ from trial_networks import CLASSES, group, ones, terms
 
 from leakbench import victims
 from leakbench.matching import frozen
+from leakbench.matching.layers import RULES
 from leakbench.matching.objective import Objective
 from leakbench.matching.trials import Group
 from leakbench.objectives.layer_weights import parameter_weights
@@ -117,13 +118,23 @@ def test_a_bad_first_step_is_mended(first: float, monkeypatch: pytest.MonkeyPatc
 
 def test_max_pools_keep_their_choice_as_relus_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """Guards the tests above: a pool that chooses anew breaks the difference."""
-    of = trials("convnet", {"width": 8})
-    for layer in of.model.modules():
-        if isinstance(layer, nn.MaxPool2d):
-            # The same function by another name, which `frozen` does not know.
-            layer.__class__ = type(
-                "Pool", (nn.Module,), {"forward": lambda self, x: nn.functional.max_pool2d(x, 3)}
-            )
-    (_, exact), (_, found) = both(of, "squares", ones)
+    known = RULES[nn.MaxPool2d]
+    assert known.link
+    monkeypatch.setitem(RULES, nn.MaxPool2d, known._replace(link=known.link._replace(kinked=False)))
+    (_, exact), (_, found) = both(trials("convnet", {"width": 8}), "squares", ones)
     with pytest.raises(AssertionError):
         agree(exact["images"], found["images"])
+
+
+def test_networks_with_a_step_that_nobody_knows_have_exact_derivatives() -> None:
+    class Kinked(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x.abs())
+
+    layers = [nn.Conv2d(3, 3, 3, 1, 1) for _ in range(frozen.DEEP)]
+    plain, own = (
+        nn.Sequential(*layers, nn.Flatten(), nn.Linear(48, 10)),
+        Kinked(*layers, nn.Flatten(), nn.Linear(48, 10)),
+    )
+    assert frozen.pays(plain, torch.Size([1, 3, 4, 4]))
+    assert not frozen.pays(own, torch.Size([1, 3, 4, 4]))

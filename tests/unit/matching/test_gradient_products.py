@@ -4,7 +4,7 @@ import pytest
 import torch
 from trial_networks import CASES, CLASSES, IDS, network
 
-from leakbench.matching.gradient_products import gradient_products, laid_out
+from leakbench.matching.gradient_products import gradient_products, rows_of
 from leakbench.matching.gradients import engines_fit, gradients
 
 
@@ -18,7 +18,7 @@ def test_products_are_those_of_the_gradients(module: str, parameters: dict[str, 
     owner = torch.tensor([1, 0, 0, 1, 0])
     made = {n: g.detach() for n, g in gradients(model, images.clone().requires_grad_(), labels)[0].items()}
     seen = {n: g[3:] + 0.5 * g[:1] for n, g in made.items()}
-    observed = {n: laid_out(g) for n, g in seen.items()}
+    observed = {n: rows_of(g) for n, g in seen.items()}
     weights = {n: torch.rand(5, generator=rng, dtype=torch.float64) for n in made}
     for each in (None, weights):
         found = gradient_products(model, images.clone(), labels, observed, owner, each)
@@ -33,7 +33,7 @@ def test_no_gradient_of_a_wide_layer_is_made() -> None:
     """A dense layer of 40 million weights: eight gradients of it would be 1.2 GB."""
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(300, 130_000), torch.nn.ReLU())
     model = torch.nn.Sequential(model, torch.nn.Linear(130_000, 10, bias=False)).requires_grad_(False)
-    observed = {name: laid_out(torch.ones(1, *value.shape)) for name, value in model.named_parameters()}
+    observed = {name: rows_of(torch.ones(1, *value.shape)) for name, value in model.named_parameters()}
     engines_fit(model, torch.Size([1, 3, 10, 10]))
     with torch.profiler.profile(profile_memory=True) as profile:
         gradient_products(

@@ -9,7 +9,6 @@ from trial_networks import CASES, CLASSES, IDS, gradient, network
 
 from leakbench.errors import Unfit
 from leakbench.matching.gradients import engines_fit, gradients
-from leakbench.matching.layers import convolution
 
 EXACT = 1e-6
 
@@ -64,22 +63,14 @@ def test_gradients_of_every_victim_and_their_derivative_are_autograds(
     check(model, *drawn(2 if deep else 3, 1 if deep else 2))
 
 
-@pytest.mark.parametrize("below", [0, 10**18])
 @pytest.mark.parametrize(("trials", "batch"), [(1, 1), (1, 3), (4, 1), (3, 2)])
 @pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
-def test_unfolded_and_separate_convolutions_agree(
-    module: str, trials: int, batch: int, below: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(convolution, "FUSED_BELOW", below)
+def test_trials_and_batches_of_any_number_stay_apart(module: str, trials: int, batch: int) -> None:
     check(network(module, {"width": 2} if module == "resnet20_4" else {}), *drawn(trials, batch))
 
 
 @pytest.mark.parametrize("conv", [nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(3, 2, (3, 2), (1, 2), (2, 0), (2, 1))])
-@pytest.mark.parametrize("below", [0, 10**18])
-def test_strides_paddings_and_dilations_are_heeded(
-    conv: nn.Conv2d, below: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(convolution, "FUSED_BELOW", below)
+def test_strides_paddings_and_dilations_are_heeded(conv: nn.Conv2d) -> None:
     model = nn.Sequential(conv, nn.Tanh(), nn.Flatten(), nn.LazyLinear(CLASSES))
     images, labels = drawn(3, 2)
     model.double()(images[0])

@@ -9,7 +9,7 @@ from leakbench.matching.layers.convolution import CONVOLUTION
 from leakbench.matching.layers.dense import DENSE
 from leakbench.matching.layers.norm import NORM
 from leakbench.matching.layers.rule import Rule
-from leakbench.victims.layers import Dropout
+from leakbench.victims.layers import Dropout, Normalise
 
 _BY_AUTOGRAD = Rule()
 RULES: dict[type[nn.Module], Rule] = {
@@ -21,6 +21,10 @@ RULES: dict[type[nn.Module], Rule] = {
     nn.ReLU: Rule(link=without_weights.RELU),
     nn.MaxPool2d: Rule(link=without_weights.MAX_POOL, fits=lambda pool: not pool.ceil_mode),
     nn.Flatten: Rule(link=without_weights.FLATTEN, fits=lambda layer: layer.start_dim == 1),
+    nn.AdaptiveAvgPool2d: Rule(
+        link=without_weights.MEAN_POOL, fits=lambda pool: pool.output_size in (1, (1, 1))
+    ),
+    Normalise: Rule(link=without_weights.NORMALISE),
     Dropout: Rule(link=without_weights.DROPOUT),
     nn.Identity: Rule(link=without_weights.IDENTITY),
     **dict.fromkeys(

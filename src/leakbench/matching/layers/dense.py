@@ -14,34 +14,38 @@ def outer(delta: Tensor, x: Tensor) -> Tensor:
     return delta.mT * x if x.shape[1] == 1 else delta.mT @ x
 
 
-def _gradients(
-    layer: nn.Linear, x: Tensor, slope: Tensor, trials: int, normed: Tensor | None = None
-) -> Tensors:
-    # Behind the batch there may be other axes, such as an attention's tokens.
-    slopes, inputs = (value.unflatten(0, (trials, -1)).flatten(1, -2) for value in (slope, x))
-    weight = outer(slopes, inputs)
-    return {"weight": weight} if layer.bias is None else {"weight": weight, "bias": slopes.sum(1)}
+def _chained(layer: nn.Linear, kept: Kept, slope: Tensor, trials: int) -> Tensors:
+    weight = outer(slope, kept[0])
+    return {"weight": weight} if layer.bias is None else {"weight": weight, "bias": slope.sum(1)}
 
 
 def _operands(layer: nn.Linear, x: Tensor, slope: Tensor, n: int) -> tuple[Tensor, Tensor]:
+    # Behind the batch there may be other axes, such as an attention's tokens.
     inputs, slopes = (value.unflatten(0, (n, -1)).flatten(1, -2) for value in (x, slope))
     return inputs, slopes
 
 
-def _rate(layer: nn.Linear, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors) -> Tensor:
-    found = kept[0].unflatten(0, (len(own["weight"]), -1)) @ own["weight"].mT
+def _gradients(
+    layer: nn.Linear, x: Tensor, slope: Tensor, trials: int, normed: Tensor | None = None
+) -> Tensors:
+    inputs, slopes = _operands(layer, x, slope, trials)
+    return _chained(layer, (inputs,), slopes, trials)
+
+
+def _rate(
+    layer: nn.Linear, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors, trials: int
+) -> Tensor:
+    found = kept[0] @ own["weight"].mT
     if "bias" in own:
         found += own["bias"][:, None]
-    flat = found.flatten(0, 1)
-    return flat if rate is None else flat.addmm_(rate, layer.weight.T)
+    return found if rate is None else found.add_(rate @ layer.weight.T)
 
 
 def _back(
     layer: nn.Linear, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
     own: Tensors
 ) -> Tensor:  # fmt: skip
-    found = slope.unflatten(0, (len(own["weight"]), -1)) @ own["weight"]
-    return found.flatten(0, 1).addmm_(rate, layer.weight)
+    return (slope @ own["weight"]).add_(rate @ layer.weight)
 
 
 DENSE = Rule(
@@ -52,6 +56,6 @@ DENSE = Rule(
         lambda layer, kept, read, slope: slope @ layer.weight,
         _rate,
         _back,
-        lambda layer, kept, slope, trials: _gradients(layer, kept[0], slope, trials),
+        _chained,
     ),
 )

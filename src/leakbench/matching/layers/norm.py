@@ -11,79 +11,86 @@ from leakbench.tensors import Tensors
 Normed = nn.BatchNorm2d | HiddenNorm
 
 
-def _by_channel(value: Tensor, n: int) -> Tensor:
-    """Return what each trial's channels have, or all trials', [trials or 1, channels], beside images [n,
-    channels, rows, columns]."""
-    return (
-        value[:, :, None, None]
-        if len(value) == 1
-        else value.repeat_interleave(n // len(value), 0)[:, :, None, None]
-    )
+def _wide(value: Tensor, trials: int) -> Tensor:
+    """Return what each trial's channels have, [trials, channels], or all trials', [channels] or [1,
+    channels], beside images [batch, trials·channels, rows, columns]."""
+    rows = value if value.dim() == 2 else value[None]
+    return rows.expand(trials, -1).reshape(-1, 1, 1)
 
 
-def _scaled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Return what a norm's rate is of that of what it reads, before its gain, or its slope of that behind it:
-    one linear map.
-
-    `scale`: 1 / deviation, [channels] of its own statistics, else [trials, 1, channels, 1, 1] of each
-    trial's.
-    """
-    return u * scale[:, None, None] if scale.dim() == 1 else pulled(u, normed, scale)
+def _by_images(norm: Normed) -> bool:
+    """Return whether a norm keeps no statistics of its own, so that it uses those of the images."""
+    return norm.running_mean is None or norm.running_var is None
 
 
 def _forward(norm: Normed, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
+    gain, shift = _wide(norm.weight, trials), _wide(norm.bias, trials)
     if norm.running_mean is None or norm.running_var is None:
-        normed, scale = standardise(x, trials, norm.eps)
-    else:
-        scale = (norm.running_var + norm.eps).rsqrt()
-        normed = (x - norm.running_mean[:, None, None]) * scale[:, None, None]
-    gain, shift = (_by_channel(v if v.dim() == 2 else v[None], len(x)) for v in (norm.weight, norm.bias))
-    return torch.addcmul(shift, normed, gain), (normed, scale, gain)
+        # A trial's channels are nobody else's, so all may go as those of one.
+        normed, scale = standardise(x, 1, norm.eps)
+        return torch.addcmul(shift, normed, gain), (normed, scale, gain)
+    scale = (norm.running_var + norm.eps).rsqrt()
+    scale, mean = _wide(scale, trials), _wide(norm.running_mean, trials)
+    whole = gain * scale
+    return torch.addcmul(shift.addcmul(mean, whole, value=-1), x, whole), (x, scale, whole, mean)
 
 
 def _backward(norm: Normed, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
-    normed, scale, gain = kept
-    return _scaled(slope * gain, normed, scale)
+    if _by_images(norm):
+        normed, scale, gain = kept
+        return pulled(slope * gain, normed, scale)
+    return slope * kept[2]
 
 
-def _rate(norm: Normed, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors) -> Tensor:
-    normed, scale, gain = kept
-    gains, shifts = (_by_channel(value, read[0]) for value in own.values())
-    found = torch.addcmul(shifts, normed, gains)
-    return found if rate is None else found.addcmul_(_scaled(rate, normed, scale), gain)
+def _rate(
+    norm: Normed, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors, trials: int
+) -> Tensor:
+    gains, shifts = (value.reshape(-1, 1, 1) for value in own.values())
+    if _by_images(norm):
+        normed, scale, gain = kept
+        found = torch.addcmul(shifts, normed, gains)
+        return found if rate is None else found.addcmul_(pulled(rate, normed, scale), gain)
+    x, scale, whole, mean = kept
+    moving = gains * scale
+    found = torch.addcmul(shifts.addcmul(mean, moving, value=-1), x, moving)
+    return found if rate is None else found.addcmul_(rate, whole)
 
 
 def _back(
     norm: Normed, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
     own: Tensors
 ) -> Tensor:  # fmt: skip
-    normed, scale, gain = kept
-    gains, _ = (_by_channel(value, read[0]) for value in own.values())
-    found = _scaled((rate * gain).addcmul_(slope, gains), normed, scale)
-    if moved is None or scale.dim() == 1:
-        return found
-    return found.add_(bent(slope * gain, moved, normed, scale))
+    gains = next(iter(own.values())).reshape(-1, 1, 1)
+    if _by_images(norm):
+        normed, scale, gain = kept
+        found = pulled((rate * gain).addcmul_(slope, gains), normed, scale)
+        return found if moved is None else found.add_(bent(slope * gain, moved, normed, scale))
+    return (rate * kept[2]).addcmul_(slope, gains * kept[1])
 
 
 def _chained(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
-    each = zip(OWN, (slope * kept[0], slope), strict=True)
-    return {name: value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for name, value in each}
+    at_gain, at_shift = (slope * kept[0]).sum((0, 2, 3)), slope.sum((0, 2, 3))
+    if not _by_images(norm):
+        _, scale, _, mean = (value.flatten() for value in kept)
+        at_gain = (at_gain - at_shift * mean) * scale
+    return {name: value.view(trials, -1) for name, value in zip(OWN, (at_gain, at_shift), strict=True)}
 
 
 def own_rates(
-    kept: Kept, slope: Tensor, moved: Tensor | None, rate: Tensor, trials: int
+    norm: Normed, kept: Kept, slope: Tensor, moved: Tensor | None, rate: Tensor, trials: int
 ) -> tuple[Tensor, Tensor]:
     """Return the rates of the loss's slopes at a norm's scale and shift, [trials, channels] each."""
-    normed, scale, _ = kept
-    found = rate * normed
+    at_scale, at_shift = _chained(norm, kept, rate, trials).values()
     if moved is not None:
-        found.addcmul_(slope, _scaled(moved, normed, scale))
-    at_scale, at_shift = (value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for value in (found, rate))
+        still = pulled(moved, *kept[:2]) if _by_images(norm) else moved * kept[1]
+        at_scale = at_scale + (slope * still).sum((0, 2, 3)).view(trials, -1)
     return at_scale, at_shift
 
 
 def _gradients(norm: Normed, x: Tensor, slope: Tensor, trials: int, normed: Tensor | None) -> Tensors:
-    return _chained(norm, [normalised(norm, x, trials) if normed is None else normed], slope, trials)
+    each = slope * (normalised(norm, x, trials) if normed is None else normed), slope
+    sums = (value.unflatten(0, (trials, -1)).sum((1, 3, 4)) for value in each)
+    return dict(zip(OWN, sums, strict=True))
 
 
 _LINK = Link(_forward, _backward, _rate, _back, _chained)

@@ -17,10 +17,11 @@ class Link(NamedTuple):
     what `forward` keeps.
 
     forward(layer, x, trials) → what it returns, kept. backward(layer, kept, read, slope) → the loss's slope
-    at what it read. rate(layer, kept, read, rate, own) → the rate of what it returns, of that of what it
-    reads (None: it does not move) and of those of its own parameters. back(layer, kept, read, slope, moved,
-    rate, own) → the rate of `backward`, of that of `slope`; `moved` is the rate of what it read.
-    gradients(layer, kept, slope, trials) → parameter → [trials, *shape].
+    at what it read. rate(layer, kept, read, rate, own, trials) → the rate of what it returns, of that of what
+    it reads (None: it does not move) and of those of its own parameters, [trials, *shape]. back(layer, kept,
+    read, slope, moved, rate, own) → the rate of `backward`, of that of `slope`; `moved` is the rate of what
+    it read. gradients(layer, kept, slope, trials) → parameter → [trials, *shape]. kinked: whether it is
+    linear but for kinks, so that `rate` is what it does with the pattern it has kept.
     """
 
     forward: Callable[..., tuple[Tensor, Kept]]
@@ -28,6 +29,7 @@ class Link(NamedTuple):
     rate: Callable[..., Tensor]
     back: Callable[..., Tensor]
     gradients: Callable[..., Tensors] = lambda *_: {}
+    kinked: bool = False
 
 
 def by_autograd(layer: nn.Module, x: Tensor, slope: Tensor, trials: int, normed: Tensor | None) -> Tensors:

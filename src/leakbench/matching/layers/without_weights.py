@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from leakbench.matching.layers.rule import Kept, Link
 from leakbench.tensors import Tensors
+from leakbench.victims.layers import Dropout, Normalise
 
 aten = torch.ops.aten
 
@@ -16,7 +17,7 @@ def _linear_map(forward: Callable[..., tuple[Tensor, Kept]], backward: Callable[
     return Link(
         forward,
         backward,
-        lambda layer, kept, read, rate, own: forward(layer, rate, 0)[0],
+        lambda layer, kept, read, rate, own, trials: forward(layer, rate, trials)[0],
         lambda layer, kept, read, slope, moved, rate, own: backward(layer, kept, read, rate),
     )
 
@@ -45,8 +46,9 @@ def _activation(
     return Link(
         forward,
         lambda layer, kept, read, slope: times_slope(slope, kept[0]),
-        lambda layer, kept, read, rate, own: times_slope(rate, kept[0]),
+        lambda layer, kept, read, rate, own, trials: times_slope(rate, kept[0]),
         back,
+        kinked=curvature is None,
     )
 
 
@@ -63,7 +65,9 @@ def _pool_backward(pool: nn.MaxPool2d, kept: Kept, read: torch.Size, slope: Tens
     return flat.scatter_add_(2, chosen.flatten(2), slope.flatten(2)).view(read)
 
 
-def _pool_rate(pool: nn.MaxPool2d, kept: Kept, read: torch.Size, rate: Tensor, own: Tensors) -> Tensor:
+def _pool_rate(
+    pool: nn.MaxPool2d, kept: Kept, read: torch.Size, rate: Tensor, own: Tensors, trials: int
+) -> Tensor:
     (chosen,) = kept
     return rate.flatten(2).gather(2, chosen.flatten(2)).view(chosen.shape)
 
@@ -76,11 +80,54 @@ MAX_POOL = Link(
     _pool_backward,
     _pool_rate,
     lambda pool, kept, read, slope, moved, rate, own: _pool_backward(pool, kept, read, rate),
+    kinked=True,
 )
-FLATTEN = _linear_map(
-    lambda layer, x, trials: (x.flatten(1), ()), lambda layer, kept, read, slope: slope.reshape(read)
-)
+
+
+def _flattened(layer: nn.Module, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
+    if x.dim() == 3:
+        return x, ()
+    return x.unflatten(1, (trials, -1)).transpose(0, 1).flatten(2), ()
+
+
+def _beside(layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
+    if len(read) == 3:
+        return slope
+    each = slope.transpose(0, 1).reshape(read[0], -1, *read[2:])
+    return each.contiguous(memory_format=torch.channels_last)
+
+
+def _pooled(pool: nn.AdaptiveAvgPool2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
+    return x.mean((2, 3), keepdim=True), ()
+
+
+def _spread(pool: nn.AdaptiveAvgPool2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
+    size = read[2] * read[3]
+    return (slope / size).expand(read).contiguous(memory_format=torch.channels_last)
+
+
+def _kept(layer: Dropout, value: Tensor) -> Tensor:
+    return value * (layer.keep.view_as(value) if layer.keep.dim() else layer.keep)
+
+
+def _scaled(layer: Normalise, value: Tensor) -> Tensor:
+    return value / layer.deviation.repeat(value.shape[1] // len(layer.deviation), 1, 1)
+
+
+def _normalised(layer: Normalise, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
+    return _scaled(layer, x - layer.mean.repeat(trials, 1, 1)), ()
+
+
+FLATTEN = _linear_map(_flattened, _beside)
+MEAN_POOL = _linear_map(_pooled, _spread)
 DROPOUT = _linear_map(
-    lambda layer, x, trials: (x * layer.keep, ()), lambda layer, kept, read, slope: slope * layer.keep
+    lambda layer, x, trials: (_kept(layer, x), ()),
+    lambda layer, kept, read, slope: _kept(layer, slope),
 )
 IDENTITY = _linear_map(lambda layer, x, trials: (x, ()), lambda layer, kept, read, slope: slope)
+NORMALISE = Link(
+    _normalised,
+    lambda layer, kept, read, slope: _scaled(layer, slope),
+    lambda layer, kept, read, rate, own, trials: _scaled(layer, rate),
+    lambda layer, kept, read, slope, moved, rate, own: _scaled(layer, rate),
+)
