@@ -30,7 +30,7 @@ def main(small: bool) -> None:
     for name, speed in speeds.items():
         text = ", ".join(f"{kind} {value / 1e9:.0f} GFLOP/s" for kind, value in speed.items())
         print(f"one core of {cores}, {name}: {text}", flush=True)
-    ceiling = {kind: cores * value for kind, value in speeds["float32"].items()}
+    ceiling = {name: {kind: cores * value for kind, value in speed.items()} for name, speed in speeds.items()}
     rows = []
     for entry in ENTRIES:
         for row in importlib.import_module(f"bench.{entry}").rows(ceiling, small):

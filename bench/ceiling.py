@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 from torch.utils.flop_counter import FlopCounterMode
 
+# Precision → kind of work → operations a second of all the cores that a side may use.
+Ceiling = dict[str, dict[str, float]]
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare, stated
 from leakbench import encryption
 from leakbench.encryption import Keys, Scheme
@@ -33,7 +34,7 @@ def _error(scheme: Scheme, keys: Keys, number: int) -> tuple[float, float]:
     return float(np.abs(scheme.opened(keys, total) - exact).max()), scheme.bound(WEIGHTS)
 
 
-def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
+def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
     """Yield the bench's rows. Both ways have the same keys and draw their blinding in the same way.
 
     ceiling: not used, since whole numbers are multiplied here. small: few values, to try it.

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare
 from leakbench import defences, victims
 from leakbench.attacks.fidel import fidel
@@ -90,8 +91,8 @@ def per_measurement(measurements: int) -> list[int]:
     return counts
 
 
-def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
-    """Yield the bench's row. ceiling: operations a second of all cores. small: a tiny size, to try it."""
+def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
+    """Yield the bench's row. small: a tiny size, to try it."""
     many, few = (20, 4) if small else (ROUNDS, 40)
     # Forward, the gradients of both layers' weights and of what is between them, and the correlations.
     layers = SHAPE[0] * SHAPE[1] * 128, 128 * CLASSES
@@ -103,5 +104,5 @@ def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
         Side("ours", lambda: batched(many), many, flop),
         [Side("one at a time: autograd, numpy.corrcoef per measurement",
               lambda: per_measurement(few), few, flop)],
-        ceiling["product"],
+        ceiling["float32"]["product"],
     )  # fmt: skip

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from bench.ceiling import flop_of
+from bench.ceiling import Ceiling, flop_of
 from bench.measure import Row, Side, compare
 from leakbench import victims
 from leakbench.attacks.gradient_matching import gradient_matching
@@ -115,8 +115,8 @@ def one_at_a_time(iterations: int) -> Tensor:
     return images
 
 
-def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
-    """Yield the bench's row. ceiling: operations a second of all cores. small: a tiny size, to try it."""
+def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
+    """Yield the bench's row. small: a tiny size, to try it."""
     trials, iterations, alone = (2, 4, 2) if small else (TRIALS, ITERATIONS, ALONE)
     cores = len(os.sched_getaffinity(0))
     yield from compare(
@@ -125,5 +125,5 @@ def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
              flop_of(lambda n: batched(2, n, 1), 2)),
         [Side("one at a time: torch's layers, autograd, torch.optim.RMSprop", lambda: one_at_a_time(alone),
               alone, flop_of(one_at_a_time, 1))],
-        ceiling["convolution"],
+        ceiling["float32"]["convolution"],
     )  # fmt: skip

@@ -83,13 +83,15 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 def compare(
     name: str, work: str | Callable[[], str], unit: str, ours: Side, rivals: Sequence[Side],
-    ceiling: float = 0.0, turns: int = TURNS, clock: Callable[[], float] = time.perf_counter,
+    ceiling: float = 0.0, theirs: float = 0.0, turns: int = TURNS,
+    clock: Callable[[], float] = time.perf_counter,
     watch: Callable[[], float] = load,
 ) -> Iterator[Row]:  # fmt: skip
     """Yield a row of bench.csv for each rival: seconds per unit, and how many times as fast ours is.
 
     work: what is done, in words, or a function that says it afterwards. ceiling: operations a second of all
-    the cores that a side may use, of the kind that the work is made of; 0 where there is none.
+    the cores that a side may use, of the kind that the work is made of; 0 where there is none. theirs: the
+    rivals', where they compute in another precision.
     """
     before = watch()
     found = alternate([ours, *rivals], turns, clock)
@@ -101,9 +103,9 @@ def compare(
         row: Row = {"name": name, "work": said, "unit": unit, "baseline_name": rival.name, "turns": turns}
         row |= {"load_before": f"{before:.2f}", "load_after": f"{after:.2f}"}
         row |= {"busy": "busy" if max(before, after) > BUSY else ""}
-        for side, key in ((ours, "ours"), (rival, "baseline")):
+        for side, key, most in ((ours, "ours", ceiling), (rival, "baseline", theirs or ceiling)):
             row |= _three(key, values[key], "{:.3e}")
-            reached = side.flop / values[key][0] / ceiling if side.flop and ceiling else 0.0
+            reached = side.flop / values[key][0] / most if side.flop and most else 0.0
             row[f"{key}_of_ceiling"] = f"{reached:.0%}" if reached else ""
         yield row | _three("ratio", quartiles(ratios), "{:.2f}")
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare
 
 ROOT = Path(__file__).parents[1]
@@ -72,7 +73,7 @@ def taken(jobs: int, ours: bool, *options: str, reads: str = "") -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def rows(ceiling: dict[str, float], small: bool) -> Iterator[Row]:
+def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
     """Yield the bench's rows. ceiling: not used. small: few jobs, to try it."""
     jobs = STEPS if small else JOBS
     yield from compare(

@@ -26,6 +26,7 @@ def gradient_matching(
     *,
     updates: Literal["one-batch", "simulated"] = "one-batch",
     derivative: Literal["exact", "frozen"] = "exact",
+    precision: Literal["float32", "bfloat16"] = "float32",
     iterations: Annotated[int, Field(gt=0)] = 10000,
     decay_over: Annotated[int, Field(gt=0)] | None = None,
     enough: float = 0.0,
@@ -38,13 +39,14 @@ def gradient_matching(
     name. updates: what an update of several local steps is taken for: one step on the union of its batches
     (AGIC, Eqn 4), or the steps themselves, simulated (InvG). derivative: by a second backward pass, or by
     differences of first ones, which is faster for deep networks and is not used where it cannot be
-    (`matching.composition`). iterations: of each trial. decay_over: the length of the run whose first
-    `iterations` are made; without it the run is no longer. enough: a trial ends once its loss is this low.
-    restarts: of several trials of an update the one with the lowest loss is kept. snapshots: the number of
-    images on the way that are kept too. With `epochs`, a run has neither restarts nor snapshots. Raises Unfit
-    for parts that do not fit each other or the observation.
+    (`matching.composition`). precision: of the network's products and convolutions, which bfloat16 sums in
+    float32; the objective and the optimiser are float32 always. iterations: of each trial. decay_over: the
+    length of the run whose first `iterations` are made; without it the run is no longer. enough: a trial ends
+    once its loss is this low. restarts: of several trials of an update the one with the lowest loss is kept.
+    snapshots: the number of images on the way that are kept too. With `epochs`, a run has neither restarts
+    nor snapshots. Raises Unfit for parts that do not fit each other or the observation.
     """
-    composed = Composition(objective, unknowns, optimiser, updates, derivative)
+    composed = Composition(objective, unknowns, optimiser, updates, derivative, precision)
     if epochs is not None:
         return epochs(observation, rng, composed, iterations)
     schedule = Schedule(iterations, enough, snapshots)

@@ -17,7 +17,7 @@ from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimiser import Make
 from leakbench.matching.terms import Term
-from leakbench.matching.trials import Collected, Group, groups
+from leakbench.matching.trials import Collected, Group, Precision, groups
 from leakbench.matching.unknowns import Parameterisation, beside
 
 
@@ -30,16 +30,20 @@ class Composition:
     optimiser: Make
     updates: Literal["one-batch", "simulated"] = "one-batch"
     derivative: Literal["exact", "frozen"] = "exact"
+    precision: Precision = "float32"
 
     def objective_of(self, group: Group, terms: Sequence[Term] | None = None) -> Objective:
         """Return the objective of a group's trials, by all terms or by the given ones.
 
         Differences stand for second derivatives only where the attack asks for them, the network is deep
-        enough to gain by them, and nothing else stands between the dummies and their gradients.
+        enough to gain by them, nothing else stands between the dummies and their gradients, and these are not
+        rounded to bfloat16.
         """
+        group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not group.steps and not hidden(group.model) and mechanism is None
+        plain = plain and self.precision == "float32"
         frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
         return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
 

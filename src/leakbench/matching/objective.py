@@ -130,6 +130,8 @@ class Objective:
         it, or where local steps are simulated.
         """
         group, distance = self.group, self.distance
+        if group.precision != "float32":
+            raise Unfit("attack: optimiser: cma-es takes precision: float32")
         if distance.whole or group.steps:
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "

@@ -1,8 +1,10 @@
 """Trials: the updates that a cell's attack works on together, and what becomes of them."""
 
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 import torch
@@ -21,6 +23,7 @@ from leakbench.matching.simulation import simulated_update
 from leakbench.tensors import Tensors
 from leakbench.victims.layers import last_dense, normalisation
 
+Precision = Literal["float32", "bfloat16"]
 UPDATES_AT_ONCE = 64
 NOISE = 64
 
@@ -32,7 +35,8 @@ class Group:
     rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials,
     batch]; none if they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into
     pixels. `steps`: the local steps, if they are to be simulated. `nuisance`: what is unknown of the defence.
-    Raises Unfit for steps with hidden parameters.
+    `precision`: in which `caused` goes through the model. Raises Unfit for steps with hidden parameters or in
+    bfloat16, whose weights would not move.
     """
 
     observation: Observation
@@ -49,12 +53,25 @@ class Group:
     pixels: tuple[int, int, int]
     steps: list[slice] = field(default_factory=list)
     nuisance: Nuisance = field(default_factory=Nuisance)
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         if self.steps and hidden(self.model):
             raise Unfit(
                 "attack: local steps are not simulated with hidden parameters (set updates: one-batch)"
             )
+
+        if self.steps and self.precision != "float32":
+            raise Unfit("attack: precision: bfloat16 simulates no local steps (set updates: one-batch)")
+
+    @cached_property
+    def rounded(self) -> nn.Module:
+        """The model in the group's precision."""
+        if self.precision == "float32":
+            return self.model
+        found = deepcopy(self.model).bfloat16()
+        engines_fit(found, self.shape, like=self.model)
+        return found
 
     @property
     def trials(self) -> int:
@@ -103,8 +120,10 @@ class Group:
         """
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
-        with lent(self.model, dummies):
-            found, _ = gradients(self.model, images, labels)
+        kind = images.dtype if self.precision == "float32" else torch.bfloat16
+        with lent(self.rounded, {name: value.to(kind) for name, value in dummies.items()}):
+            found, _ = gradients(self.rounded, images.to(kind), labels)
+        found = {name: value.to(images.dtype) for name, value in found.items()}
         slopes = {name: found.pop(name) for name in hidden(self.model)}
         return found | self.nuisance.gradients(trials, dummies, slopes)
 

@@ -69,6 +69,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"objective": ["cosine", {"total-variation": {"wait": 1}}]}, "objective.total-variation."
     ),
     "a bad value": ({"optimiser": {"adam": {"lr": -1}}}, "optimiser.adam.lr: "),
+    "no such precision": ({"parameters": {"precision": "float16"}}, "parameters.precision: "),
     "no distance": ({"objective": {"total-variation": {"weight": 1}}}, "needs a distance of gradients"),
     "weights twice": (
         {"objective": ["cosine", "layer-weights", {"layer-weights": {}}]}, "'layer-weights' is given twice"
