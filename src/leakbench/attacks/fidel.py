@@ -28,7 +28,7 @@ def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     divisor = torch.where(bias != 0, bias, largest)
     divisor = torch.where(usable, divisor, torch.full_like(divisor, torch.inf))
     ratio = weight / divisor.unsqueeze(-1)
-    return torch.nan_to_num(ratio, nan=0.0, posinf=0.0, neginf=0.0), usable
+    return torch.nan_to_num_(ratio, nan=0.0, posinf=0.0, neginf=0.0), usable
 
 
 def join(ratio: Tensor, known: Tensor) -> Tensor:

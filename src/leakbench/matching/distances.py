@@ -48,6 +48,8 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
     """Return the inner product of each trial's, [trials, *shape] → [trials]."""
     if len(a) == 1:
         return torch.dot(_run(a), _run(b))[None]
+    if a is b:
+        return torch.linalg.vector_norm(a, dim=tuple(range(1, a.dim()))).square()
     return (a * b).sum(tuple(range(1, a.dim())))
 
 

@@ -155,10 +155,7 @@ class Group:
 
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1]."""
-        images = unknowns["images"]
-        torch.maximum(
-            torch.minimum(images, (1 - self.mean) / self.deviation), -self.mean / self.deviation, out=images
-        )
+        unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
 
 
 def local_steps(observation: Observation, batch: int) -> list[slice]:

@@ -38,13 +38,16 @@ class Adam:
         before."""
         losses, gradients = evaluate(unknowns)
         lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops)
-        bias = 1 - 0.9 ** (iteration + 1), 1 - 0.999 ** (iteration + 1)
-        going = losses.isfinite()
-        for name, value in unknowns.items():
-            gradient = gradients[name].sign() if self.signed else gradients[name]
-            mean, square = kept(self.state, name, value, ("mean", "square"))
-            mean.lerp_(gradient, 0.1)
-            square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-            move = (mean / bias[0]) / ((square / bias[1]).sqrt() + 1e-8) * -lr
-            value.add_(torch.where(going[(..., *[None] * (value.dim() - 1))], move, 0))
+        lost = ~losses.isfinite()
+        stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
+        own = [kept(self.state, name, value, ("mean", "square")) for name, value in unknowns.items()]
+        means, squares = ([each[place] for each in own] for place in (0, 1))
+        given = [gradients[name].sign() if self.signed else gradients[name].contiguous() for name in unknowns]
+        step = given[0].new_tensor(iteration + 1.0, dtype=torch.float32)
+        torch._fused_adam_(
+            list(unknowns.values()), given, means, squares, [], [step] * len(own), amsgrad=False,
+            maximize=False, lr=lr, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
+        )  # fmt: skip
+        for name, before in stay.items():
+            unknowns[name][lost] = before
         return losses

@@ -14,6 +14,8 @@ Normed = nn.BatchNorm2d | HiddenNorm
 def _wide(value: Tensor, trials: int) -> Tensor:
     """Return what each trial's channels have, [trials, channels], or all trials', [channels] or [1,
     channels], beside images [batch, trials·channels, rows, columns]."""
+    if trials == 1:
+        return value.view(-1, 1, 1)
     rows = value if value.dim() == 2 else value[None]
     return rows.expand(trials, -1).reshape(-1, 1, 1)
 
