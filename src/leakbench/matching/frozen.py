@@ -21,6 +21,7 @@ from leakbench.matching.chain import Step, apart, back, chain, entropy, forth
 from leakbench.matching.distances import Distance, derivative, inner, laid_out
 from leakbench.matching.gradients import engines_fit
 from leakbench.matching.trials import Group
+from leakbench.progress import log
 from leakbench.tensors import Tensors
 
 # The first step along v, in norms of the weights (for ResNets it mostly is the last). Below it rounding
@@ -42,7 +43,14 @@ def pays(model: nn.Module, shape: torch.Size) -> bool:
     arithmetic instead of seven.
     """
     deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
-    return deep and engines_fit(model, shape) and chain(model) is not None
+    if not deep or not engines_fit(model, shape):
+        return False
+    if chain(model) is None:
+        log(
+            "leakbench attack: exact second derivatives, for differences need a network of known layers alone"
+        )
+        return False
+    return True
 
 
 def difference(changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor) -> Tensors:
