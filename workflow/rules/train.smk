@@ -31,9 +31,8 @@ rule train_generator:
         spec=f"{R}/specs/generator/{{dataset}}/{{victim}}/{{generator}}/{{seed}}.json",
         data=ancient(lambda w: flow.auxiliary("/".join(w))),
         further=ancient(lambda w: flow.private("/".join(w))),
-        digest=lambda w: flow.digests(
-            [flow.auxiliary("/".join(w)), *flow.private("/".join(w))]
-        ),
+        digest=lambda w: flow.digests([flow.auxiliary("/".join(w))]),
+        digests=lambda w: flow.digests(flow.private("/".join(w))),
         victim=lambda w: flow.served("/".join(w)),
         code=lambda w: flow.stamp(
             flow.train_code(f"generator/{w.dataset}/{w.victim}/{w.generator}/{w.seed}")
