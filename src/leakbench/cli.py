@@ -172,26 +172,27 @@ def _capture(values: dict[str, Any]) -> None:
     return capture(**values)
 
 
-def _attack(root: Path, values: dict[str, Any]) -> None:
-    """Run the attack in a process that can open nothing but its own files."""
+def _attack(root: Path, values: dict[str, Any]) -> int:
+    """Run the attack in a process that can open nothing but its own files; return its exit code."""
     from leakbench.blinding import apart, seal
     from leakbench.verbs.attack import attack
 
     more = {"place": values["out"], "scratch": root / "scratch/attack", "seal": seal}
 
     def sealed(files: Sequence[Path | None]) -> int:
-        own = dict(zip(("out", "record"), files, strict=True))
-        return _told("attack", root, lambda: attack(**values | more | own))
+        def run() -> int:
+            attack(**values | more | dict(zip(("out", "record"), files, strict=True)))
+            return 0
 
-    code = apart([values["out"], values["record"]], sealed)
-    if code:
-        sys.exit(code)
+        return _told("attack", root, run)
+
+    return apart([values["out"], values["record"]], sealed)
 
 
-def _told(verb: str, root: Path, work: Callable[[], None]) -> int:
+def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
     """Return the exit code of a verb's work: 0, or 2 after one line for a user's mistake."""
     try:
-        work()
+        return work()
     except Altered as problem:
         from leakbench.artefacts import set_aside
 
@@ -202,11 +203,10 @@ def _told(verb: str, root: Path, work: Callable[[], None]) -> int:
     except UserError as problem:
         print(f"leakbench {verb}: {problem}", file=sys.stderr)
         return 2
-    return 0
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    """Call the function of the verb's own file with what it takes of the arguments."""
+def _run(arguments: argparse.Namespace) -> int:
+    """Call the function of the verb's own file with what it takes of the arguments; return its exit code."""
     import inspect
 
     verb = arguments.verb
@@ -216,13 +216,15 @@ def _run(arguments: argparse.Namespace) -> None:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     root = values.pop("root")
     if verb == "capture":
-        return _capture(values)
+        _capture(values)
+        return 0
     if verb == "attack":
         return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
     more = {"root": root, "scratch": root / "scratch" / verb}
     taken = inspect.signature(function).parameters
     function(**values, **{name: value for name, value in more.items() if name in taken})
+    return 0
 
 
 def run(argv: Sequence[str]) -> int:

@@ -56,15 +56,16 @@ def test_one_line_for_a_damaged_input(
     damage: Callable[[Path], None],
     copied: Project,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
+    """What is printed is read where a process prints, since an attack runs in a child."""
     monkeypatch.chdir(copied.root)
     words = shlex.split(copied.logged(verb, part).split(" 2> ")[0])[3:]
     out = copied.path(words[words.index("--out") + 1])
     out.unlink()
     damage(copied.path(name))
     code = main(words)
-    printed = capsys.readouterr()
+    printed = capfd.readouterr()
     assert code == 2, printed.err
     lines = printed.err.splitlines()
     assert len(lines) == 1, printed.err
