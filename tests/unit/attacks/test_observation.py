@@ -221,7 +221,7 @@ MALFORMED = {
         lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
         "updates/x belongs to no layer of the victim",
     ),
-    "no such victim": (network(module="mlp"), "network is not a victim"),
+    "no such victim": (network(module="no-such-network"), "network is not a victim"),
     "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),
     "the victim has no module": (network(module=None), "network is not a victim .*module"),
     "the images have no shape": (network(shape=[4]), "network is not a victim"),
