@@ -1,9 +1,7 @@
 """The one form in which a data set is kept, whatever brought it, and the digests that pin it."""
 
 import hashlib
-import pickle
-import zipfile
-import zlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,19 +41,17 @@ class Damaged(Exception):
         self.tensor, self.expected = tensor, expected
 
 
-# What a library may raise while it reads a file that was cut short, altered or made on purpose.
-_MALFORMED = (
-    OSError, SyntaxError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, EOFError,
-    RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, pickle.UnpicklingError,
-)  # fmt: skip
-
-
 @contextmanager
 def parsing(file: Path, kind: str) -> Iterator[None]:
-    """Raise Damaged for `file`, which should be `kind` (such as "a picture"), if the block cannot read it."""
+    """Raise Damaged for `file`, which should be `kind` (such as "a picture"), if the block cannot read it.
+
+    A library may raise anything while it reads a file that was cut short, altered or made on purpose.
+    """
     try:
         yield
-    except _MALFORMED as problem:
+    except (Damaged, UserError):
+        raise
+    except Exception as problem:
         raise Damaged(file, f"{kind} that is cut short or altered: {problem}") from problem
 
 
@@ -100,8 +96,33 @@ def refusal(damage: Damaged, pinned: Mapping[str, str], shown: str, source: str)
     )
 
 
+def within(folder: Path, file: Path) -> Path:
+    """Return `file`. Raises Damaged if its name leads out of `folder`."""
+    if not Path(os.path.abspath(file)).is_relative_to(os.path.abspath(folder)):
+        raise Damaged(folder, f"the name {str(file)!r}, which leads out of the folder")
+    return file
+
+
+def _check(found: Found) -> None:
+    """Raise Damaged for images or labels that no data set has, whether or not they are pinned."""
+    for name, labels in found.tensors.items():
+        split, _, kind = name.partition("/")
+        images = found.tensors.get(f"{split}/images")
+        if kind != "labels" or images is None:
+            continue
+        if images.dtype not in (np.uint8, np.float32) or not len(images):
+            raise Damaged(found.files[f"{split}/images"], f"{images.dtype} images {images.shape}")
+        if labels.dtype != np.int64 or len(labels) != len(images):
+            raise Damaged(found.files[name], f"{labels.dtype} labels {labels.shape} for {len(images)} images")
+        most = len(found.classes)
+        if labels.ndim == 1 and most and not 0 <= labels.min() <= labels.max() < most:
+            raise Damaged(found.files[name], f"labels {labels.min()} to {labels.max()} of {most} classes")
+
+
 def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
-    """Return tensor name → digest of all that was found. Raises Damaged at the first not as pinned."""
+    """Return tensor name → digest of all that was found. Raises Damaged at the first that is not as pinned,
+    or that no data set has."""
+    _check(found)
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}
     for name, value in digests.items():
         if name in pinned and value != pinned[name]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, within
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 
@@ -18,7 +18,7 @@ def people_in(folder: Path) -> dict[str, list[Path]]:
     pictures: dict[str, list[Path]] = {}
     if (folder / "labels.tsv").is_file():
         for row in read_list(folder / "labels.tsv", {"file", "identity"}):
-            pictures.setdefault(row["identity"], []).append(folder / row["file"])
+            pictures.setdefault(row["identity"], []).append(within(folder, folder / row["file"]))
     else:
         pictures = {p.name: pictures_in(p) for p in folder.iterdir() if p.is_dir()}
     return {name: sorted(files) for name, files in pictures.items()}

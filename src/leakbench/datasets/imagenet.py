@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, within
 from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 _SYNSET = re.compile(r"n\d{8}")
@@ -51,7 +51,7 @@ def _listed(folder: Path, resize: int, size: int) -> Found:
             raise Damaged(folder / "labels.tsv", f"class_index '{row['class_index']}'", "test/labels")
         names[int(row["class_index"])] = row["class_name"]
     tensors = {
-        "test/images": read_pictures([folder / row["file"] for row in rows], resize, size),
+        "test/images": read_pictures([within(folder, folder / row["file"]) for row in rows], resize, size),
         "test/labels": np.array([int(row["class_index"]) for row in rows], np.int64),
     }
     note = f"sample of {len(rows)} pictures of {sum(map(bool, names))} classes, official split unknown"

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
+# Pixels of a picture: no data set here comes near, and a file of 500 KB can ask for a gigabyte.
+MOST = 1 << 26
+
+
 def opened(file: Path) -> "Image.Image":
     """Return the picture in a JPEG or PNG file, read whole. Raises Damaged.
 
@@ -20,6 +24,8 @@ def opened(file: Path) -> "Image.Image":
     from PIL import Image
 
     with parsing(file, "a picture"), Image.open(file, formats=("JPEG", "PNG")) as picture:
+        if picture.width * picture.height > MOST:
+            raise Damaged(file, f"a picture of {picture.width}×{picture.height} pixels")
         picture.load()
         return picture
 
@@ -37,6 +43,8 @@ def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray
         return np.asarray(image.resize((resize, resize), Image.Resampling.BILINEAR))
     short = min(image.size)
     width, height = (round(side * resize / short) for side in image.size)
+    if width * height > MOST:
+        raise Damaged(file, f"a picture of {image.width}×{image.height} pixels")
     image = image.resize((width, height), Image.Resampling.BILINEAR)
     left, top = (width - crop) // 2, (height - crop) // 2
     return np.asarray(image.crop((left, top, left + crop, top + crop)))
@@ -70,7 +78,7 @@ def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
 
 def read_list(file: Path, columns: set[str], quoting: int = csv.QUOTE_MINIMAL) -> list[dict[str, str]]:
     """Read a tab-separated list with a header row; raises Damaged if it lacks one of `columns`."""
-    with file.open(newline="", encoding="utf-8") as stream:
+    with parsing(file, "a list"), file.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t", quoting=quoting))  # type: ignore[call-overload]
     lacking = sorted(columns - set(rows[0] if rows else {}))
     if lacking or any(None in row.values() for row in rows):

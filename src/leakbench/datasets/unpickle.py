@@ -43,7 +43,9 @@ class _Array:
         kind = np.dtype(dtype.code)
         if kind.kind not in "biuf":
             raise ValueError(f"an array of {kind}")
-        raw = raw.encode("latin-1") if isinstance(raw, str) else bytes(raw)
+        raw = raw.encode("latin-1") if isinstance(raw, str) else raw
+        if not isinstance(raw, bytes):
+            raise ValueError("an array without bytes")
         if len(raw) != math.prod(shape) * kind.itemsize:
             raise ValueError("bytes and shape of an array differ")
         flat = np.frombuffer(raw, np.dtype(f"{dtype.order}{kind.str[1:]}"))
@@ -72,12 +74,16 @@ class _Restricted(pickle.Unpickler):
         return _KNOWN[module, name]
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(_plain(item) for item in value)
-    return value.plain() if isinstance(value, _Array) else value
+def _plain(value: Any, known: dict[int, Any]) -> Any:
+    """Return a value with arrays in the place of records; what is shared is done once (`known`, by id)."""
+    if id(value) not in known:
+        if isinstance(value, dict):
+            known[id(value)] = {key: _plain(item, known) for key, item in value.items()}
+        elif isinstance(value, list | tuple):
+            known[id(value)] = type(value)(_plain(item, known) for item in value)
+        else:
+            return value.plain() if isinstance(value, _Array) else value
+    return known[id(value)]
 
 
 def read_pickle(file: Path) -> Any:
@@ -87,4 +93,4 @@ def read_pickle(file: Path) -> Any:
     """
     data = io.BytesIO(file.read_bytes())
     with parsing(file, "a pickle"):
-        return _plain(_Restricted(data, encoding="latin1").load())
+        return _plain(_Restricted(data, encoding="latin1").load(), {})

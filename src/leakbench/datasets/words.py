@@ -5,6 +5,7 @@ a height of 32, and the length of its word before signs are taken out.
 """
 
 import csv
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from leakbench.datasets.canonical import Damaged, Found
+from leakbench.datasets.canonical import Damaged, Found, within
 from leakbench.datasets.pictures import opened, read_list
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def read_words(
     # A picture with many words is opened once.
     whole = lru_cache(maxsize=1)(lambda file: opened(file).convert("RGB"))
     for split, words in splits.items():
-        legible = [word for word in words if codes(word.text)]
+        legible = [word for word in words if codes(word.text) and within(folder, word.file)]
         # In one piece from the start: a large set fits into memory once.
         images = np.empty((len(legible), ROWS, COLUMNS, 3), np.uint8)
         widths: list[float] = []
@@ -121,6 +122,8 @@ def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
 
     columns, rows = picture.size
     left, top, right, bottom = word.box or (0, 0, columns, rows)
+    if not all(map(math.isfinite, (left, top, right, bottom))):
+        raise Damaged(word.file, f"a box without numbers for the word '{word.text}'")
     left, top = max(0, round(left)), max(0, round(top))
     right, bottom = min(columns, round(right)), min(rows, round(bottom))
     wide, high = right - left, bottom - top
