@@ -5,6 +5,7 @@ Shared by the test (hypothesis) and the nightly run (atheris).
 """
 
 import json
+import pickle
 import struct
 import warnings
 from collections.abc import Callable
@@ -14,11 +15,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from PIL import Image
 
 from leakbench import victims
 from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.load import attack_of
+from leakbench.datasets.canonical import Damaged
+from leakbench.datasets.idx import read_idx
+from leakbench.datasets.pictures import opened
+from leakbench.datasets.unpickle import read_pickle
 from leakbench.errors import UserError
 from leakbench.provenance import read_spec
 from leakbench.verbs.attack import attack
@@ -108,6 +114,30 @@ def _table(path: Path) -> None:
     read_facts(path)
 
 
+def idx(path: Path) -> None:
+    path.write_bytes(struct.pack(">HBB3I", 0, 8, 3, 2, 3, 4) + bytes(24))
+
+
+def picture(path: Path) -> None:
+    Image.new("RGB", (5, 4), (1, 2, 3)).save(path)
+
+
+def batch(path: Path) -> None:
+    path.write_bytes(pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [3]}, protocol=2))
+
+
+def _of_a_data_set(read: Callable[[Path], Any]) -> Callable[[Path], None]:
+    """Return a reader of data sets whose refusals are those of `fetch`."""
+
+    def refuse(path: Path) -> None:
+        try:
+            read(path)
+        except Damaged as damage:
+            raise UserError(str(damage)) from damage
+
+    return refuse
+
+
 # Kind → (suffix, what writes a sound one, what reads it).
 KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "observation": (".safetensors", observation, _observed),
@@ -116,6 +146,9 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "generator": (".safetensors", observation, _generator),
     "table": (".parquet", table, _table),
     "spec": (".json", spec, _asked),
+    "idx": (".idx", idx, _of_a_data_set(read_idx)),
+    "picture": (".png", picture, _of_a_data_set(opened)),
+    "batch": (".pickle", batch, _of_a_data_set(read_pickle)),
 }
 
 

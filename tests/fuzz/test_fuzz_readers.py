@@ -62,6 +62,7 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
     assert all(found == {True, False} for kind, found in outcomes.items() if kind != "generator"), outcomes
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
+    allowed |= {"mutant.idx", "mutant.png", "mutant.pickle"}
     allowed |= {"attack.json", "guesses.safetensors", "scratch"}
     assert {path.name for path in folder.iterdir()} <= allowed
     assert [path.name for path in folder.parents[1].rglob("*") if path.is_file()] == [
