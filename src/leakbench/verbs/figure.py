@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from leakbench.artefacts import read_csv, read_facts, read_table, replacing
 from leakbench.errors import UserError
@@ -39,7 +40,15 @@ def figure(
     from papermill.exceptions import PapermillExecutionError
 
     class Kernel(AsyncKernelManager):
-        """Starts the notebook's process as a job of ours, so that it too may be a fork of a warm one."""
+        """Starts the notebook's process as a job of ours, so that it too may be a fork of a warm one.
+
+        They talk through files. A free port, which Jupyter looks up and the notebook's process opens later,
+        may be taken by another figure's in between.
+        """
+
+        def __init__(self, **settings: Any) -> None:
+            connection = str(Path(beside) / "kernel.json")
+            super().__init__(transport="ipc", connection_file=connection, **settings)
 
         def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
             return [sys.executable, "-m", "leakbench", "kernel", "--connection", self.connection_file]
