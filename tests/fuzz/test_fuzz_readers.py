@@ -59,7 +59,9 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
 
     read()
     # Both outcomes were met, so that neither is what everything ends in.
-    assert all(found == {True, False} for kind, found in outcomes.items() if kind != "generator"), outcomes
+    assert all(found == {True, False} for kind, found in outcomes.items() if kind != "generator"), str(
+        outcomes
+    )
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
     allowed |= {"mutant.idx", "mutant.png", "mutant.pickle"}

@@ -70,7 +70,7 @@ _KNOWN: dict[tuple[str, str], Any] = {
 class _Restricted(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which is more than arrays")
+            raise pickle.UnpicklingError(f"it asks for {f'{module}.{name}'!r}, which is more than arrays")
         return _KNOWN[module, name]
 
 

@@ -57,6 +57,7 @@ TOLERANCES: dict[str, Tolerance] = {
     # Shares of images, labels, neurons.
     "success_*": SHARE,
     "identified": SHARE,
+    "exact": SHARE,
     "label_accuracy": SHARE,
     "label_ok": SHARE,
     "matching_success*": SHARE,

@@ -127,7 +127,7 @@ def test_of_jobs_that_start_together_one_leaves_a_process_behind(
 def test_a_job_that_asks_for_threads_runs_cold(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
     monkeypatch.setattr(cli, "run_warm", lambda argv: asked.append(list(argv)) or 0)
-    monkeypatch.setattr(cli, "_run", lambda _: None)
+    monkeypatch.setattr(cli, "_run", lambda _: 0)
     for words in (["--threads", "1"], ["--threads=1"]):
         assert cli.main(["plan", *words]) == 0
     assert asked == []
