@@ -87,9 +87,9 @@ def spec_of(paper: Workflow, row: dict[str, str]) -> costs.Work:
 
 
 def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflow) -> None:
-    """seconds.csv: core-seconds on the reference machine, of so many trials, iterations and images.
+    """seconds.csv: core-seconds on the reference machine, beside trials, iterations and images of each job.
 
-    Of attacks it is what so many iterations more took.
+    Of an attack it is what its iterations took, without its start.
     """
     with (Path(__file__).parent / "seconds.csv").open() as file:
         rows = list(csv.DictReader(file))
