@@ -1,13 +1,10 @@
-"""Files between the verbs: written once, atomically, with their facts inside; read as data, never as code.
+"""Files between the verbs, with their facts inside; read as data, never as code.
 
 Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reasons) are one JSON object in
-the file's own metadata, so a file that travels alone still says what it is. Beside them stands the file's own
-digest, to which `whole` holds its bytes.
+the file's own metadata, so a file that travels alone still says what it is. `leakbench.whole` writes them
+atomically, and beside the facts the file's own digest.
 """
 
-import fcntl
-import glob
-import hashlib
 import io
 import itertools
 import json
@@ -16,24 +13,19 @@ import mmap
 import os
 import re
 import struct
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from operator import index
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from leakbench.errors import Altered, UserError, raise_if_unwritable
-from leakbench.process import folder_of_the_run, owner_of_the_run
+from leakbench.errors import Altered, UserError
+from leakbench.whole import AT_ONCE, SEAL, UNSEALED, replacing, sealing, whole
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
-# Where a file has its own digest: the sha256 of its bytes, with zeros in this place.
-_SEAL = "leakbench-sha256"
-_UNSEALED = "0" * 64
-_SEALED = re.compile(_SEAL.encode() + rb'(?:": "|\x18@)(.{64})', re.DOTALL)
 _SPEC = re.compile(rb'\\?"spec\\?": \\?"([0-9a-f]{64})')
 _DTYPES = {
     "float32": "F32",
@@ -52,47 +44,6 @@ _MALFORMED = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError,
     NotImplementedError,
 )  # fmt: skip
-# One write's bytes: megabytes at once took five times as long (Linux 6.18, ext4).
-_AT_ONCE = 1 << 19
-
-
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
-
-    What a killed writer of the same file left behind is removed too; one that lives holds a lock on its own.
-    Raises UserError where the disk is full or the folder is not to be written.
-    """
-    path = Path(path)
-    temporary, held = None, -1
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
-            _sweep(stale)
-        held, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-        temporary = Path(name)
-        with suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield temporary
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        os.replace(temporary, path)
-    except OSError as problem:
-        raise_if_unwritable(problem, path)
-        raise
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
-        if held >= 0:
-            os.close(held)
-
-
-def _sweep(part: Path) -> None:
-    """Remove what a writer left behind, unless it still holds its lock."""
-    with suppress(OSError), part.open("rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        part.unlink()
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -104,96 +55,6 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write `text` to `path` atomically as UTF-8."""
     write_bytes(path, text.encode())
-
-
-def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hex digest of a file's bytes."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, algorithm).hexdigest()
-
-
-def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
-    """Return where a file has its own digest (-1: nowhere), that digest, and the one that its bytes have."""
-    with path.open("rb") as file:
-        # A tensor file has it first of all; the others fit into memory.
-        start = file.read(256 if suffix == ".safetensors" else -1)
-        mark = _SEALED.search(start)
-        if mark is None:
-            return -1, "", file_digest(path)
-        digest = hashlib.sha256(start[: mark.start(1)] + _UNSEALED.encode() + start[mark.end(1) :])
-        while part := file.read(_AT_ONCE):
-            digest.update(part)
-    return mark.start(1), mark[1].decode(errors="replace"), digest.hexdigest()
-
-
-@contextmanager
-def _sealing(path: Path) -> Iterator[Path]:
-    """Give a temporary path as `replacing` does, for a file with _UNSEALED in the place of its digest, which
-    is then put there."""
-    with replacing(path) as temporary:
-        yield temporary
-        place, _, digest = _digests(temporary, path.suffix)
-        with temporary.open("r+b") as file:
-            file.seek(place)
-            file.write(digest.encode())
-            file.flush()
-            os.fsync(file.fileno())
-    _remember(path, digest)
-
-
-def whole(path: Path) -> str:
-    """Return the digest of a file after its bytes were held to it. Raises Altered if they are others.
-
-    A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
-    each file is read for this once, unless it has changed since.
-    """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file (run the rule that writes it)")
-    note = _note(path)
-    with suppress(OSError, ValueError):
-        state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")
-        if state == _state(path):
-            return digest
-    place, written, digest = _digests(path, path.suffix)
-    if place >= 0 and digest != written:
-        raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
-    _remember(path, digest)
-    return digest
-
-
-def _state(path: Path) -> str:
-    """Return what changes with every change of a file."""
-    found = path.stat()
-    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
-
-
-def _note(path: Path) -> Path | None:
-    """Return where a run remembers that it has read a file whole; None outside a run."""
-    owner = owner_of_the_run()
-    with suppress(OSError):
-        if owner is not None:
-            return folder_of_the_run(owner) / hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
-    return None
-
-
-def _remember(path: Path, digest: str) -> None:
-    with suppress(OSError):
-        if note := _note(path):
-            note.write_text(f"{_state(path)} {digest}")
-
-
-def set_aside(path: Path, root: Path) -> str:
-    """Rename a file that rules make, so that the next run makes it again; return in words what was done.
-
-    An empty text where the file is none of the checkout's at `root`, which stays as it is.
-    """
-    homes = [(root / name).resolve() for name in ("data", "results", "scratch")]
-    if not path.is_file() or not any(path.parent.resolve().is_relative_to(home) for home in homes):
-        return ""
-    names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
-    free = next(name for name in names if not path.with_name(name).exists())
-    path.rename(path.with_name(free))
-    return f"set aside as {free}: run snakemake again"
 
 
 def to_json(value: Any) -> str:
@@ -221,15 +82,15 @@ def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
         raise Altered(path, f"not {what}: {problem}", mend) from problem
     if not isinstance(value, dict):
         raise Altered(path, f"not {what}", mend)
-    if value.pop(_SEAL, None):
+    if value.pop(SEAL, None):
         whole(Path(path))
     return value
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a mapping as JSON, atomically, with the file's own digest."""
-    with _sealing(path) as temporary:
-        temporary.write_text(to_json(value | {_SEAL: _UNSEALED}) + "\n", encoding="utf-8")
+    with sealing(path) as temporary:
+        temporary.write_text(to_json(value | {SEAL: UNSEALED}) + "\n", encoding="utf-8")
 
 
 class _Sheet:
@@ -255,7 +116,7 @@ class _Sheet:
             begin = self.offset + int(places.flat[run[0]]) * rows.shape[1] * self.dtype.itemsize
             data = rows[run[0] : run[-1] + 1].data.cast("B")
             while data:
-                written = os.pwrite(self.file, data[:_AT_ONCE], begin)
+                written = os.pwrite(self.file, data[:AT_ONCE], begin)
                 data, begin = data[written:], begin + written
 
 
@@ -269,7 +130,7 @@ def creating(
     (integers and slices of leading axes, or …), so a file larger than memory costs only its chunks. The file
     appears under `path` when the block ends well; what was not assigned is zero.
     """
-    header: dict[str, Any] = {"__metadata__": {_SEAL: _UNSEALED, _KEY: to_json(facts)}}
+    header: dict[str, Any] = {"__metadata__": {SEAL: UNSEALED, _KEY: to_json(facts)}}
     offset = 0
     for name in sorted(layout):
         shape, dtype = layout[name]
@@ -282,7 +143,7 @@ def creating(
         offset += size
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with _sealing(path) as temporary, temporary.open("wb") as file:
+    with sealing(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + offset)
         file.flush()
@@ -343,17 +204,8 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
             places = sorted((begin, stop) for *_, begin, stop in layout.values())
             if any(stop > after for (_, stop), (after, _) in itertools.pairwise(places)):
                 raise ValueError("its tensors overlap")
-        except (
-            ValueError,
-            KeyError,
-            TypeError,
-            AttributeError,
-            IndexError,
-            OverflowError,
-            RecursionError,
-        ) as problem:
-            what = " ".join(str(problem).split())
-            raise Altered(path, f"malformed safetensors header: {what}") from problem
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as problem:
+            raise Altered(path, f"malformed safetensors header: {problem}") from problem
     for name, (dtype, shape, begin, stop) in layout.items():
         expected = math.prod(shape) * np.dtype(dtype).itemsize
         if (
@@ -402,11 +254,11 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
         {**(table.schema.metadata or {}), _KEY.encode(): to_json(facts).encode()}
     )
     with (
-        _sealing(path) as temporary,
+        sealing(path) as temporary,
         pq.ParquetWriter(temporary, table.schema, compression="zstd") as writer,
     ):
         writer.write_table(table)
-        writer.add_key_value_metadata({_SEAL: _UNSEALED})
+        writer.add_key_value_metadata({SEAL: UNSEALED})
 
 
 def _facts(metadata: Mapping[bytes, bytes] | None) -> Facts:
@@ -452,8 +304,7 @@ def read_csv(path: Path, **options: Any) -> Any:
     except FileNotFoundError as problem:
         raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except ValueError as problem:
-        what = " ".join(str(problem).split())
-        raise Altered(path, f"no table: {what}") from problem
+        raise Altered(path, f"no table: {problem}") from problem
     raise Altered(path, "not a whole table")
 
 

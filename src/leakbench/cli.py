@@ -194,10 +194,10 @@ def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
     try:
         return work()
     except Altered as problem:
-        from leakbench.artefacts import set_aside
+        from leakbench.whole import set_aside
 
         done = set_aside(problem.path, root)
-        told = f"{problem.path}: {problem.what} ({done})" if done else problem
+        told = UserError(f"{problem.path}: {problem.what} ({done})") if done else problem
         print(f"leakbench {verb}: {told}", file=sys.stderr)
         return 2
     except UserError as problem:

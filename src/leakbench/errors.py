@@ -15,8 +15,13 @@ _UNWRITABLE = {
 class UserError(Exception):
     """A mistake of the user, in one line: where (file and key), what, how to mend it.
 
-    The command line prints it without a traceback and exits with 2.
+    The command line prints it without a traceback and exits with 2. What a stranger's file put into it, line
+    breaks or a terminal's colours, is written out.
     """
+
+    def __init__(self, message: object) -> None:
+        line = " ".join(part.strip() for part in str(message).splitlines())
+        super().__init__("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line))
 
 
 class Altered(UserError):

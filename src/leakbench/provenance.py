@@ -9,9 +9,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_json, whole, write_json
+from leakbench.artefacts import read_json, write_json
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
+from leakbench.whole import whole
 
 _LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
 

@@ -6,7 +6,6 @@ import mmap
 import os
 import re
 import struct
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from leakbench import artefacts, process
 from leakbench.artefacts import (
     creating,
     open_tensors,
@@ -27,16 +25,14 @@ from leakbench.artefacts import (
     read_json,
     read_table,
     read_tensors,
-    replacing,
-    set_aside,
     to_json,
-    whole,
     write_json,
     write_table,
     write_tensors,
     write_text,
 )
 from leakbench.errors import Altered, UserError
+from leakbench.whole import whole
 
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 FACTS = {"source": "here", "seed": 3, "nested": {"ü": [1, 2.5, None]}}
@@ -129,39 +125,6 @@ def test_a_failing_writer_leaves_what_was_there(
         fail()
     assert [p.name for p in path.parent.iterdir()] == ([path.name] if old else [])
     assert not old or path.read_bytes() == old
-
-
-def test_what_a_killed_writer_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
-    for name in (".out[1].csv.abc.part", ".out1.csv.abc.part", ".other.csv.abc.part", "out[1].csv.part"):
-        (tmp_path / name).write_text("")
-    write_text(tmp_path / "out[1].csv", "x\n")
-    left = {path.name for path in tmp_path.iterdir()}
-    assert left == {"out[1].csv", ".out1.csv.abc.part", ".other.csv.abc.part", "out[1].csv.part"}
-
-
-def test_files_have_the_usual_permissions(tmp_path: Path) -> None:
-    mask = os.umask(0o027)
-    try:
-        write_text(tmp_path / "x", "x")
-    finally:
-        os.umask(mask)
-    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o640
-
-
-def test_a_writer_that_removes_its_file_fails(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), replacing(tmp_path / "x") as temporary:
-        temporary.unlink()
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_two_writers_of_one_file_leave_each_other_alone(tmp_path: Path) -> None:
-    with replacing(tmp_path / "x") as first:
-        with replacing(tmp_path / "x") as second:
-            second.write_text("second")
-        assert first.exists()
-        first.write_text("first")
-    assert (tmp_path / "x").read_text() == "first"
-    assert [path.name for path in tmp_path.iterdir()] == ["x"]
 
 
 @pytest.mark.parametrize("size", [0, 1, 7, 8, 20, 200, -1])
@@ -394,49 +357,6 @@ def test_a_digest_is_of_all_bytes_but_its_own(
     data, digest = path.read_bytes(), whole(path)
     assert data.count(digest.encode()) == 1
     assert hashlib.sha256(data.replace(digest.encode(), b"0" * 64)).hexdigest() == digest
-
-
-def test_a_run_reads_a_file_whole_once_and_again_when_it_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "x.safetensors"
-    _tensors(path)
-    read: list[Path] = []
-    digests = artefacts._digests
-    monkeypatch.setattr(
-        artefacts, "_digests", lambda path, suffix: (read.append(path), digests(path, suffix))[1]
-    )
-    whole(path)
-    whole(path)
-    assert read == [path, path]
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setenv(process.OWNER, str(os.getpid()))
-    for name in process._CONTAINERS:
-        monkeypatch.delenv(name, raising=False)
-    digest = whole(path)
-    assert whole(path) == digest
-    assert len(read) == 3
-    data = path.read_bytes()
-    times = path.stat()
-    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    with pytest.raises(Altered):
-        whole(path)
-
-
-def test_only_a_file_of_the_checkout_is_set_aside(tmp_path: Path) -> None:
-    root = tmp_path / "checkout"
-    inside, outside = root / "results" / "x", tmp_path / "x"
-    for number in ("", "1"):
-        write_text(inside, "damaged" + number)
-        assert f"x.damaged{number}:" in set_aside(inside, root)
-        assert not inside.exists()
-        assert inside.with_name(f"x.damaged{number}").read_text() == "damaged" + number
-    write_text(outside, "x")
-    write_text(root / "papers" / "x", "x")
-    for path in (outside, root / "papers" / "x", root / "results" / ".." / "papers" / "x", inside):
-        assert set_aside(path, root) == ""
-    assert outside.exists()
 
 
 def test_shapes_that_no_array_has_and_more_tensors_than_files_may_be_open(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from leakbench.artefacts import file_digest
 from leakbench.errors import UserError
+from leakbench.whole import file_digest
 
 
 @dataclass(frozen=True)

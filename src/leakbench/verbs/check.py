@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from leakbench.artefacts import file_digest
 from leakbench.errors import UserError
+from leakbench.whole import file_digest
 from leakbench.yamls import read_yaml
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from leakbench.artefacts import read_csv, read_facts, read_table, replacing
+from leakbench.artefacts import read_csv, read_facts, read_table
 from leakbench.errors import UserError
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.work import read_papers
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.scorecard import Card
+from leakbench.whole import replacing
 
 
 def figure(

@@ -1,0 +1,153 @@
+"""Files that are whole or not there: written beside their place, with a digest of their own bytes, and held
+to it whenever they are read whole."""
+
+import fcntl
+import glob
+import hashlib
+import itertools
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from leakbench.errors import Altered, UserError, raise_if_unwritable
+from leakbench.process import folder_of_the_run, owner_of_the_run
+
+# The key in a file's header behind which its own digest stands: the sha256 of its bytes, with zeros in this
+# place.
+SEAL, UNSEALED = "leakbench-sha256", "0" * 64
+_SEALED = re.compile(SEAL.encode() + rb'(?:": "|\x18@)(.{64})', re.DOTALL)
+# A tensor file has its digest first of all; the others are read at once.
+_START = 256
+# One write's or read's bytes: megabytes at once took five times as long (Linux 6.18, ext4).
+AT_ONCE = 1 << 19
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
+
+    What a killed writer of the same file left behind is removed too; one that lives holds a lock on its own.
+    Raises UserError where the disk is full or the folder is not to be written.
+    """
+    path = Path(path)
+    temporary, held = None, -1
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for stale in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+            _sweep(stale)
+        held, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        temporary = Path(name)
+        with suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield temporary
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        os.replace(temporary, path)
+    except OSError as problem:
+        raise_if_unwritable(problem, path)
+        raise
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+        if held >= 0:
+            os.close(held)
+
+
+def _sweep(part: Path) -> None:
+    """Remove what a writer left behind, unless it still holds its lock."""
+    with suppress(OSError), part.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink()
+
+
+@contextmanager
+def sealing(path: Path) -> Iterator[Path]:
+    """Give a temporary path as `replacing` does, for a file with UNSEALED in the place of its digest, which
+    is then put there."""
+    with replacing(path) as temporary:
+        yield temporary
+        place, _, digest = _digests(temporary, path.suffix)
+        with temporary.open("r+b") as file:
+            file.seek(place)
+            file.write(digest.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    _remember(path, digest)
+
+
+def whole(path: Path) -> str:
+    """Return the digest of a file after its bytes were held to it. Raises Altered if they are others.
+
+    A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
+    each file is read for this once, unless it has changed since.
+    """
+    if not path.is_file():
+        raise UserError(f"{path}: no such file (run the rule that writes it)")
+    note = _note(path)
+    with suppress(OSError, ValueError):
+        state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")
+        if state == _state(path):
+            return digest
+    place, written, digest = _digests(path, path.suffix)
+    if place >= 0 and digest != written:
+        raise Altered(path, f"its bytes have sha256 {digest[:16]}…, not {written[:16]}… as written")
+    _remember(path, digest)
+    return digest
+
+
+def file_digest(path: Path, algorithm: str = "sha256") -> str:
+    """Return the hex digest of a file's bytes."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, algorithm).hexdigest()
+
+
+def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
+    """Return where a file has its own digest (-1: nowhere), that digest, and the one that its bytes have."""
+    with path.open("rb") as file:
+        start = file.read(_START if suffix == ".safetensors" else -1)
+        mark = _SEALED.search(start)
+        if mark is None:
+            return -1, "", file_digest(path)
+        digest = hashlib.sha256(start[: mark.start(1)] + UNSEALED.encode() + start[mark.end(1) :])
+        while part := file.read(AT_ONCE):
+            digest.update(part)
+    return mark.start(1), mark[1].decode(errors="replace"), digest.hexdigest()
+
+
+def _state(path: Path) -> str:
+    """Return what changes with every change of a file."""
+    found = path.stat()
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _note(path: Path) -> Path | None:
+    """Return where a run remembers that it has read a file whole; None outside a run."""
+    owner = owner_of_the_run()
+    with suppress(OSError):
+        if owner is not None:
+            return folder_of_the_run(owner) / hashlib.sha256(os.fsencode(path.resolve())).hexdigest()
+    return None
+
+
+def _remember(path: Path, digest: str) -> None:
+    with suppress(OSError):
+        if note := _note(path):
+            note.write_text(f"{_state(path)} {digest}")
+
+
+def set_aside(path: Path, root: Path) -> str:
+    """Rename a file that rules make, so that the next run makes it again; return in words what was done.
+
+    An empty text where the file is none of the checkout's at `root`, which stays as it is.
+    """
+    homes = [(root / name).resolve() for name in ("data", "results", "scratch")]
+    if not path.is_file() or not any(path.parent.resolve().is_relative_to(home) for home in homes):
+        return ""
+    names = (f"{path.name}.damaged{number or ''}" for number in itertools.count())
+    free = next(name for name in names if not path.with_name(name).exists())
+    path.rename(path.with_name(free))
+    return f"set aside as {free}: run snakemake again"
