@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ import torch
 
 from leakbench import blinding
 from leakbench.blinding import _forked, apart, seal
+from leakbench.warm import LENGTH, receive
+from leakbench.warm_process import serve
 from leakbench.workers import side_by_side
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -48,6 +50,18 @@ def by_another_place(path: Path) -> None:
     Path("moved").rename(path)
 
 
+def by_the_warm_process(path: Path) -> None:
+    """Have the process that jobs fork from read it: it is not sealed, and answers where it is told to."""
+    with socket.socket(socket.AF_UNIX) as stream, open("answer", "w+b") as answer:
+        stream.connect(str(path.with_name("socket")))
+        order = {"argv": [str(path)], "folder": str(path.parent), "environment": {}}
+        text = json.dumps(order).encode()
+        socket.send_fds(stream, [LENGTH.pack(len(text))], [answer.fileno()] * 3)
+        stream.sendall(text)
+        receive(stream, 2 * LENGTH.size)
+        assert answer.seek(0, os.SEEK_END) == 64
+
+
 # The truth is a folder's file of 64 bytes; each way raises where it is refused.
 WAYS: dict[str, Callable[[Path], Any]] = {
     "open": lambda path: path.read_bytes(),
@@ -64,18 +78,34 @@ WAYS: dict[str, Callable[[Path], Any]] = {
     "foreign": by_foreign_function,
     "fork": by_a_fork,
     "link": by_another_name,
+    "warm": by_the_warm_process,
     "move": by_another_place,
 }
 # What the kernel alone can refuse: Python has no part in it.
 KERNEL = {"torch", "foreign"}
 
 
+def shown(argv: Sequence[str]) -> int:
+    """Stands for a verb that prints a file."""
+    os.write(1, Path(argv[0]).read_bytes())
+    return 0
+
+
 @pytest.fixture
-def truth(tmp_path: Path) -> Path:
+def truth(tmp_path: Path) -> Iterator[Path]:
+    """Return a file; a warm process's socket lies beside it."""
     (tmp_path / "truth").mkdir()
     (tmp_path / "own").mkdir()
     (tmp_path / "truth/0").write_bytes(bytes(64))
-    return tmp_path / "truth/0"
+    warm = os.fork()
+    if warm == 0:
+        serve(os.getppid(), tmp_path / "truth/socket", shown, [])
+        os._exit(0)
+    while not (tmp_path / "truth/socket").exists():
+        time.sleep(0.01)
+    yield tmp_path / "truth/0"
+    os.kill(warm, signal.SIGKILL)
+    os.waitpid(warm, 0)
 
 
 def tried(truth: Path, closed: Callable[[], object]) -> dict[str, str]:
@@ -130,7 +160,8 @@ def test_the_kernel_alone_refuses_all_but_the_program_that_reads_nothing(
 def test_the_hook_alone_refuses_what_goes_through_python(
     truth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blinding, "_landlock", lambda *_: False)
+    for name in ("_landlock", "_socketless"):
+        monkeypatch.setattr(blinding, name, lambda *_: False)
     found = tried(truth, lambda: seal([truth.parents[1] / "own"]))
     assert {name for name, problem in found.items() if not problem} <= KERNEL
 
@@ -139,6 +170,8 @@ def test_words_say_what_enforces_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def said(words: str) -> bool:
         return _forked(lambda: int(seal([tmp_path]) != words)) == 0
 
+    assert said("Landlock, seccomp and an audit hook") == landlocked()
+    monkeypatch.setattr(blinding, "_socketless", lambda: False)
     assert said("Landlock and an audit hook") == landlocked()
     monkeypatch.setattr(blinding, "_landlock", lambda *_: False)
     assert said("an audit hook")
