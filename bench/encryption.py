@@ -56,7 +56,8 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
             Side(alone, partial(single.seal, own, few), count),
         )
         yield from compare("encryption", f"{name}: encrypt", "seconds per value", sides[0], sides[1:])
-        sizes = scheme.seal(keys, values).size / number, single.seal(own, few).size / count
+        sealed = (scheme.seal(keys, values), number), (single.seal(own, few), count)
+        sizes = [sum(map(len, each.blocks)) / of for each, of in sealed]
         sums = f"{name}: weighted sum of {len(WEIGHTS)}"
         yield stated("encryption", sums, "bytes per value", *sizes, alone)
         error, bound = _error(scheme, keys, number)
