@@ -14,13 +14,14 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test lint manual bench fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test lint manual bench verify-recorded fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
 	@echo "make lint        check style, types, import contracts and the workflow"
 	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
+	@echo "make verify-recorded   run a sample of each recorded experiment and hold it to the record (SCALE=standard, SAMPLE=1)"
 	@echo "make fuzz        feed damaged files to the readers (takes a night)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (takes a night)"
 	@echo "make lock        resolve requirements.in into requirements.lock"
@@ -48,6 +49,13 @@ manual: env
 
 bench: env
 	python -m bench
+
+SCALE ?= standard
+SAMPLE ?= 1
+verify-recorded: env
+	targets=$$(python -m leakbench confirm --scale $(SCALE) --sample $(SAMPLE) --targets) && \
+	{ test -z "$$targets" || snakemake --cores $(CORES) --config scale=$(SCALE) -- $$targets; }
+	python -m leakbench confirm --scale $(SCALE) --sample $(SAMPLE)
 
 # Coverage-guided, as many inputs as FUZZ says: about a hundred a second.
 FUZZ ?= 100000

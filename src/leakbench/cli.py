@@ -132,6 +132,12 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("experiment", help="its name")
     record.add_argument("--scale", required=True, help="the scale that it ran at")
     record.add_argument("--device", help="what it ran on, in words (default: this machine)")
+    confirm = command("confirm", "hold samples of recorded experiments to what today's code gives")
+    confirm.add_argument("--scale", required=True, help="the scale that was recorded")
+    confirm.add_argument("--targets", action="store_true", help="only print the files to make first")
+    confirm.add_argument(
+        "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"
+    )
     new = command("new", "write the files of a new part, which work as they are")
     new.add_argument("kind", help="attack, defence, objective, optimiser, dataset or victim")
     new.add_argument("name", help="the part's name, small letters, digits and hyphens")

@@ -83,4 +83,5 @@ def outdated(root: Path, scale: str, experiment: str, made: dict[str, Any]) -> s
     specs, code = digests(asked, experiment)
     if specs != made["specs"]:
         return "recorded with other settings"
-    return "" if code == made["code"] else "recorded with an older version"
+    held = code == made["code"] or code in made.get("confirmed", {})
+    return "" if held else "recorded with an older version"

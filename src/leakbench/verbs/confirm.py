@@ -1,0 +1,110 @@
+"""confirm: run sampled cells of recorded experiments with today's code, and keep the record valid where they
+give the recorded numbers."""
+
+import random
+import tempfile
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from leakbench.artefacts import to_json, write_text
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.resolve import Plan
+from leakbench.errors import UserError
+from leakbench.process import commit
+from leakbench.provenance import machine
+from leakbench.reference import read_record
+from leakbench.tables.found import Found
+from leakbench.tables.of_attacks import of_attacks
+from leakbench.tables.of_studies import of_studies
+from leakbench.verbs.record import digests, planned
+from leakbench.verbs.verify import DIFFERENT, IDENTICAL, NEW, WITHIN, compared, numbers
+
+Spec = dict[str, Any]
+
+
+def confirm(root: Path, scale: str, targets: bool = False, sample: int = 1) -> None:
+    """Compare sampled cells of what is recorded of a scale with what today's code gives.
+
+    Only experiments whose settings are those of today and whose code is older are sampled. Where every number
+    of the sample agrees, the record names today's code as confirmed: on the recorded device each number must
+    be identical, on another within a thousandth or the recorded interval. Where one differs, the record stays
+    as it is and the number is printed.
+
+    root: the checkout. scale: the scale that was recorded. targets: print the files that Snakemake must make
+    first, and compare nothing. sample: how many captures or studies of each experiment, above 0. The choice
+    follows from the digest of today's code, so that nobody picks it. Raises UserError where a sampled file is
+    missing.
+    """
+    for table, made, asked, code in _older(root, scale):
+        spec, files = _sampled(asked, table.stem, code, sample)
+        paths = [root / "results" / scale / name for name in files]
+        if targets:
+            print(*(path.relative_to(root) for path in paths), sep="\n")
+            continue
+        if missing := [path for path in paths if not path.is_file()]:
+            raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
+        counts, apart = _agreement(_found(spec, paths), table)
+        strict = made["device"] == machine()
+        words = ", ".join(f"{count} {word}" for word, count in counts.items())
+        if apart or not counts[IDENTICAL] + counts[WITHIN] or (strict and counts[WITHIN]):
+            print(f"{table.stem}: not confirmed, {words}", *apart[:5], sep="\n  ")
+            continue
+        made.setdefault("confirmed", {})[code] = {
+            "commit": commit(root), "date": date.today().isoformat(), "device": machine(),
+            "sampled": spec["cells"] or spec["studies"], "numbers": counts,
+        }  # fmt: skip
+        write_text(table.with_suffix(".json"), to_json(made) + "\n")
+        print(f"{table.stem}: confirmed, {words}")
+
+
+def _older(root: Path, scale: str) -> Iterator[tuple[Path, Spec, Plan, str]]:
+    """Yield table, record, plan and digest of today's code of each record whose code alone is older."""
+    for table in sorted((root / "reference" / scale).glob("*.csv")):
+        made = read_record(table)
+        asked = planned(root, scale)
+        if table.stem not in asked.experiments:
+            continue
+        specs, code = digests(asked, table.stem)
+        if specs == made["specs"] and code != made["code"] and code not in made.get("confirmed", {}):
+            yield table, made, asked, code
+
+
+def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec, list[str]]:
+    """Return the spec of the experiment's table for its sampled cells or studies alone, and the files below
+    results/<scale> that it is made from, those of a study behind each other."""
+    spec = asked.spec(f"table/{experiment}")
+    groups = list(dict.fromkeys(map(_condition, spec["cells"]))) or spec.get("studies", [])
+    chosen = set(random.Random(code).sample(sorted(groups), min(sample, len(groups))))
+    cells = [stem for stem in spec["cells"] if _condition(stem) in chosen]
+    studies = [stem for stem in spec.get("studies", []) if stem in chosen]
+    captures = dict.fromkeys(map(capture_of, cells))
+    names = [f"scores/{capture}.parquet" for capture in captures] + [f"studies/{s}.parquet" for s in studies]
+    names += [f"records/study/{stem}.json" for stem in studies]
+    return spec | {"cells": cells} | ({"studies": studies} if studies else {}), names
+
+
+def _condition(stem: str) -> str:
+    """Return what all seeds and attacks of a cell's capture share."""
+    return stem.rsplit("/", 2)[0]
+
+
+def _found(spec: Spec, paths: list[Path]) -> Found:
+    if "studies" in spec:
+        half = len(paths) // 2
+        return of_studies(spec, paths[:half], paths[half:])
+    return of_attacks(spec | {"experiment": spec["experiment"] | {"exhibit": None}}, paths, [])
+
+
+def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
+    """Return how many numbers of the sample stand how to the recorded ones, and those that differ."""
+    with tempfile.TemporaryDirectory() as folder:
+        part = Path(folder) / table.name
+        write_text(part, found.table.to_csv(index=False, float_format="%.6g"))
+        rows = compared(numbers([part]), numbers([table]))
+    counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
+    apart = rows[rows["status"] == DIFFERENT]
+    return counts, [
+        f"{row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})" for row in apart.itertuples()
+    ]

@@ -1,0 +1,99 @@
+"""Recorded tables of older code: kept valid by a sample that gives the same numbers, and by nothing else."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cell import ORIGIN, SHARES, STEM, Cell, make_table
+
+from leakbench.artefacts import read_json, read_table, write_table
+from leakbench.catalogue.resolve import Plan
+from leakbench.errors import UserError
+from leakbench.provenance import machine
+from leakbench.verbs import confirm as module
+from leakbench.verbs.confirm import confirm
+from leakbench.verbs.record import outdated
+
+SPEC = {
+    "cells": [STEM], "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES,
+    "experiment": {"seeds": [0], "metrics": ["mse"], "success": [], "client": None, "exhibit": None},
+}  # fmt: skip
+
+
+@pytest.fixture
+def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the record of a table whose code is older than today's."""
+    cell.score("mse")
+    make_table(cell, [STEM], [cell.scores], metrics=["mse"])
+    folder = cell.root / "reference/quick"
+    folder.mkdir(parents=True)
+    (folder / "x.csv").write_text((cell.results / "x.csv").read_text())
+    made = {"device": machine(), "commit": "abc", "date": "2026-01-01", "specs": "same", "code": "old"}
+    (folder / "x.json").write_text(json.dumps(made))
+    asked = Plan("quick", {"x": []}, {}, {"table/x": SPEC}, {"x": []})
+    for where in (module, outdated.__globals__):
+        for name, value in (("planned", lambda *given: asked), ("digests", lambda *given: ("same", "new"))):
+            if isinstance(where, dict):
+                monkeypatch.setitem(where, name, value)
+            else:
+                monkeypatch.setattr(where, name, value)
+    return folder / "x.json"
+
+
+def changed(cell: Cell, factor: float) -> None:
+    """Let today's code give other errors."""
+    rows, facts = read_table(cell.scores)
+    write_table(cell.scores, rows.assign(mse=rows["mse"] * factor), facts)
+
+
+def age(cell: Cell, made: Path) -> str:
+    return outdated(cell.root, "quick", "x", read_json(made, "", ""))
+
+
+def test_a_sample_with_the_recorded_numbers_confirms_the_record(cell: Cell, recorded: Path) -> None:
+    assert age(cell, recorded) == "recorded with an older version"
+    confirm(cell.root, "quick")
+    (entry,) = read_json(recorded, "", "")["confirmed"].values()
+    assert entry["sampled"] == [STEM]
+    assert entry["numbers"]["identical"] > 0
+    assert entry["numbers"]["different"] == 0
+    assert age(cell, recorded) == ""
+
+
+def test_another_number_leaves_the_record_as_it_is(
+    cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = recorded.read_bytes()
+    changed(cell, 3.0)
+    confirm(cell.root, "quick")
+    assert recorded.read_bytes() == before
+    assert "x: not confirmed" in capsys.readouterr().out
+
+
+def test_on_the_recorded_device_near_is_not_enough(cell: Cell, recorded: Path) -> None:
+    changed(cell, 1.0002)
+    confirm(cell.root, "quick")
+    assert "confirmed" not in read_json(recorded, "", "")
+    made: dict[str, Any] = read_json(recorded, "", "") | {"device": "another"}
+    recorded.write_text(json.dumps(made))
+    confirm(cell.root, "quick")
+    assert read_json(recorded, "", "")["confirmed"]["new"]["numbers"]["within tolerance"] > 0
+
+
+def test_what_must_be_made_first_is_listed_and_asked_for(
+    cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    confirm(cell.root, "quick", targets=True)
+    assert capsys.readouterr().out.split() == [f"results/quick/scores/{ORIGIN}.parquet"]
+    cell.scores.unlink()
+    with pytest.raises(UserError, match="missing"):
+        confirm(cell.root, "quick")
+
+
+def test_a_record_of_other_settings_is_not_sampled(
+    cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded.write_text(json.dumps(read_json(recorded, "", "") | {"specs": "other"}))
+    confirm(cell.root, "quick", targets=True)
+    assert capsys.readouterr().out == ""
