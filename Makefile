@@ -108,7 +108,7 @@ flower: env
 
 lock:
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .bootstrap uv
-	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade requirements.in -o requirements.lock
+	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade pyproject.toml requirements.in --extra pipeline -o requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade bootstrap.in -o bootstrap.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade tests/flower/requirements.in -o tests/flower/requirements.lock
 	$(UV) pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header --upgrade tests/fuzz/requirements.in -o tests/fuzz/requirements.lock

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from leakbench import __version__
 from leakbench.errors import Altered, UserError
 from leakbench.process import end_with, owner_of_the_run, prepare
 from leakbench.warm import run_warm
@@ -41,6 +42,7 @@ def _device(text: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="leakbench", description=__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"leakbench {__version__}")
     commands = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def command(
@@ -209,6 +211,12 @@ def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
     except UserError as problem:
         print(f"leakbench {verb}: {problem}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as problem:
+        if (problem.name or "leakbench").partition(".")[0] == "leakbench":
+            raise
+        mend = "pip install 'leakbench[pipeline]'"
+        print(f"leakbench {verb}: {problem.name} is not installed ({mend})", file=sys.stderr)
+        return 2
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -229,6 +237,11 @@ def _run(arguments: argparse.Namespace) -> int:
     function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
     more = {"root": root, "scratch": root / "scratch" / verb}
     taken = inspect.signature(function).parameters
+    if "root" in taken and not (root / "config").is_dir():
+        raise UserError(
+            f"{root.resolve() / 'config'}: no such folder ({verb} works on a checkout: run it there, or name "
+            "the checkout by --root)"
+        )
     function(**values, **{name: value for name, value in more.items() if name in taken})
     return 0
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
+from leakbench.catalogue.code import PACKAGE
 from leakbench.errors import UserError
 from leakbench.parts import stem
 
-PACKAGE = Path(__file__).resolve().parents[1]
 _NAMES = {
     "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "tuple": tuple,
     "None": None, "Literal": Literal, "Annotated": Annotated, "Field": Field,
