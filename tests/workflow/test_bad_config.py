@@ -311,9 +311,7 @@ def test_a_folder_that_is_no_checkout(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["plan", "--root", str(tmp_path)]) == 2
     line = capsys.readouterr().err
     assert str(tmp_path / "config") in line
-    assert line.rstrip().endswith(
-        "(plan works on a checkout of leakbench: run it there, or name the checkout by --root)"
-    )
+    assert line.endswith("(plan works on a checkout: run it there, or name the checkout by --root)\n")
 
 
 def test_a_pipe_in_place_of_a_file(catalogue: Path, complaint: Callable[..., str]) -> None:
