@@ -12,7 +12,7 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.exact.columns import columns_of, samples_of
 from leakbench.exact.first_layer import FirstLayer, reconstruction
 from leakbench.exact.proof import proof
-from leakbench.exact.span import Span, span
+from leakbench.exact.span import Span, first_alike
 
 # A neuron is read while what is left of its gradient is this many times the error that it has gathered.
 READABLE = 1e3
@@ -36,16 +36,13 @@ def peel(
     they are rounded; none: pixels are real numbers, as published. Only proven samples are usable. Raises
     Unfit where `first_layers` does.
     """
-    return reconstruction(observation, lambda layer: peeled(layer, levels)[:2], "peel")
+    return reconstruction(observation, lambda layer, seen: peeled(layer, seen, levels), "peel")
 
 
-def peeled(layer: FirstLayer, levels: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the samples [n, inputs], their labels [n], and what is left of slope and offset without them."""
-    samples, labels = layer.weight.new_zeros(0, layer.weight.shape[1]), torch.zeros(0, dtype=torch.int64)
-    seen = span(layer.slope, layer.batch)
+def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> tuple[Tensor, Tensor]:
+    """Return the samples [n, inputs] and their labels [n]."""
+    samples, labels = layer.weight[:0], torch.zeros(0, dtype=torch.int64)
     slope, offset = layer.slope, layer.offset
-    if seen is None:
-        return samples, labels, slope, offset
     error = seen.noise * offset.abs() + seen.entry
     while len(samples) < layer.batch:
         found, classes, caused = _certified(layer, seen, slope, offset, error, samples, levels)
@@ -58,7 +55,7 @@ def peeled(layer: FirstLayer, levels: int | None = None) -> tuple[Tensor, Tensor
         exact, classes = samples_of(layer, seen, columns_of(layer, seen, samples))
         if len(exact) == len(samples):
             samples, labels = exact, classes
-    return samples, labels, slope, offset
+    return samples, labels
 
 
 def _certified(
@@ -66,29 +63,22 @@ def _certified(
     levels: int | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return new samples [n, inputs], their labels [n] and what they add to the offset [n, neurons]."""
-    none = known[:0], torch.zeros(0, dtype=torch.int64), offset[None][:0]
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
     # Within the span, where all samples lie, a ratio has less of the noise.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]
     within = _in_range(ratios @ seen.right, layer)
     neurons, ratios = neurons[within], ratios[within]
-    if not len(neurons):
-        return none
     relative = error[neurons] / offset[neurons].abs()
     apart = torch.cdist(ratios, ratios) / ratios.norm(dim=1, keepdim=True).clamp_min(1e-30)
     alike = apart < (ALIKE * (relative[:, None] + relative)).clamp(1e-6, 1e-2)
-    first, group = alike.int().argmax(1).unique(return_inverse=True)
+    first, group = first_alike(alike).unique(return_inverse=True)
     weights = offset[neurons].square()
     sums = weights.new_zeros(len(first), ratios.shape[1]).index_add_(0, group, ratios * weights[:, None])
     samples = sums / weights.new_zeros(len(first)).index_add_(0, group, weights)[:, None] @ seen.right
     samples = _rounded(samples, layer, levels)
-    if len(known):
-        new = torch.cdist(samples, known).amin(1) > SAME * samples.norm(dim=1)
-        open_ = new[group]
-        neurons, relative, group = neurons[open_], relative[open_], (new.cumsum(0) - 1)[group[open_]]
-        samples = samples[new]
-    if not len(samples):
-        return none
+    new = ~(torch.cdist(samples, known) <= SAME * samples.norm(dim=1, keepdim=True)).any(1)
+    of_new = new[group]
+    samples, relative, group = samples[new], relative[of_new], (new.cumsum(0) - 1)[group[of_new]]
     worst = relative.new_zeros(len(samples)).scatter_reduce_(0, group, relative, "amax")
     labels, proven, caused = proof(layer, seen, samples, worst)
     # Of a sample that two groups hold, the group with the smaller error is kept.

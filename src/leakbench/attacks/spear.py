@@ -12,7 +12,7 @@ from leakbench.attacks.peel import peeled
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.exact.columns import columns_of, samples_of
 from leakbench.exact.first_layer import FirstLayer, reconstruction
-from leakbench.exact.span import Span, span
+from leakbench.exact.span import Span
 from leakbench.exact.sparse import directions, distinct
 
 # What counts as zero, in units of the noise of a row of length one.
@@ -40,48 +40,32 @@ def spear(
     column, the share that must be closed for one sample. Only proven samples are usable. Raises Unfit where
     `first_layers` does.
     """
-    return reconstruction(observation, lambda layer: _solved(layer, rng, peel, starts, share), "spear")
 
+    def solve(layer: FirstLayer, seen: Span) -> tuple[Tensor, Tensor]:
+        known = peeled(layer, seen) if peel else (layer.weight[:0], torch.zeros(0, dtype=torch.int64))
+        return _searched(layer, seen, known, starts, share, rng)
 
-def _solved(
-    layer: FirstLayer, rng: torch.Generator, peel: bool, starts: int, share: float
-) -> tuple[Tensor, Tensor]:
-    """Return the proven samples [n, inputs] and their labels [n]."""
-    inputs = layer.weight.shape[1]
-    samples, labels = layer.weight.new_zeros(0, inputs), torch.zeros(0, dtype=torch.int64)
-    seen = span(layer.slope, layer.batch)
-    if seen is None:
-        return samples, labels
-    if peel:
-        samples, labels, _, _ = peeled(layer)
-    rank = len(seen.values)
-    if len(samples) < rank:
-        known = columns_of(layer, seen, samples)
-        samples, labels = _searched(layer, seen, known, starts, share, rng) or (samples, labels)
-    return samples, labels
+    return reconstruction(observation, solve, "spear")
 
 
 def _searched(
-    layer: FirstLayer, seen: Span, known: Tensor, starts: int, share: float, rng: torch.Generator
-) -> tuple[Tensor, Tensor] | None:
-    """Return the samples that are proven once there are as many columns as samples; none if there never
-    are.
+    layer: FirstLayer, seen: Span, best: tuple[Tensor, Tensor], starts: int, share: float,
+    rng: torch.Generator,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Return the largest number of samples [n, inputs] that are proven, with their labels [n].
 
-    known: [n, rank], columns of samples that were peeled.
+    best: samples that were peeled, with their labels. Others are proven once there are as many columns as
+    samples.
     """
     rows, rank = distinct(seen.left), len(seen.values)
+    known = columns_of(layer, seen, best[0])
     pool = [(len(rows), q) for q in known]
-    best: tuple[Tensor, Tensor] | None = None
-    for found in directions(rows, max(ZERO * seen.noise, LEAST), share, starts, rng, known):
-        pool.append(found)
+    found = directions(rows, max(ZERO * seen.noise, LEAST), share, starts, rng, known)
+    while len(best[0]) < rank and (each := next(found, None)):
+        pool.append(each)
         columns = _independent(pool, rank)
-        if len(columns) < rank:
-            continue
-        samples, labels = samples_of(layer, seen, columns)
-        if best is None or len(samples) > len(best[0]):
-            best = samples, labels
-        if len(samples) == rank:
-            break
+        if len(columns) == rank:
+            best = max(best, samples_of(layer, seen, columns), key=lambda both: len(both[0]))
     return best
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.proof import proof
-from leakbench.exact.span import Span
+from leakbench.exact.span import Span, unit_rows
 
 
 def null(rows: Tensor) -> Tensor:
@@ -24,11 +24,12 @@ def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> Tensor:
     A ReLU adds nothing to neurons that are closed for a sample, and which these are a nearly known sample
     tells. So its column is as exact as the gradient, whatever the sample's own error.
     """
-    closed = samples @ layer.weight.T + layer.bias < 0
-    length = seen.left.norm(dim=1, keepdim=True)
-    rows = seen.left / length.clamp_min(torch.finfo(length.dtype).tiny)
-    alive = (length > 1e-5 * length.max()).squeeze(1)
-    return torch.stack([null(rows[each & alive]) for each in closed]) if len(samples) else seen.left[:0]
+    rows, alive = unit_rows(seen.left)
+    closed = (samples @ layer.weight.T + layer.bias < 0)[:, alive]
+    found = rows.new_empty(len(samples), rows.shape[1])
+    for place, each in enumerate(closed):
+        found[place] = null(rows[each])
+    return found
 
 
 def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> tuple[Tensor, Tensor]:

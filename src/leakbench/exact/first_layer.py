@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
+from leakbench.exact.span import Span, span
 from leakbench.matching.trials import as_gradient, local_steps, noise_images
 from leakbench.victims.layers import Drawn, first_dense, normalisation
 
@@ -115,17 +116,24 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
     return logits
 
 
-def reconstruction(
-    observation: Observation, solve: Callable[[FirstLayer], tuple[Tensor, Tensor]], attack: str
-) -> Reconstruction:
-    """Return what `solve` finds in every update: samples [n, inputs] and labels [n], n at most the batch."""
+Solve = Callable[[FirstLayer, Span], tuple[Tensor, Tensor]]
+
+
+def reconstruction(observation: Observation, solve: Solve, attack: str) -> Reconstruction:
+    """Return what `solve` finds in every update: samples [n, inputs] and labels [n], n at most the batch.
+
+    An update of which noise leaves no span gives nothing.
+    """
     rows, columns, channels = observation.network["shape"]
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
     mean, deviation = normalisation(observation.model(), channels)
     images = torch.zeros(*lead, channels, rows, columns)
     usable, labels = torch.zeros(lead, dtype=torch.bool), torch.full(lead, -1)
     for number, client, layer in first_layers(observation, attack):
-        samples, classes = solve(layer)
+        seen = span(layer.slope, layer.batch)
+        if seen is None:
+            continue
+        samples, classes = solve(layer, seen)
         place = (number, client, slice(0, len(samples)))
         pixels = samples.float().view(-1, channels, rows, columns) * deviation + mean
         images[place], usable[place], labels[place] = pixels, True, classes

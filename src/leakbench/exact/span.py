@@ -9,6 +9,8 @@ from torch import Tensor
 MORE = 16
 # A singular value belongs to the samples if it is this many times the first that belongs to the noise.
 CLEAR = 10.0
+# A row of a basis is dead if it is shorter than this share of the longest.
+DEAD = 1e-5
 
 
 class Span(NamedTuple):
@@ -46,3 +48,15 @@ def span(slope: Tensor, batch: int) -> Span | None:
     noise = max(float(values[rank] / values[0]), torch.finfo(slope.dtype).eps)
     entry = noise * float(values[0]) / sum(side**0.5 for side in slope.shape)
     return Span(basis @ left[:, :rank], values[:rank], right[:rank], noise, entry)
+
+
+def unit_rows(left: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the rows of a basis [neurons, rank] that are alive, at length one, and which [neurons] are."""
+    length = left.norm(dim=1)
+    alive = length > DEAD * length.max()
+    return left[alive] / length[alive, None], alive
+
+
+def first_alike(alike: Tensor) -> Tensor:
+    """Return for each row of a symmetric, reflexive relation [n, n] the first that it is alike to [n]."""
+    return (~alike).cumprod(1).sum(1)

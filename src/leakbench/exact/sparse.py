@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 from leakbench.exact.columns import null
+from leakbench.exact.span import first_alike, unit_rows
 
 # Rows that are nearly parallel are one: neurons that are open for one sample alone all are.
 PARALLEL = 1e-4
-DEAD = 1e-5
 # Reweighting: the first width of the zero, its fall from step to step, and after how many steps which share
 # of the starts goes on. The objective tells by then which of them have found a column.
 WIDTH, FALL = 0.3, 0.95
 STAGES = ((30, 0.5), (42, 0.25), (60, 1.0))
-# So long are starts kept away from columns that are known, and so strongly.
+# Starts are kept away from known columns for the first AWAY steps, by PUSH times the mean moment.
 AWAY, PUSH = 30, 30.0
 STARTS = 64
-# The search ends after so many batches of starts in a row that found no new column.
+# The search ends after this number of batches of starts in a row that found no new column.
 FRUITLESS = 12
 # The share of rows that a column may be taken to be zero in, while it is sharpened.
 QUARTER = 4
@@ -26,12 +26,9 @@ QUARTER = 4
 def distinct(left: Tensor) -> Tensor:
     """Return the rows of an orthonormal basis [neurons, rank] at length one, without dead and parallel
     ones."""
-    length = left.norm(dim=1)
-    alive = length > DEAD * length.max()
-    rows = left[alive] / length[alive, None]
+    rows, _ = unit_rows(left)
     parallel = (rows @ rows.T).abs() > 1 - PARALLEL**2 / 2
-    first = parallel.int().argmax(1)
-    return rows[first == torch.arange(len(rows))]
+    return rows[first_alike(parallel) == torch.arange(len(rows))]
 
 
 def directions(
@@ -51,13 +48,12 @@ def directions(
     fruitless = 0
     for _ in range(most):
         starts = torch.randn(STARTS, rank, generator=rng, dtype=rows.dtype)
-        basis = torch.linalg.qr(known.T).Q if len(known) else None
-        if basis is not None:
-            starts = starts - starts @ basis @ basis.T
+        basis = torch.linalg.qr(known.T).Q
+        starts = starts - starts @ basis @ basis.T
         found = [_sharpened(rows, q, zero) for q in _minimised(rows, starts, basis)]
         before = len(known)
         for zeros, q in sorted(found, key=lambda each: -each[0]):
-            if zeros >= least and not (len(known) and (known @ q).abs().max() > 1 - 1e-6):
+            if zeros >= least and not ((known @ q).abs() > 1 - 1e-6).any():
                 known = torch.cat([known, q[None]])
                 yield zeros, q
         fruitless = 0 if len(known) > before else fruitless + 1
@@ -65,18 +61,18 @@ def directions(
             return
 
 
-def _minimised(rows: Tensor, starts: Tensor, known: Tensor | None) -> Tensor:
+def _minimised(rows: Tensor, starts: Tensor, known: Tensor) -> Tensor:
     """Return where starts [k, rank] end, without those that were given up. known: [rank, n], orthonormal."""
     # Single precision finds the neighbourhood of a column; `_sharpened` finds the column.
     table = rows.float()
     q = torch.nn.functional.normalize(starts.float(), dim=1)
-    away = None if known is None else (known @ known.T).float()
+    away = (known @ known.T).float()
     width, step = WIDTH, 0
     for until, share in STAGES:
         while step < until:
             weights = 1 / ((q @ table.T).square() + width**2)
             moments = (table.T[None] * weights[:, None]) @ table
-            if away is not None and step < AWAY:
+            if step < AWAY:
                 moments = moments + PUSH * moments.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * away
             factor = torch.linalg.cholesky(moments)
             for _ in range(2):
