@@ -89,8 +89,9 @@ class Observation:
         return model.eval()
 
     def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
-        """Return one parameter's updates [rounds, clients, *shape] as a float32 tensor."""
-        return torch.from_numpy(np.array(self.updates[name][rounds], dtype=np.float32))
+        """Return one parameter's updates [rounds, clients, *shape] in the precision that they were sent
+        in."""
+        return torch.from_numpy(np.array(self.updates[name][rounds]))
 
     def part(self, rounds: slice) -> "Observation":
         """Return what was seen in some of the rounds."""

@@ -58,7 +58,7 @@ def _layout(
     """
     state, secret = model.state_dict(), defence.secret(model)
     layout = {
-        f"updates/{name}": ((rounds, clients, *value.shape), "float32")
+        f"updates/{name}": ((rounds, clients, *value.shape), str(value.dtype).removeprefix("torch."))
         for name, value in model.named_parameters()
         if name not in secret or name in defence.sent(model)
     }

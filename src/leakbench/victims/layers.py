@@ -65,6 +65,24 @@ def normalised(network: nn.Module, statistics: str) -> nn.Module:
     return sequential(normalise=Normalise(*STATISTICS[statistics]), network=network)
 
 
+class Cast(nn.Module):
+    """Give images another precision."""
+
+    def __init__(self, precision: torch.dtype) -> None:
+        super().__init__()
+        self.precision = precision
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.to(self.precision)
+
+
+def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
+    """Return `network` with all weights in a precision, to which images are cast; itself for float32."""
+    if precision == torch.float32:
+        return network
+    return sequential(cast=Cast(precision), network=network.to(precision))
+
+
 def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
     """Return mean and deviation [channels, 1, 1] of the model's own normalisation; 0 and 1 if it has none."""
     for layer in model.modules():

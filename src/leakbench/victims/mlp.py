@@ -2,10 +2,11 @@
 
 from typing import Annotated, Literal
 
+import torch
 from pydantic import Field
 from torch import nn
 
-from leakbench.victims.layers import ACTIVATIONS, glorot, normalised, sequential
+from leakbench.victims.layers import ACTIVATIONS, glorot, in_precision, normalised, sequential
 
 
 def mlp(
@@ -17,13 +18,15 @@ def mlp(
     initial: Literal["glorot", "torch"] = "torch",
     deviation: Annotated[float, Field(gt=0)] | None = None,
     normalise: Literal["none", "half", "cifar10", "cifar100"] = "none",
+    precision: Literal["float32", "float64"] = "float32",
 ) -> nn.Module:
     """Dense layers of the widths `hidden`, each behind the activation, and a dense layer of the classes.
 
     hidden: the number of neurons of each layer, the first reads pixels. activation: of all hidden layers.
     initial: `glorot` as Keras does, with zero biases, or torch's defaults. deviation: if given, the first
     layer's weights are normal with this standard deviation instead. normalise: the data set whose mean and
-    standard deviation pixels are normalised by. Source of the defaults: arXiv:2609.09659, whose first layer
+    standard deviation pixels are normalised by. precision: of the weights, so that a client computes and
+    sends its update in it. Source of the defaults: arXiv:2609.09659, whose first layer
     has 1,000 ReLUs, glorot and a deviation of 0.5.
     """
     rows, columns, channels = shape
@@ -39,4 +42,4 @@ def mlp(
         glorot(network)
     if deviation is not None:
         nn.init.normal_(network.dense1.weight, 0.0, deviation)  # type: ignore[arg-type,union-attr]
-    return normalised(network, normalise)
+    return in_precision(normalised(network, normalise), getattr(torch, precision))
