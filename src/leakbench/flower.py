@@ -1,8 +1,8 @@
 """What a Flower (flwr) server sends and receives, kept round by round: the part that runs within somebody's
 Flower app.
 
-It needs NumPy and this package, not torch, and no version of flwr in particular. `leakbench capture
---from-flower` makes an observation of the folder (docs/observation.md).
+It needs NumPy and this package, not torch, and no version of flwr in particular. `leakbench.rounds` reads
+what it wrote (docs/observation.md).
 """
 
 from collections.abc import Iterable
@@ -12,30 +12,49 @@ from typing import Any, TypeVar
 import numpy as np
 
 from leakbench.artefacts import write_tensors
+from leakbench.errors import UserError
 
 S = TypeVar("S")
+LONGEST = 200
 
 
 def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
-    """Return `strategy` (of flwr.serverapp.strategy), which from now on keeps what the server sees of
-    training in `folder`.
+    """Let a Flower strategy keep what its server sends and receives in training; nothing of the training
+    changes.
 
-    A file per round, `round-<number>.safetensors`: `global/<name>`, the arrays that were sent out, and
-    `returned/<client>/<name>`, those that came back, clients in order of their node. `samples` is the metric
-    in which a client tells its number of samples. Replies that are errors are left out. Nothing of the
-    training changes.
+    strategy: any strategy of `flwr.serverapp.strategy`, such as FedAvg, FedProx or FedAdam, before it starts.
+    folder: where a file `round-<number>.safetensors` is written after each round. It holds the arrays that
+    were sent out, those that came back from each client, the settings of training that were sent, and which
+    clients were asked, answered or failed.
+    samples: the metric of a client's reply that holds its number of samples.
+
+    Returns `strategy` itself. Raises UserError if it is no such strategy, or if a file cannot be written.
     """
     wrapped: Any = strategy
+    if not hasattr(wrapped, "configure_train") or not hasattr(wrapped, "aggregate_train"):
+        raise UserError(
+            f"record: {type(strategy).__name__} has no configure_train and aggregate_train (give a strategy "
+            "of flwr.serverapp.strategy)"
+        )
     configure, aggregate = wrapped.configure_train, wrapped.aggregate_train
-    sent: dict[int, dict[str, np.ndarray]] = {}
+    sent: dict[str, np.ndarray] = {}
+    facts: dict[str, Any] = {}
 
     def configure_train(server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
-        sent[server_round] = _arrays(arrays)
-        return configure(server_round, arrays, config, grid)
+        messages = list(configure(server_round, arrays, config, grid))
+        sent.update(_arrays(arrays))
+        # The strategy itself may add a setting, such as FedProx its weight.
+        settings = {
+            name: value for name, value in dict(config).items() if isinstance(value, int | float | str)
+        }
+        facts["config"] = settings
+        facts["asked"] = [int(message.metadata.dst_node_id) for message in messages]
+        return messages
 
     def aggregate_train(server_round: int, replies: Iterable[Any]) -> Any:
         heard = list(replies)
-        _write(Path(folder), server_round, sent.pop(server_round, {}), heard, samples)
+        _write(Path(folder), sent, facts | {"round": server_round}, heard, samples)
+        sent.clear()
         return aggregate(server_round, heard)
 
     wrapped.configure_train, wrapped.aggregate_train = configure_train, aggregate_train
@@ -46,21 +65,39 @@ def _arrays(record: Any) -> dict[str, np.ndarray]:
     return {name: np.asarray(array.numpy()) for name, array in record.items()}
 
 
-def _write(folder: Path, number: int, sent: dict[str, np.ndarray], replies: list[Any], samples: str) -> None:
-    sound = sorted(
-        (reply for reply in replies if not reply.has_error()), key=lambda reply: reply.metadata.src_node_id
+def _samples(reply: Any, samples: str) -> Any:
+    return next(
+        (metrics[samples] for metrics in reply.content.metric_records.values() if samples in metrics), 0
     )
+
+
+def _reason(reply: Any, samples: str) -> str:
+    """Return why nothing can be kept of a reply, in one line; an empty text if it can."""
+    if reply.has_error():
+        return " ".join(str(reply.error.reason).split())[:LONGEST] or "no reason given"
+    records = len(reply.content.array_records)
+    if records != 1:
+        return f"its reply has {records} records of arrays, not one"
+    count = _samples(reply, samples)
+    return "" if isinstance(count, int) and count > 0 else f"its reply says no number of samples ({samples})"
+
+
+def _write(
+    folder: Path, sent: dict[str, np.ndarray], facts: dict[str, Any], replies: list[Any], samples: str
+) -> None:
     tensors = {f"global/{name}": value for name, value in sent.items()}
-    clients, nodes = [], []
-    for reply in sound:
-        (arrays,) = reply.content.array_records.values()
-        (metrics,) = reply.content.metric_records.values()
+    clients, failed = {}, {}
+    for reply in replies:
         node = int(reply.metadata.src_node_id)
+        if reason := _reason(reply, samples):
+            failed[str(node)] = reason
+            continue
+        (arrays,) = reply.content.array_records.values()
         tensors |= {f"returned/{node}/{name}": value for name, value in _arrays(arrays).items()}
-        clients.append(int(metrics[samples]))
-        nodes.append(node)
+        clients[node] = _samples(reply, samples)
+    nodes = sorted(clients)
     write_tensors(
-        folder / f"round-{number}.safetensors",
+        folder / f"round-{facts['round']}.safetensors",
         tensors,
-        {"round": number, "nodes": nodes, "clients": clients},
+        facts | {"nodes": nodes, "clients": [clients[node] for node in nodes], "failed": failed},
     )

@@ -2,6 +2,7 @@
 is in tests/flower."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from leakbench.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.cli import main
 from leakbench.errors import UserError
 from leakbench.flower import record
+from leakbench.rounds import read_rounds
 from leakbench.verbs.flower_capture import flower_capture
 
 NETWORK = {"module": "fcnn", "parameters": {}, "shape": [4, 4, 1], "classes": 3}
@@ -28,8 +30,11 @@ class Strategy:
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> list[str]:
-        return [f"train {server_round}"]
+    asked: tuple[int, ...] = ()
+
+    def configure_train(self, server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
+        config["lr"] = 0.5
+        return iter([SimpleNamespace(metadata=SimpleNamespace(dst_node_id=node)) for node in self.asked])
 
     def aggregate_train(self, server_round: int, replies: list[Any]) -> str:
         self.heard = list(replies)
@@ -40,13 +45,14 @@ def arrays(state: State) -> dict[str, Any]:
     return {name: SimpleNamespace(numpy=lambda value=value: value) for name, value in state.items()}
 
 
-def reply(node: int, state: State, samples: int, error: bool = False) -> Any:
+def reply(node: int, state: State, samples: int, error: str = "") -> Any:
     content = SimpleNamespace(
         array_records={"arrays": arrays(state)}, metric_records={"metrics": {"num-examples": samples}}
     )
     return SimpleNamespace(
-        has_error=lambda: error, metadata=SimpleNamespace(src_node_id=node), content=content
-    )
+        has_error=lambda: bool(error), error=SimpleNamespace(reason=error), content=content,
+        metadata=SimpleNamespace(src_node_id=node),
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -63,14 +69,17 @@ def spec(folder: Path, **facts: Any) -> Path:
 
 
 def play(folder: Path, state: State, rounds: list[dict[int, int]]) -> Strategy:
-    """Record rounds, each a mapping of node → samples; node n returns everything plus n."""
+    """Record rounds, each a mapping of node → samples; node n returns everything plus n. Node 99 fails, node
+    100 does not answer."""
     strategy = record(Strategy(), folder)
     for number, nodes in enumerate(rounds, 1):
-        assert strategy.configure_train(number, arrays(state), {}, None) == [f"train {number}"]
+        strategy.asked = (*nodes, 99, 100)
+        messages = strategy.configure_train(number, arrays(state), {}, None)
+        assert [message.metadata.dst_node_id for message in messages] == [*nodes, 99, 100]
         replies = [
             reply(node, {n: v + np.float32(node) for n, v in state.items()}, k) for node, k in nodes.items()
         ]
-        replies.append(reply(99, {}, 1, error=True))
+        replies.append(reply(99, {}, 1, error="out of memory\n at line 1"))
         assert strategy.aggregate_train(number, iter(replies)) == "aggregated"
     return strategy
 
@@ -95,9 +104,20 @@ def test_updates_are_what_came_back_less_what_was_sent(tmp_path: Path, state: St
         np.testing.assert_allclose(tensors[f"updates/{name}"][:, 1], 7, atol=1e-5)
 
 
-def test_clients_that_miss_a_round_or_change_are_left_out(tmp_path: Path, state: State) -> None:
+def test_clients_that_miss_a_round_or_change_are_left_out(
+    tmp_path: Path, state: State, capsys: pytest.CaptureFixture[str]
+) -> None:
     play(tmp_path / "rounds", state, [{1: 1, 2: 2, 3: 3}, {1: 1, 3: 4}])
     flower_capture(tmp_path / "rounds", spec(tmp_path), tmp_path / "out.safetensors")
+    said = [
+        line.partition("left out: the client of node ")[2] for line in capsys.readouterr().err.splitlines()
+    ]
+    assert said == [
+        "2 was not asked in round 2",
+        "3 had 3 and 4 samples in different rounds",
+        "99 failed ('out of memory at line 1') in round 1",
+        "100 was asked and did not answer in round 1",
+    ]
     tensors, facts = open_tensors(tmp_path / "out.safetensors")
     assert facts["clients"] == [1]
     assert tensors["updates/dense1.bias"].shape == (2, 1, 128)
@@ -133,11 +153,14 @@ def _a_reply_lacks(folder: Path, state: State) -> None:
     ("make", "says"),
     [
         (lambda folder, state: None, "no round-<number>.safetensors"),
-        (_no_one, "no client answered in every round"),
+        (
+            _no_one,
+            "no client answered in each of 2 rounds with as many samples: the client of node 1",
+        ),
         (_other_network, "the victim has float32"),
-        (_nothing_sent, "no models that were sent"),
-        (_no_lists, "not two lists of whole numbers"),
-        (_a_reply_lacks, "dense2.bias is not in every reply"),
+        (_nothing_sent, "hold no models"),
+        (_no_lists, "nodes is no list of whole numbers"),
+        (_a_reply_lacks, "dense2.bias is not in every round and reply"),
     ],
 )
 def test_a_folder_that_is_no_capture_is_refused(
@@ -147,6 +170,50 @@ def test_a_folder_that_is_no_capture_is_refused(
     with pytest.raises(UserError, match=says):
         flower_capture(tmp_path / "rounds", spec(tmp_path), tmp_path / "out.safetensors")
     assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_what_the_server_set_is_kept(tmp_path: Path, state: State) -> None:
+    play(tmp_path, state, [{1: 1}])
+    rounds = read_rounds(tmp_path)
+    assert rounds.config == {"lr": 0.5}
+    assert (rounds.nodes, rounds.clients) == ([1], [1])
+
+
+def test_a_reply_that_cannot_be_kept_is_a_failed_client(tmp_path: Path, state: State) -> None:
+    """Training goes on, whatever the reply was."""
+    strategy = record(Strategy(), tmp_path)
+    strategy.asked = (1, 2)
+    strategy.configure_train(1, arrays(state), {}, None)
+    two, other = reply(1, state, 1), reply(2, state, 0)
+    two.content.array_records["more"] = {}
+    assert strategy.aggregate_train(1, [two, other]) == "aggregated"
+    with pytest.raises(UserError) as refused:
+        read_rounds(tmp_path)
+    assert "node 1 failed ('its reply has 2 records of arrays, not one')" in str(refused.value)
+    assert "node 2 failed ('its reply says no number of samples (num-examples)')" in str(refused.value)
+
+
+def test_only_a_strategy_is_recorded() -> None:
+    with pytest.raises(UserError, match="str has no configure_train and aggregate_train"):
+        record("FedAvg", "rounds")
+
+
+@pytest.mark.parametrize(
+    ("facts", "says"),
+    [
+        ({"lcoal": {}}, "lcoal: is no key of it (did you mean 'local'?)"),
+        ({"mode": "training"}, "mode is not train or eval"),
+        ({"local": {"lr": -1, "batch_size": None, "epochs": 1}}, "local.lr is not a number above 0"),
+        ({"knows": {"labels": True}}, "knows.'labels' is no field of the threat model"),
+        ({"network": {"module": "fcnn"}}, "'parameters' is missing"),
+    ],
+)
+def test_a_wrong_spec_is_named(facts: dict[str, Any], says: str, tmp_path: Path, state: State) -> None:
+    play(tmp_path / "rounds", state, [{1: 1}])
+    path = spec(tmp_path, **facts)
+    with pytest.raises(UserError, match=re.escape(says)) as refused:
+        flower_capture(tmp_path / "rounds", path, tmp_path / "out.safetensors")
+    assert str(refused.value).startswith(f"{path}: ")
 
 
 def test_the_command_line_tells_what_goes_together(
