@@ -15,7 +15,8 @@ class Reconstruction:
 
     images: float32 [rounds, clients, n, channels, rows, columns]; all zero where `usable` is false.
     usable: bool [rounds, clients, n], whether the attack got anything at all for this candidate.
-    target: what `images` are: images in [0, 1], or the features that the first dense layer reads.
+    target: what `images` are: images in [0, 1], the features that the first dense layer reads, or nothing,
+    [rounds, clients, n, 0], of an attack on labels alone.
     iterations: optimisation steps spent; 0 for an analytic attack.
 
     What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool
@@ -31,7 +32,7 @@ class Reconstruction:
 
     images: Tensor
     usable: Tensor
-    target: Literal["images", "features"] = "images"
+    target: Literal["images", "features", "labels"] = "images"
     iterations: int = 0
     labels: Tensor | None = None
     diverged: Tensor | None = None

@@ -22,6 +22,8 @@ NULLS = {
     "dataset-mean": "P",
     "other-update": "*",
     "unrelated-image": "d",
+    "label-prior": "D",
+    "label-constant": "v",
     "original": "s",
 }
 # Inches: a line of the legend, a letter of it, and what an entry takes beside its words.

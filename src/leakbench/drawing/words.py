@@ -25,6 +25,8 @@ METRICS = {
     "revealed_cumulative": "revealed over all rounds",
     "identified": "share identified",
     "label_accuracy": "labels right",
+    "label_presence": "classes present",
+    "label_counts": "class counts right",
     "tv_ratio": "total variation, ratio",
     "seconds": "seconds per update",
     "accuracy": "test accuracy",
@@ -41,7 +43,10 @@ METRICS = {
     "success_ssim": "successes by SSIM",
 }
 # Metrics between 0 and 1, whose axes show all of that.
-SHARES = {"revealed_fraction", "identified", "label_accuracy", "accuracy", "weight"}
+SHARES = {
+    "revealed_fraction", "identified", "label_accuracy", "label_presence", "label_counts", "accuracy",
+    "weight",
+}  # fmt: skip
 AXES = {
     "local_samples": "private images in the local set, k",
     "checkpoint": "epochs of the victim's training",
@@ -56,6 +61,8 @@ BASELINES = {
     "dataset-mean": "null: the data set's mean image",
     "other-update": "null: what it made of another update",
     "unrelated-image": "null: two unrelated images",
+    "label-prior": "null: labels drawn at random",
+    "label-constant": "null: the same labels always",
     "original": "the private images themselves",
 }
 # What a reader needs first; other fields of a threat model follow in their own order.

@@ -11,7 +11,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.exact.span import Span, span
-from leakbench.matching.trials import as_gradient, local_steps, noise_images
+from leakbench.matching.received import as_gradient, local_steps, noise_images
 from leakbench.victims.layers import Drawn, first_dense, normalisation
 
 

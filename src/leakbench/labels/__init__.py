@@ -1,21 +1,113 @@
 """Label inference: from the update of the last dense layer to the labels of its batch; one file each, found
 by its name.
 
-Each takes the weight update [trials, classes, inputs] and bias update [trials, classes] (none if the layer
-has no bias) as mean gradients over a batch, the batch's size and the model's mean prediction on noise
-[classes], and returns labels [trials, batch], ascending.
+Each rule takes what is known of the layer (`LastLayer`) and returns labels [trials, batch] in any order. With
+B samples, mean prediction p and n_k samples of class k, the gradient of the bias is p_k - n_k / B (softmax
+and cross-entropy); a row of the weights' gradient is its sum over samples, each times what the layer read.
+All rules solve these equations for n and differ in what they put in place of p.
 """
 
-from torch import Tensor
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
+import torch
+from torch import Tensor, nn
+
+from leakbench.errors import Unfit
 from leakbench.parts import part
 
 
-def infer(method: str, weight: Tensor, bias: Tensor | None, batch: int, prior: Tensor) -> Tensor:
-    """Return the labels [trials, batch] that the method whose file is `method` reads out of the last layer's
-    update.
+@dataclass(frozen=True)
+class Answers:
+    """What a network makes of images: `inputs` [..., images, inputs] of its last layer, and its `logits`
+    [..., images, classes]."""
 
-    Raises Unfit if the method cannot serve a batch of this size.
+    inputs: Tensor
+    logits: Tensor
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Images of the attacker's own in the networks that the server knows.
+
+    before: the answers of the model that was sent. later: returns those of each client's model after its
+    local steps, tensors [trials, images, ...]; it costs a pass for each trial. labels: of the images
+    [images], if they have any.
     """
-    found: Tensor = part("labels", method)(weight, bias, batch, prior)
+
+    before: Answers
+    later: Callable[[], Answers]
+    labels: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """What is known of the last dense layer of a network and of its update.
+
+    weight, bias: mean gradients over the batch and over local steps, [trials, classes, inputs] and [trials,
+    classes]; no bias if the layer has none. batch: number of samples B. noise: 64 images of uniform noise.
+    sent: the layer as it was sent. steps, lr: number of local steps and their learning rate. auxiliary:
+    labelled samples of the attacker, if the attack has any (threat model D).
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    batch: int
+    noise: Probe
+    sent: nn.Linear
+    steps: int = 1
+    lr: float = 1.0
+    auxiliary: Probe | None = None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return self.weight.shape[1]
+
+    @cached_property
+    def prior(self) -> Tensor:
+        """The mean prediction on noise, [classes]."""
+        return self.noise.before.logits.softmax(-1).mean(0)
+
+    def needed_bias(self, method: str) -> Tensor:
+        """Return the bias's gradient. Raises Unfit, which names the method, if there is none."""
+        if self.bias is None:
+            raise Unfit(f"labels: {method} needs the gradient of the last layer's bias, and it has none "
+                        "(use counted)")  # fmt: skip
+        return self.bias
+
+
+def infer(method: str, layer: LastLayer) -> Tensor:
+    """Return the labels [trials, batch], ascending, that the method whose file is `method` reads out of the
+    last layer's update.
+
+    Raises Unfit if the method cannot serve this layer or a batch of this size.
+    """
+    found: Tensor = part("labels", method)(layer)
     return found.sort(1).values
+
+
+def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
+    """Return labels [trials, batch] whose counts lie as near to `ideal` as `start` permits.
+
+    ideal: [trials, classes], any real numbers. start: counts int64 [trials, classes] to begin with. One label
+    at a time is added where the count falls short of the ideal most, or removed where it exceeds it most,
+    until there are `batch`. Where both are of one sum and `start` is rounded, these are the largest
+    remainders.
+    """
+    counts = start.clone()
+    while bool((gap := batch - counts.sum(1)).any()):
+        short = ideal - counts
+        excess = torch.where(counts > 0, -short, -torch.inf)
+        place = torch.where((gap > 0)[:, None], short, excess).argmax(1, keepdim=True)
+        counts.scatter_add_(1, place, gap.sign()[:, None])
+    labels = torch.arange(counts.shape[1]).expand_as(counts)
+    return labels.flatten().repeat_interleave(counts.flatten()).view(len(counts), batch)
+
+
+def nearest(ideal: Tensor, batch: int) -> Tensor:
+    """Return labels [trials, batch] whose counts are the whole numbers nearest to `ideal` [trials, classes]
+    with the right sum."""
+    ideal = ideal.nan_to_num(0.0, batch, 0).clamp(0, batch)
+    return apportioned(ideal, ideal.round().to(torch.int64), batch)

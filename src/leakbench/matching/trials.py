@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench import labels
 from leakbench.adaptive import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
@@ -18,14 +17,14 @@ from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
 from leakbench.matching.gradients import engines_fit, gradients
 from leakbench.matching.hidden import hidden, lent
+from leakbench.matching.labelling import known_labels
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
+from leakbench.matching.received import as_gradient, local_steps, noise_images, received
 from leakbench.matching.simulation import simulated_update
 from leakbench.tensors import Tensors
-from leakbench.victims.layers import last_dense, normalisation
+from leakbench.victims.layers import normalisation
 
 Precision = Literal["float32", "bfloat16"]
-UPDATES_AT_ONCE = 64
-NOISE = 64
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ class Group:
         itself."""
         rounds = self.rounds[trials // self.restarts]
         found = {
-            name: _read(self.observation, name, rounds, self.client).to(self.device)
+            name: received(self.observation, name, rounds, self.client).to(self.device)
             for name in [*(name for name, _ in self.model.named_parameters()), *self.nuisance.beside]
         }
         return (
@@ -156,67 +155,6 @@ class Group:
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1]."""
         unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
-
-
-def local_steps(observation: Observation, batch: int) -> list[slice]:
-    """Return the mini-batches that a client's local steps took, in order, as slices of its samples."""
-    size = observation.local["batch_size"] or batch
-    once = [slice(begin, min(begin + size, batch)) for begin in range(0, batch, size)]
-    return once * int(observation.local["epochs"])
-
-
-def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
-    """Return the mean gradient that an update stands for: itself, or minus the update over the learning rate
-    and steps.
-
-    Source: AGIC, Eqn 4; the number of steps makes the sum over mini-batches the mean that one large batch
-    would have.
-    """
-    if observation.kind == "gradient":
-        return update
-    return update / (-observation.local["lr"] * len(local_steps(observation, batch)))
-
-
-def _read(observation: Observation, name: str, rounds: Tensor, client: int) -> Tensor:
-    return torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
-
-
-def noise_images(pixels: tuple[int, int, int]) -> Tensor:
-    """Return NOISE images of uniform noise, always the same: [NOISE, *pixels] in [0, 1]."""
-    return torch.rand(NOISE, *pixels, generator=torch.Generator().manual_seed(0))
-
-
-def known_labels(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> Tensor | None:
-    """Return labels [updates, batch] as the threat model has them: given, inferred by the rule of that name,
-    or none for joint optimisation.
-
-    Raises Unfit if the attack is to be given labels and the observation holds none.
-    """
-    batch = observation.clients[client]
-    if observation.labelling == "joint":
-        return None
-    if observation.labelling == "oracle":
-        if observation.labels is None:
-            raise Unfit(
-                f"attack: labels: oracle, but the observation gives no labels/{client} (set labels: counted)"
-            )
-        return torch.from_numpy(np.array(observation.labels[client]))[rounds]
-    layer = last_dense(model)
-    shape = observation.network["shape"]
-    with torch.no_grad():
-        noise = noise_images((shape[2], shape[0], shape[1]))
-        prior = model(noise.to(next(model.parameters()))).softmax(1).mean(0).cpu()
-    found = []
-    for part in rounds.split(UPDATES_AT_ONCE):
-        gradient = {
-            name: as_gradient(observation, _read(observation, f"{layer}.{name}", part, client), batch)
-            for name in ("weight", "bias")
-            if f"{layer}.{name}" in observation.updates
-        }
-        found.append(
-            labels.infer(observation.labelling, gradient["weight"], gradient.get("bias"), batch, prior)
-        )
-    return torch.cat(found)
 
 
 def groups(observation: Observation, updates: str = "one-batch", restarts: int = 1) -> Iterator[Group]:

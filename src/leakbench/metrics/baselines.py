@@ -15,6 +15,18 @@ UNRELATED, PAIRS = "unrelated-image", 64
 # The private images in place of reconstructions: what a judge could tell at best.
 ORIGINAL = "original"
 
+# Labels drawn from the shares of the classes in public data; and one answer for all updates that has these
+# shares. Of all constant answers to updates whose skew is not known it is expected to score best.
+LABEL_PRIOR, LABEL_CONSTANT = "label-prior", "label-constant"
+
+
+def constant_labels(shares: np.ndarray, count: int) -> np.ndarray:
+    """Return `count` labels, ascending, in the proportions `shares` [classes] (largest remainders)."""
+    ideal = count * np.asarray(shares, np.float64)
+    counts = np.floor(ideal).astype(np.int64)
+    counts[np.argsort(counts - ideal, kind="stable")[: count - counts.sum()]] += 1
+    return np.repeat(np.arange(len(counts)), counts)
+
 
 def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     """Return independent uniform noise in [0, 1), float32 of `shape` ([N, C, H, W])."""

@@ -9,7 +9,7 @@ def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
     """Return the share of the k private labels that the guesses cover, whatever their order, in [0, 1].
 
     Both are integer vectors (n guesses, k labels). The overlap of the two multisets, divided by k: the
-    largest number of labels that any permutation of the guesses gets right. NaN if k = 0.
+    largest number of labels that any permutation of the guesses gets right (IRec of iLRG). NaN if k = 0.
     """
     guesses, truths = np.ravel(guesses), np.ravel(truths)
     if truths.size == 0:
@@ -17,6 +17,23 @@ def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
     labels, counts = np.unique(truths, return_counts=True)
     guessed = (guesses[:, None] == labels[None, :]).sum(axis=0)
     return float(np.minimum(guessed, counts).sum() / truths.size)
+
+
+def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
+    """Return the share of all `classes` of which the guesses tell rightly whether some label is of them, in
+    [0, 1] (LeAcc of iLRG).
+
+    With few labels and many classes most classes are absent, and whoever guesses nothing scores highly.
+    """
+    given, true = (np.bincount(np.ravel(each), minlength=classes) > 0 for each in (guesses, truths))
+    return float((given == true).mean())
+
+
+def label_counts(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
+    """Return the share of all `classes` of which the guesses hold as many labels as there are, in [0, 1]
+    (LnAcc of iLRG)."""
+    given, true = (np.bincount(np.ravel(each), minlength=classes) for each in (guesses, truths))
+    return float((given == true).mean())
 
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:
@@ -36,4 +53,6 @@ def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -
 METRICS = (
     Metric("label_ok", labels_matched, "standard", higher_is_better=True, of="updates"),
     Metric("label_accuracy", label_accuracy, "standard", higher_is_better=True, of="updates"),
+    Metric("label_presence", label_presence, "standard", higher_is_better=True, of="updates"),
+    Metric("label_counts", label_counts, "standard", higher_is_better=True, of="updates"),
 )

@@ -18,6 +18,7 @@ from leakbench.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.scoring.columns import add_labels, add_partners, add_prices
 from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
+from leakbench.scoring.labels import label_rows
 from leakbench.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.seeds import stream
 from leakbench.verdicts.settled import falls
@@ -38,6 +39,12 @@ def attack_rows(
     """
     tensors, facts = open_tensors(guesses)
     target = facts["target"]
+    rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
+    clients = range(len(hidden.facts["clients"]))
+    if target == "labels":
+        frames = [each for client in clients for each in label_rows(tensors, hidden, client, rng)]
+        told = {"knows": facts["knows"], "target": target, "left_out": "", "classes": 0}
+        return pd.concat(frames, ignore_index=True), told
     names, resources = gather(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
         hidden.once(lambda: open_backbones(backbones), "backbones"),
@@ -45,9 +52,8 @@ def attack_rows(
         lambda: pixels(np.array(hidden.pictures[:POOL])),
     )
     by = Measures(names, resources, entry["matching"], target)
-    rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
-    frames: list[pd.DataFrame] = []
-    for client in range(len(hidden.facts["clients"])):
+    frames = []
+    for client in clients:
         frames += _of_client(tensors, facts["iterations"], client, by, hidden, rng)
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
         frames += _of_unrelated(facts["iterations"], by, hidden, seed)

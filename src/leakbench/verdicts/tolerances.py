@@ -59,6 +59,8 @@ TOLERANCES: dict[str, Tolerance] = {
     "identified": SHARE,
     "exact": SHARE,
     "label_accuracy": SHARE,
+    "label_presence": SHARE,
+    "label_counts": SHARE,
     "label_ok": SHARE,
     "matching_success*": SHARE,
     "top[135]_*": SHARE,

@@ -31,6 +31,8 @@ CONVENTIONS = {
     "identified": ("standard", True),
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),
+    "label_presence": ("standard", True),
+    "label_counts": ("standard", True),
     "accuracy": ("standard", True),
     "update_bytes": ("standard", False),
     "matching_success": ("standard", True),

@@ -1,0 +1,35 @@
+"""Label inference on its own: which labels were in each batch, and no images."""
+
+import numpy as np
+import torch
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.matching.labelling import known_labels
+from leakbench.parts import WITHOUT_RULE
+
+
+def labels(observation: Observation, rng: torch.Generator) -> Reconstruction:
+    """Return the labels of each update, by the rule that the attack's section `labels` names.
+
+    Raises Unfit where the section names no rule, or the rule does not fit the network or the batch.
+    """
+    if observation.labelling in WITHOUT_RULE:
+        raise Unfit(f"attack: labels: {observation.labelling} infers nothing (name a rule, such as counted)")
+    usable = torch.zeros(
+        observation.rounds, len(observation.clients), max(observation.clients), dtype=torch.bool
+    )
+    found = torch.full(usable.shape, -1)
+    for origin in np.unique(observation.origin):
+        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+        model = observation.model(int(origin)).to(observation.work.device)
+        for client, batch in enumerate(observation.clients):
+            known = known_labels(observation, client, rounds, model)
+            assert known is not None
+            found[rounds, client, :batch], usable[rounds, client, :batch] = known, True
+    return Reconstruction(torch.zeros(*usable.shape, 0), usable, "labels", labels=found)
+
+
+# A round's labels follow from its own update alone.
+labels.together = True  # type: ignore[attr-defined]

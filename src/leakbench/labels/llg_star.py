@@ -1,0 +1,21 @@
+"""LLG*: LLG with what a sample adds measured on noise, in the model that the server sent."""
+
+from torch import Tensor
+
+from leakbench.labels import LastLayer, apportioned
+
+
+def llg_star(layer: LastLayer) -> Tensor:
+    """Return labels that may repeat: [trials, batch].
+
+    Batches of noise that all have label i change row i by the impact of B samples and the other rows by an
+    offset. Both follow from what the last layer makes of noise, without a backward pass: with the sum O of
+    its inputs and its prediction p, the offset of row j is the mean of p_j O, and the impact of one sample,
+    averaged over labels, is the mean of (1/K - 1) O over B. LLG multiplies it by 1 + 1/K. Source: as `llg`;
+    of the published kinds of dummies these are the random ones.
+    """
+    rows, noise = layer.weight.sum(2), layer.noise.before
+    inputs = noise.inputs.sum(1)
+    offset = (noise.logits.softmax(1) * inputs[:, None]).mean(0)
+    impact = (1 / layer.classes**2 - 1) * inputs.mean() / layer.batch
+    return apportioned((rows - offset) / impact.clamp_max(-1e-30), (rows < 0).long(), layer.batch)

@@ -1,0 +1,103 @@
+"""The labels of each update as the threat model has them, and what label rules know of the last layer."""
+
+from collections.abc import Callable
+from copy import deepcopy
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from leakbench.attacks.observation import Observation
+from leakbench.errors import Unfit
+from leakbench.labels import Answers, LastLayer, Probe, infer
+from leakbench.matching.received import as_gradient, local_steps, noise_images, received
+from leakbench.tensors import Tensors
+from leakbench.victims.layers import last_dense
+
+UPDATES_AT_ONCE = 64
+
+
+def known_labels(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> Tensor | None:
+    """Return labels [updates, batch] as the threat model has them: given, inferred by the rule of that name,
+    or none for joint optimisation.
+
+    Raises Unfit if the attack is to be given labels and the observation holds none.
+    """
+    if observation.labelling == "joint":
+        return None
+    if observation.labelling == "oracle":
+        if observation.labels is None:
+            raise Unfit(
+                f"attack: labels: oracle, but the observation gives no labels/{client} (set labels: counted)"
+            )
+        return torch.from_numpy(np.array(observation.labels[client]))[rounds]
+    parts = rounds.split(UPDATES_AT_ONCE)
+    layers = (last_layer(observation, client, part, model) for part in parts)
+    return torch.cat([infer(observation.labelling, layer) for layer in layers])
+
+
+@torch.no_grad()
+def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> LastLayer:
+    """Return what is known of the last dense layer from a client's updates in some rounds [n].
+
+    model: the one that was sent in these rounds. Raises Unfit if it has no dense layer.
+    """
+    name, batch = last_dense(model), observation.clients[client]
+    rows, columns, channels = observation.network["shape"]
+    gradient = {
+        kind: as_gradient(observation, received(observation, f"{name}.{kind}", rounds, client), batch)
+        for kind in ("weight", "bias")
+        if f"{name}.{kind}" in observation.updates
+    }
+
+    def moved() -> list[Tensors]:
+        """Return the change of each parameter, once for each round."""
+        updates = {
+            each: received(observation, each, rounds, client)
+            for each, _ in model.named_parameters()
+            if each in observation.updates
+        }
+        return [
+            {each: model.get_parameter(each).cpu() + update[place] for each, update in updates.items()}
+            for place in range(len(rounds))
+        ]
+
+    layer = model.get_submodule(name)
+    assert isinstance(layer, nn.Linear)
+    own = observation.auxiliary
+    return LastLayer(
+        weight=gradient["weight"],
+        bias=gradient.get("bias"),
+        batch=batch,
+        noise=_probe(model, layer, noise_images((channels, rows, columns)), moved),
+        sent=deepcopy(layer).cpu(),
+        steps=len(local_steps(observation, batch)) if observation.kind == "model" else 1,
+        lr=float(observation.local["lr"]),
+        auxiliary=None if own is None else _probe(model, layer, own.images, moved, own.labels),
+    )
+
+
+def _probe(
+    model: nn.Module, layer: nn.Linear, images: Tensor, moved: Callable[[], list[Tensors]],
+    labels: Tensor | None = None,
+) -> Probe:  # fmt: skip
+    """Return what a network, and the networks of `moved` weights, make of `images`."""
+
+    @torch.no_grad()
+    def answers(weights: Tensors) -> Answers:
+        read: list[Tensor] = []
+        hook = layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
+        images_there = images.to(next(model.parameters()))
+        try:
+            logits = functional_call(model, weights, (images_there,)) if weights else model(images_there)
+        finally:
+            hook.remove()
+        return Answers(read[0].cpu(), logits.cpu())
+
+    def later() -> Answers:
+        each = [answers(weights) for weights in moved()]
+        inputs, logits = zip(*((one.inputs, one.logits) for one in each), strict=True)
+        return Answers(torch.stack(inputs), torch.stack(logits))
+
+    return Probe(answers({}), later, labels)
