@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from leakbench import generators, victims
 from leakbench.adaptive import Adaptation
 from leakbench.artefacts import Facts, open_tensors
-from leakbench.attacks.observation_facts import check_amount, told
+from leakbench.attacks.observation_facts import VALUES, check_amount, told
 from leakbench.attacks.threat_model import ThreatModel
 from leakbench.errors import Unfit, UserError
 from leakbench.matching.hidden import HiddenNorm, hide
@@ -51,6 +51,8 @@ class Observation:
     hidden: what is known of parameters that clients hide, if they do (docs/observation.md): `weights` and
     `updates` lack weight and bias of the batch norms `layers`.
     shown: tensors behind them that clients share all the same → [rounds, clients, *shape].
+    candidates: uint8 [n, rows, columns, channels], images among which the private ones of all rounds are, in
+    an order by chance; none where the attacker holds none.
     work: where a killed attack finds what it has done, and how many processes it may use.
     """
 
@@ -71,6 +73,7 @@ class Observation:
     labels: list[np.ndarray] | None = None
     hidden: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, np.ndarray] = field(default_factory=dict)
+    candidates: np.ndarray | None = None
     work: Work = field(default_factory=Work)
 
     @property
@@ -200,6 +203,7 @@ def check(observation: Observation, where: str) -> None:
             f"{where}: origin is {origin.dtype} {origin.shape}, not the number of a sent model for each round"
         )
     _check_names(observation, set(model.state_dict()), where)
+    _check_candidates(observation, where)
     updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
     trained = {name for name, _ in model.named_parameters()}
     for name, value in model.state_dict().items():
@@ -252,6 +256,19 @@ def _check_names(observation: Observation, own: set[str], where: str) -> None:
                 )
             if not np.isfinite(tensors[name]).all():
                 raise Unfit(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
+
+
+def _check_candidates(observation: Observation, where: str) -> None:
+    """Refuse candidates that are not images of the victim's, or not declared. Raises Unfit."""
+    found, shape = observation.candidates, tuple(observation.network["shape"])
+    if (found is not None) != observation.knows.candidates_known:
+        raise Unfit(f"{where}: the tensor candidates and the fact knows.candidates_known go together")
+    if found is None:
+        return
+    if found.ndim != 4 or found.shape[1:] != shape or found.dtype != np.uint8:
+        raise Unfit(f"{where}: candidates is {found.dtype} {found.shape}, not uint8 images of {shape}")
+    if not 0 < found.size <= VALUES:
+        raise Unfit(f"{where}: candidates: {found.size} values of images, not 1 to {VALUES}")
 
 
 def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:
@@ -324,6 +341,7 @@ def read_observation(
             name.removeprefix("shown/"): value for name, value in tensors.items() if name.startswith("shown/")
         },
         local=facts["local"],
+        candidates=tensors.get("candidates"),
         labelling=labelling,
         work=work or Work(),
     )

@@ -80,7 +80,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "knows.shared": (f"a line of at most {LONGEST} letters", _text),
     **{
         f"knows.{name}": ("true or false", _truth)
-        for name in ("labels_known", "counts_known", "local_known", "local_set_repeats")
+        for name in ("labels_known", "counts_known", "local_known", "local_set_repeats", "candidates_known")
     },
     "knows.defence": ("the name of a defence, or null", lambda v: v is None or _part(v)),
     "knows.source": (f"a line of at most {LONGEST} letters, or null", lambda v: v is None or _text(v)),

@@ -16,7 +16,10 @@ class Reconstruction:
     images: float32 [rounds, clients, n, channels, rows, columns]; all zero where `usable` is false.
     usable: bool [rounds, clients, n], whether the attack got anything at all for this candidate.
     target: what `images` are: images in [0, 1], the features that the first dense layer reads, or nothing,
-    [rounds, clients, n, 0], of an attack on labels alone.
+    [rounds, clients, n, 0], of an attack on labels alone or on `candidates`. Of candidates n is the number,
+    and `usable` says which of them the attack takes for private.
+    span_distance: float64 [rounds, clients, n], how much of each lies outside the span of the update
+    (`exact.membership`), a share of its length; NaN where that is not known.
     iterations: optimisation steps spent; 0 for an analytic attack.
 
     What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool
@@ -32,8 +35,9 @@ class Reconstruction:
 
     images: Tensor
     usable: Tensor
-    target: Literal["images", "features", "labels"] = "images"
+    target: Literal["images", "features", "labels", "candidates"] = "images"
     iterations: int = 0
+    span_distance: Tensor | None = None
     labels: Tensor | None = None
     diverged: Tensor | None = None
     losses: Tensor | None = None
@@ -58,7 +62,7 @@ class Reconstruction:
             raise Unfit(
                 "attack: its reconstruction: images hold NaN or Inf (mark such candidates as not usable)"
             )
-        wanted = {"labels": lead, "diverged": lead[:2], "gap": lead[:2]}
+        wanted = {"labels": lead, "span_distance": lead, "diverged": lead[:2], "gap": lead[:2]}
         wanted |= dict.fromkeys(self.partners, lead)
         for name, shape in wanted.items():
             value = self.partners[name] if name in self.partners else getattr(self, name)

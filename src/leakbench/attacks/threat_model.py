@@ -22,8 +22,9 @@ class ThreatModel:
     observer: who sees the updates. shared: what is seen of them, in words for people. labels_known: whether
     the labels of the private samples are. counts_known: whether the clients' numbers of samples are.
     local_known: whether it is known how clients train. local_set_repeats: whether clients hold the same
-    samples in every round, so that rounds differ in chance alone. defence: the name of the clients' defence;
-    none: no defence is known. source: where rounds come from that this project did not play.
+    samples in every round, so that rounds differ in chance alone. candidates_known: whether the attacker
+    holds images among which the private ones are. defence: the name of the clients' defence; none: no defence
+    is known. source: where rounds come from that this project did not play.
     """
 
     observer: Observer = "server"
@@ -32,6 +33,7 @@ class ThreatModel:
     counts_known: bool = True
     local_known: bool = True
     local_set_repeats: bool = False
+    candidates_known: bool = False
     defence: str | None = None
     source: str | None = None
 
@@ -51,6 +53,7 @@ def in_words(observation: "Observation") -> dict[str, str]:
         "buffers": "sent with the model" if observation.weights.keys() - observation.updates else "none",
         "defence": knows.defence or "none",
         **({"local set": "the same every round"} if knows.local_set_repeats else {}),
+        **({"candidates": "held, the private images among them"} if knows.candidates_known else {}),
         **({"dropout": "masks unknown"} if observation.dropout else {}),
         **({"secret": f"weight and bias of {', '.join(hidden['layers'])}"} if hidden else {}),
         **({"shared of the secret": ", ".join(told)} if told else {}),

@@ -80,6 +80,13 @@ def check_cell(
             f"{federation_file}: clients: {samples} samples do not fit the "
             f"{private['stop'] - private['start']} private images (widen private)"
         )
+    others = federation.get("candidates", 0)
+    most = federation["rounds"] * sum(federation["clients"]) + others
+    if others and most > private["stop"] - private["start"]:
+        raise UserError(
+            f"{federation_file}: candidates: {others} and up to {most - others} private images do not fit "
+            f"the {private['stop'] - private['start']} of private (lower it, or widen private)"
+        )
     if federation["evaluate"] and counts:
         taken = private["stop"] - private["start"] if private["split"] == "test" else 0
         free = counts.get("test", 0) - taken

@@ -5,6 +5,7 @@ torch. How fast a core does each is a calibration. The plan of every machine use
 the same cells run everywhere; `leakbench plan` also measures the machine that it runs on.
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -111,6 +112,10 @@ def network(victim: Spec, shape: list[int]) -> Network:
         # Nearly all of its weights are of the first layer, one for each value of an image.
         larger *= shape[2] / 3
         found = found._replace(weights=found.weights * larger)
+    if victim["module"] == "mlp" and "hidden" in victim["parameters"]:
+        widths = [math.prod(shape), *victim["parameters"]["hidden"]]
+        weights = sum(before * after for before, after in itertools.pairwise(widths)) / 1e6
+        return Network(2 * weights, weights, len(widths))
     return found._replace(operations=found.operations * larger)
 
 

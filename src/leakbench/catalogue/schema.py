@@ -235,6 +235,13 @@ class Federation(Strict):
         description="`false` deletes updates and guesses once they were scored: for federations whose "
         "files are large and quick to make again.",
     )
+    candidates: Positive | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="The server holds all private images of all rounds and this many others of `private`, in "
+        "one list by chance, and does not know which is which: for attacks that tell who was in a batch. "
+        "Without it the server holds none.",
+    )
     evaluate: Positive | None = Field(
         None,
         description="Number of test images, none of them private, on which the model's accuracy is "

@@ -27,6 +27,12 @@ METRICS = {
     "label_accuracy": "labels right",
     "label_presence": "classes present",
     "label_counts": "class counts right",
+    "membership_auc": "AUC of membership",
+    "tpr_at_fpr_0": "TPR at FPR 0",
+    "tpr_at_fpr_0_001": "TPR at FPR 0.1 %",
+    "members_accepted": "members accepted",
+    "false_acceptances": "others accepted",
+    "span_distance": "distance from the span",
     "tv_ratio": "total variation, ratio",
     "seconds": "seconds per update",
     "accuracy": "test accuracy",
@@ -45,7 +51,7 @@ METRICS = {
 # Metrics between 0 and 1, whose axes show all of that.
 SHARES = {
     "revealed_fraction", "identified", "label_accuracy", "label_presence", "label_counts", "accuracy",
-    "weight",
+    "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001", "members_accepted",
 }  # fmt: skip
 AXES = {
     "local_samples": "private images in the local set, k",

@@ -28,11 +28,12 @@ class Span(NamedTuple):
     entry: float
 
 
-def span(slope: Tensor, batch: int) -> Span | None:
+def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     """Return the span of the samples behind a gradient [neurons, inputs]; none if noise leaves none.
 
     batch: the largest rank that the samples can have. A layer must have more neurons and more inputs than
-    that, or the noise cannot be told from the samples.
+    that, or the noise cannot be told from the samples. clear: how many times the first singular value that
+    belongs to the noise another one must have to belong to the samples; 1 keeps `batch` of them.
     """
     if not min(slope.shape) > batch or not slope.any():
         return None
@@ -42,7 +43,7 @@ def span(slope: Tensor, batch: int) -> Span | None:
     # Once more through the gradient, so that small singular values are as sharp as the large ones.
     basis = torch.linalg.qr(slope @ (slope.T @ torch.linalg.qr(mixed).Q)).Q
     left, values, right = torch.linalg.svd(basis.T @ slope, full_matrices=False)
-    rank = int((values[:batch] > CLEAR * values[batch]).sum())
+    rank = int((values[:batch] > clear * values[batch]).sum())
     if not rank:
         return None
     noise = max(float(values[rank] / values[0]), torch.finfo(slope.dtype).eps)

@@ -1,10 +1,12 @@
 """The federation: clients, local training, rounds; what the server sees and what it must not know."""
 
+from leakbench.federation.candidates import candidates
 from leakbench.federation.chance import generator
 from leakbench.federation.evaluation import accuracy, held_out
 from leakbench.federation.local import local_update
 from leakbench.federation.play import Moved, Truth, play, private_samples
 
 __all__ = [
-    "Moved", "Truth", "accuracy", "generator", "held_out", "local_update", "play", "private_samples",
+    "Moved", "Truth", "accuracy", "candidates", "generator", "held_out", "local_update",
+    "play", "private_samples",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ class Metric:
     the keyword arguments it takes beyond the images. `of` says what is reconstructed: images, or the features
     that a dense layer reads, which are then compared with the images they came from; or how updates belong
     together, which the scorer measures on its own match and not on pairs of images; or the models that the
-    federation trains, one after each round.
+    federation trains, one after each round; or, of candidates, who was in a batch.
     """
 
     name: str
@@ -21,4 +21,4 @@ class Metric:
     convention: Literal["standard", "published"]
     higher_is_better: bool
     needs: tuple[str, ...] = ()
-    of: Literal["images", "features", "updates", "models"] = "images"
+    of: Literal["images", "features", "updates", "models", "candidates"] = "images"

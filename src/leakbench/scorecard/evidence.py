@@ -259,7 +259,11 @@ class Evidence:
 
     def _beats_null(self, lines: Lines, where: Mapping[str, object], metric: str, mean: float) -> bool | None:
         """Return whether a mean is better than every null baseline of its condition; None without one."""
-        if metric not in METRICS or METRICS[metric].of != "images" or where.get("baseline"):
+        if (
+            metric not in METRICS
+            or METRICS[metric].of not in ("images", "candidates")
+            or where.get("baseline")
+        ):
             return None
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
         found = [i for name in NULLS for i in lines.select({**dropped, "baseline": name})]

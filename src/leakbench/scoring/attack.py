@@ -15,10 +15,11 @@ from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
 from leakbench.pixels import pixels
 from leakbench.scoring.candidates import Candidates, Measures, rows_of
-from leakbench.scoring.columns import add_labels, add_partners, add_prices
+from leakbench.scoring.columns import add_distance, add_labels, add_partners, add_prices
 from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
 from leakbench.scoring.labels import label_rows
+from leakbench.scoring.membership import membership_rows
 from leakbench.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.seeds import stream
 from leakbench.verdicts.settled import falls
@@ -41,9 +42,13 @@ def attack_rows(
     target = facts["target"]
     rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
     clients = range(len(hidden.facts["clients"]))
+    told = {"knows": facts["knows"], "target": target, "left_out": "", "classes": 0}
     if target == "labels":
         frames = [each for client in clients for each in label_rows(tensors, hidden, client, rng)]
-        told = {"knows": facts["knows"], "target": target, "left_out": "", "classes": 0}
+        return pd.concat(frames, ignore_index=True), told
+    if target == "candidates":
+        asked = [name for name in entry["metrics"] if METRICS[name].of == target]
+        frames = [membership_rows(tensors, hidden.secret, client, asked) for client in clients]
         return pd.concat(frames, ignore_index=True), told
     names, resources = gather(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
@@ -101,6 +106,7 @@ def _of_client(
         if candidates.gap is not None:
             frame["gradient_mse"] = of_rounds(candidates.gap, k)
         add_labels(frame, tensors, secret, client, baseline)
+        add_distance(frame, tensors, client, baseline)
         if not baseline:
             add_partners(frame, tensors, secret, client)
             add_prices(frame, secret, client)

@@ -34,6 +34,17 @@ def add_labels(
     frame.loc[lost, "status"] = "diverged"
 
 
+def add_distance(frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], client: int, baseline: str) -> None:
+    """Add how far the reconstruction of each image is from the span of its update, if that is known."""
+    part = {"": "", "random-gradient": "null/"}.get(baseline)
+    if part is None or f"{part}span_distance" not in tensors:
+        return
+    distance = tensors[f"{part}span_distance"][:, client]
+    chosen = frame["match"].to_numpy().reshape(len(distance), -1)
+    found = np.take_along_axis(np.asarray(distance), np.maximum(chosen, 0), axis=1)
+    frame["span_distance"] = np.where(chosen < 0, np.nan, found).reshape(-1)
+
+
 def add_partners(
     frame: pd.DataFrame, tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int
 ) -> None:

@@ -83,7 +83,7 @@ def aggregate(
     for values, group in rows.groupby(columns, sort=True, dropna=False):
         condition = dict(zip(columns, values, strict=True))
         _add_images(out, group, metrics, success, condition)
-        if "pearson" in metrics:
+        if "pearson" in metrics and group["pearson"].notna().any():
             _add_updates(out, group, condition)
     for metric in metrics:
         if metric in rows and METRICS[metric].of == "models":
@@ -106,7 +106,8 @@ def _add_images(
         if declared.of != "models" and metric in group and not group[metric].isna().all():
             # An update has labels and a time even if the reconstruction of its image failed.
             own = named if declared.of == "images" else replace(named, failed=lost)
-            out.add(condition, (metric, declared.convention), group[metric].to_numpy(), own, "image", seeds)
+            unit = "update" if declared.of == "candidates" else "image"
+            out.add(condition, (metric, declared.convention), group[metric].to_numpy(), own, unit, seeds)
     for metric in success:
         if metric not in group or condition["baseline"] == SNAPSHOT:
             continue

@@ -18,6 +18,7 @@ from leakbench.attacks.threat_model import in_words
 from leakbench.blinding import Blinded, Seal, unsealed
 from leakbench.catalogue.load import attack_of
 from leakbench.errors import Unfit, UserError
+from leakbench.exact.membership import certified
 from leakbench.gpu_lease import leased
 from leakbench.parts import parts_of
 from leakbench.provenance import provenance, read_spec, recording, resuming
@@ -70,6 +71,7 @@ def attack(
             noise = attacks.seen(observation.randomised(rounds, other), entry)
             observation = attacks.seen(observation, entry)
             own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
+            own, nulls = _certified(own, observation), _certified(nulls, noise)
         first = next(own := _guarded(own, entry["module"]))
         null = list(_guarded(nulls, entry["module"]))
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
@@ -117,6 +119,11 @@ def _own_fault(module: str) -> Iterator[None]:
         traceback.print_exc()
         what = " ".join(f"{type(fault).__name__}: {fault}".split())
         raise Unfit(f"attack: module {module} ended with a fault of its own ({what}; mend it)") from fault
+
+
+def _certified(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
+    for rounds, found in pieces:
+        yield rounds, certified(of if rounds is ... else of.part(rounds), found)
 
 
 def _guarded(pieces: Iterator[attacks.Piece], module: str) -> Iterator[attacks.Piece]:

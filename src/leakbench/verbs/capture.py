@@ -13,7 +13,7 @@ from leakbench.absence import absent, lacking, pass_on, unless_unfit
 from leakbench.artefacts import creating, open_tensors, write_tensors
 from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit
-from leakbench.federation import Moved, accuracy, generator, held_out, play, private_samples
+from leakbench.federation import Moved, accuracy, candidates, generator, held_out, play, private_samples
 from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -41,6 +41,7 @@ def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict
             "counts_known": True,
             "local_known": True,
             "local_set_repeats": federation["local_set"] == "fixed",
+            "candidates_known": "candidates" in federation,
             "defence": value["defence"]["module"],
         },
         **({"hidden": hidden | told} if hidden else {}),
@@ -153,6 +154,9 @@ def capture(
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent)
+        held = candidates(federation, hidden, len(arrays[f"{split}/labels"]), names)
+        if len(held):
+            layout["candidates"] = ((len(held), *image["shape"]), "uint8")
         made = provenance(
             value,
             "leakbench.verbs.capture",
@@ -203,11 +207,14 @@ def capture(
                     tensors[f"global/{name}"][index] = tensor.numpy()
             starts = np.repeat(np.arange(sent), total // sent)
             tensors["origin"][:] = starts
+            if len(held):
+                tensors["candidates"][:] = arrays[f"{split}/images"][held]
         repeats = (len(epochs), 1)
         images_seen, labels_seen = (_seen_of(values, view) for values in (hidden.images, hidden.labels))
         secret = {f"images/{c}": np.tile(v, repeats) for c, v in enumerate(images_seen)}
         secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
         write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
+        secret |= {"candidates": held} if len(held) else {}
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}

@@ -58,6 +58,10 @@ TOLERANCES: dict[str, Tolerance] = {
     "success_*": SHARE,
     "identified": SHARE,
     "exact": SHARE,
+    "membership_auc": SHARE,
+    "tpr_at_fpr_*": SHARE,
+    "members_accepted": SHARE,
+    "span_distance": SHARE,
     "label_accuracy": SHARE,
     "label_presence": SHARE,
     "label_counts": SHARE,
@@ -70,6 +74,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "failure_rate": SHARE,
     # Counts.
     "revealed": COUNT,
+    "false_acceptances": COUNT,
     "revealed_cumulative": COUNT,
     "usable_neurons": COUNT,
     "isolating_neurons": COUNT,

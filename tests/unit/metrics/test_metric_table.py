@@ -33,6 +33,12 @@ CONVENTIONS = {
     "label_accuracy": ("standard", True),
     "label_presence": ("standard", True),
     "label_counts": ("standard", True),
+    "span_distance": ("standard", False),
+    "membership_auc": ("standard", True),
+    "tpr_at_fpr_0": ("standard", True),
+    "tpr_at_fpr_0_001": ("standard", True),
+    "members_accepted": ("standard", True),
+    "false_acceptances": ("standard", False),
     "accuracy": ("standard", True),
     "update_bytes": ("standard", False),
     "matching_success": ("standard", True),
@@ -42,7 +48,7 @@ CONVENTIONS = {
     **{f"top{k}_{judge}": ("standard", True) for k in (1, 3, 5) for judge in ("resnet18", "densenet121")},
 }
 # What the scorer measures on its own match, and not on pairs of images.
-OF_UPDATES = {name for name, metric in METRICS.items() if metric.of in ("updates", "models")}
+OF_UPDATES = {name for name, metric in METRICS.items() if metric.of in ("updates", "models", "candidates")}
 WITHOUT_WEIGHTS = sorted(
     name
     for name in set(CONVENTIONS) - OF_UPDATES

@@ -1,0 +1,34 @@
+"""Span membership: which of the images that a server holds were in a batch."""
+
+import torch
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.exact.membership import distances, spans, within
+
+
+@torch.no_grad()
+def membership(observation: Observation, rng: torch.Generator) -> Reconstruction:
+    """Tell for each candidate how far it is from the span of the update of the first dense layer.
+
+    A sample of the batch lies in it, behind any activation, after any number of local steps on the same
+    samples, and in the sum of several clients (`exact.membership`). A candidate is taken for private if it
+    lies in the span as far as the noise of the update can tell. DAGER (Petrov et al., NeurIPS 2024) tests
+    tokens of a text so. Raises Unfit where the observation holds no candidates, and where
+    `exact.membership.spans` does.
+    """
+    if observation.candidates is None:
+        raise Unfit("attack: membership needs candidates (give the federation some: candidates)")
+    pixels = torch.from_numpy(observation.candidates[:]).permute(0, 3, 1, 2) / 255
+    lead = observation.rounds, len(observation.clients), len(pixels)
+    distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
+    read = samples = None
+    for seen in spans(observation, "membership"):
+        if seen.read is not read:
+            read, samples = seen.read, seen.read(pixels)
+        assert samples is not None
+        place = seen.round, seen.client
+        distance[place] = distances(seen.found, samples)
+        private[place] = within(seen.found, samples, distance[place])
+    return Reconstruction(torch.zeros(*lead, 0), private, target="candidates", span_distance=distance)

@@ -1,0 +1,136 @@
+"""How far images are from the span of an update: what was in a batch lies in it, behind any activation.
+
+The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever stands
+behind the layer. So its rows span the samples, if these are fewer than its neurons and inputs. Every step of
+gradient descent on the same samples adds such products, and so does every other client of a sum.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.exact.span import Span, span
+from leakbench.matching.hidden import hidden
+from leakbench.matching.trials import local_steps, noise_images
+from leakbench.victims.layers import Drawn, dense_input, first_dense, normalisation
+
+# A member lies outside the span by what noise moves the span, times this.
+MARGIN = 2.0
+# What single precision leaves of what a client's layer reads, and the largest share outside the span that
+# still tells a member: half a level of 8 bits at every pixel of a dark image.
+LEAST, MOST = 4 * torch.finfo(torch.float32).eps, 0.01
+
+# Pixels [n, channels, rows, columns] in [0, 1] in, what the first dense layer reads of them [n, inputs] out.
+Read = Callable[[Tensor], Tensor]
+
+
+class Seen(NamedTuple):
+    """The span of one update: of which round and client, and what the layer reads. `of_pixels`: whether these
+    are the (normalised) pixels. `found`: none where the update of the layer is zero."""
+
+    round: int
+    client: int
+    read: Read
+    of_pixels: bool
+    found: Span | None
+
+
+def spans(observation: Observation, attack: str) -> Iterator[Seen]:
+    """Yield the span of every update, those of one round side by side. `attack` is named where there is none.
+
+    A first dense layer behind others reads features, which are those of the model that was sent. Raises Unfit
+    where features move during several local steps or depend on the batch, on dropout or on hidden parameters,
+    and where a layer has no more neurons and inputs than an update has samples.
+    """
+
+    @cache
+    def layer(origin: int) -> tuple[str, bool, Read]:
+        model = observation.model(origin).double()
+        name, of_pixels = _first(model, observation, attack)
+        mean, deviation = (value.double() for value in normalisation(model, observation.network["shape"][2]))
+        if of_pixels:
+            return name, True, lambda x: ((x.double() - mean) / deviation).flatten(1)
+        return name, False, lambda x: dense_input(model, x.double()).flatten(1)
+
+    for number, origin in enumerate(observation.origin.tolist()):
+        name, of_pixels, read = layer(origin)
+        updates = observation.update(f"{name}.weight", slice(number, number + 1))[0].double()
+        for client, batch in enumerate(observation.clients):
+            if min(updates.shape[1:]) <= batch:
+                raise Unfit(
+                    f"attack: {attack} needs fewer samples than the first dense layer has neurons and inputs "
+                    f"(client {client} has {batch}, {name} has {updates.shape[1]} × {updates.shape[2]})"
+                )
+            if not of_pixels and observation.kind == "model" and len(local_steps(observation, batch)) > 1:
+                raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
+                            "steps move")  # fmt: skip
+            yield Seen(number, client, read, of_pixels, span(updates[client], batch, clear=1.0))
+
+
+def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:
+    """Return the name of the first dense layer, and whether it reads (normalised) pixels."""
+    rows, columns, channels = observation.network["shape"]
+    noise = noise_images((channels, rows, columns)).double()
+    name, read = first_dense(model, noise)
+    mean, deviation = (value.double() for value in normalisation(model, channels))
+    if read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation):
+        return name, True
+    drawn = any(isinstance(layer, Drawn) and layer.active for layer in model.modules())
+    if drawn or hidden(model) or observation.mode == "train":
+        raise Unfit(f"attack: {attack} needs the features that {name} reads, and a client's own are hidden "
+                    "(dropout, parameters, or statistics of its batch)")  # fmt: skip
+    return name, False
+
+
+def distances(seen: Span | None, samples: Tensor) -> Tensor:
+    """Return the share of the length of each sample [n, inputs] that lies outside the span: [n], 0 to 1.
+
+    It is 0 for the samples of the batch and for their mixtures, 1 for what is orthogonal to them and where
+    there is no span or no length, and NaN where a sample is no number.
+    """
+    length = samples.norm(dim=1)
+    if seen is None:
+        return torch.ones_like(length)
+    outside = (samples - (samples @ seen.right.T) @ seen.right).norm(dim=1)
+    return torch.where(length == 0, 1.0, outside / length)
+
+
+def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
+    """Return which samples [n, inputs] lie in the span, as far as its noise E can tell: bool [n].
+
+    A member x is a combination c of the update's rows, so noise puts no more of it outside the span than
+    ‖E‖ · ‖c‖ (to first order), and c follows from the span. `distance` [n]: of `distances`.
+    """
+    if seen is None:
+        return torch.zeros_like(distance, dtype=torch.bool)
+    combination = ((samples @ seen.right.T) / seen.values).norm(dim=1) / samples.norm(dim=1)
+    allowed = MARGIN * seen.noise * seen.values[0] * combination + LEAST
+    return distance <= allowed.clamp_max(MOST)
+
+
+def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
+    """Give images that an attack reconstructed from `observation` their distance from the span of the update.
+
+    It follows from the update alone, and tells without the truth how near an image may be to the batch: what
+    is far from the span is no image of it. A reconstruction of something else, or of fewer rounds than there
+    are, and that of a network whose first dense layer does not read pixels, stays as it is.
+    """
+    if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
+        return found
+    distance = torch.full(found.usable.shape, torch.nan, dtype=torch.float64)
+    try:
+        for seen in spans(observation, "certificate"):
+            if not seen.of_pixels:
+                return found
+            place = seen.round, seen.client
+            distance[place] = distances(seen.found, seen.read(found.images[place]))
+    except Unfit:
+        return found
+    found.span_distance = torch.where(found.usable, distance, torch.nan)
+    return found

@@ -1,0 +1,34 @@
+"""What a server holds that knows of some images that the private ones are among them."""
+
+from typing import Any
+
+import numpy as np
+
+from leakbench.errors import Unfit
+from leakbench.federation.play import Truth
+from leakbench.seeds import stream
+
+
+def candidates(
+    federation: dict[str, Any], private: Truth, images: int, names: tuple[str | int, ...]
+) -> np.ndarray:
+    """Return the indices [n] of the images that the server holds, in an order by chance; n may be 0.
+
+    They are all private images of all clients and rounds, each once, and `federation["candidates"]` others of
+    the private range. One list serves all rounds, so that nothing follows from how often an image is in it.
+    images: the number of images of the private split that are here. names: as of `private_samples`. Raises
+    Unfit where there are too few of them.
+    """
+    others = federation.get("candidates", 0)
+    if not others:
+        return np.zeros(0, np.int64)
+    rng = np.random.Generator(np.random.PCG64(stream("candidates", *names)))
+    own = np.unique(np.concatenate([index.reshape(-1) for index in private.images]))
+    start, stop = (federation["private"][key] for key in ("start", "stop"))
+    free = np.setdiff1d(np.arange(start, min(stop, images)), own)
+    if len(free) < others:
+        raise Unfit(
+            f"the copy of {names[0]} that is here has {len(free)} images beside the private ones, the "
+            f"federation needs {others} as candidates (put the whole set into a directory of LEAKBENCH_DATA)"
+        )
+    return rng.permutation(np.concatenate([own, rng.choice(free, others, replace=False)]))

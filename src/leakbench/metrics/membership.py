@@ -1,0 +1,57 @@
+"""How well scores tell members of a batch from others (Carlini et al., arXiv:2112.03570, section III)."""
+
+import numpy as np
+from scipy.stats import rankdata
+
+from leakbench.metrics.metric import Metric
+
+
+def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the share of pairs of a member and another candidate in which the member has the lower score.
+
+    scores: float [n]. members, accepted: bool [n], who was in the batch, and whom the attack takes for it. A
+    tie is half a pair; 0.5 is chance. NaN without a pair.
+    """
+    inside, outside = members.sum(), (~members).sum()
+    if not inside or not outside:
+        return float("nan")
+    above = rankdata(-scores)[members].sum() - inside * (inside + 1) / 2
+    return float(above / (inside * outside))
+
+
+def _found(scores: np.ndarray, members: np.ndarray, rate: float) -> float:
+    """Return the share of members with lower scores than all other candidates but `rate` of them, rounded
+    down."""
+    outside = np.sort(scores[~members])
+    if not members.any() or not len(outside):
+        return float("nan")
+    return float((scores[members] < outside[int(rate * len(outside))]).mean())
+
+
+def tpr_at_fpr_0(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the share of members that are found without taking any other candidate for one."""
+    return _found(scores, members, 0.0)
+
+
+def tpr_at_fpr_0_001(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the share of members that are found while one in a thousand of the others is taken for one."""
+    return _found(scores, members, 0.001)
+
+
+def members_accepted(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the share of members that the attack takes for such by its own decision."""
+    return float(accepted[members].mean()) if members.any() else float("nan")
+
+
+def false_acceptances(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
+    """Return the number of other candidates that the attack takes for members by its own decision."""
+    return float((accepted & ~members).sum())
+
+
+METRICS = (
+    Metric("membership_auc", membership_auc, "standard", higher_is_better=True, of="candidates"),
+    Metric("tpr_at_fpr_0", tpr_at_fpr_0, "standard", higher_is_better=True, of="candidates"),
+    Metric("tpr_at_fpr_0_001", tpr_at_fpr_0_001, "standard", higher_is_better=True, of="candidates"),
+    Metric("members_accepted", members_accepted, "standard", higher_is_better=True, of="candidates"),
+    Metric("false_acceptances", false_acceptances, "standard", higher_is_better=False, of="candidates"),
+)

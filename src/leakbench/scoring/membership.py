@@ -1,0 +1,29 @@
+"""The rows of an attack on candidates: one for each update, not one for each private image."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from leakbench.metrics import METRICS
+
+
+def membership_rows(
+    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, names: Sequence[str]
+) -> pd.DataFrame:
+    """Return what the metrics `names` say of each update of a client, and of each null one.
+
+    Members of an update are the candidates that its client held in that round. All others count as others,
+    also those of other rounds and clients.
+    """
+    rows = []
+    for baseline, part in (("", ""), ("random-gradient", "null/")):
+        scores, accepted = (tensors[f"{part}{name}"][:, client] for name in ("span_distance", "usable"))
+        for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):
+            held = secret[f"images/{client}"][number]
+            members = np.isin(secret["candidates"], held)
+            row = {name: METRICS[name].function(score, members, taken) for name in names}
+            row |= {name: secret[name][number] for name in ("checkpoint", "pass")}
+            row |= {"round": number, "local_samples": len(held), "usable": int(taken.sum())}
+            rows.append(row | {"baseline": baseline, "status": "ok"})
+    return pd.DataFrame(rows).assign(client=client, sample=0, image=-1, iterations=0)

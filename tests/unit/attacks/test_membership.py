@@ -1,0 +1,187 @@
+"""Span membership: members of a batch are found behind any activation, and near-misses are refused."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from observations import observe
+from torch import Tensor
+
+from leakbench import victims
+from leakbench.attacks import run
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.exact.membership import certified, distances, spans, within
+from leakbench.exact.span import span
+from leakbench.federation import local_update
+from leakbench.metrics.membership import membership_auc, tpr_at_fpr_0
+
+SHAPE, K, OTHERS = (8, 8, 3), 12, 100
+LOCAL = {"lr": 0.05, "batch_size": 4, "epochs": 3}
+
+
+def attacked(observation: Observation) -> Reconstruction:
+    return run({"module": "membership", "parameters": {}}, observation, torch.Generator())
+
+
+def held(
+    activation: str = "tanh",
+    clients: int = 1,
+    local: dict[str, Any] | None = None,
+    module: str = "mlp",
+    **parameters: Any,
+) -> tuple[Observation, np.ndarray]:
+    """Return an observation of a sum of clients with K images each, and which candidates are members."""
+    torch.manual_seed(0)
+    parameters = {"hidden": [64, 20], "activation": activation} if module == "mlp" else parameters
+    model = victims.build(module, SHAPE, 10, parameters)
+    stored = torch.randint(0, 256, (clients * K + OTHERS, *SHAPE), dtype=torch.uint8)
+    pixels = stored.permute(0, 3, 1, 2) / 255
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    kind = "model" if local else "gradient"
+    trained = (local or {"lr": 1.0, "batch_size": None, "epochs": 1}) | {"kind": kind}
+    updates = []
+    for client in range(clients):
+        own = slice(client * K, (client + 1) * K)
+        labels = torch.randint(0, 10, (1, K))
+        updates.append(local_update(model, weights, pixels[None, own], labels, {}, **trained))
+    order = torch.randperm(len(stored))
+    observation = Observation(
+        network={"module": module, "parameters": parameters, "shape": list(SHAPE), "classes": 10},
+        weights={name: value.numpy()[None] for name, value in weights.items()},
+        updates={name: sum(u[name] for u in updates).numpy()[:, None] for name in weights},
+        origin=np.zeros(1, np.int64),
+        clients=[clients * K],
+        kind=kind,
+        candidates=stored[order].numpy(),
+    )
+    return replace(observation, local=local) if local else observation, (order < clients * K).numpy()
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
+@pytest.mark.parametrize(("clients", "local"), [(1, None), (1, LOCAL), (3, LOCAL)])
+def test_members_are_found(activation: str, clients: int, local: dict[str, Any] | None) -> None:
+    observation, members = held(activation, clients, local)
+    found = attacked(observation)
+    score, accepted = (value[0, 0].numpy() for value in (found.span_distance, found.usable))
+    assert tpr_at_fpr_0(score, members, accepted) == 1.0
+    assert not accepted[~members].any()
+    assert accepted[members].mean() > 0.9
+    assert found.images.numel() == 0
+
+
+def test_noise_tells_nothing() -> None:
+    observation, members = held()
+    found = attacked(observation.randomised(1, torch.Generator().manual_seed(1)))
+    assert not found.usable.any()
+    assert found.span_distance is not None
+    assert 0.3 < membership_auc(found.span_distance[0, 0].numpy(), members, members) < 0.7
+
+
+def exact(k: int = 6, inputs: int = 192) -> tuple[Tensor, Tensor]:
+    """Return samples [k, inputs] and a gradient of theirs in double precision."""
+    rng = torch.Generator().manual_seed(2)
+    samples = torch.rand(k, inputs, generator=rng, dtype=torch.float64)
+    return samples, torch.randn(30, k, generator=rng, dtype=torch.float64) @ samples
+
+
+@pytest.mark.parametrize("miss", ["another", "noise", "one pixel", "neighbour"])
+def test_near_misses_are_refused(miss: str) -> None:
+    samples, slope = exact()
+    seen = span(slope, len(samples), clear=1.0)
+    assert within(seen, samples, distances(seen, samples)).all()
+    rng = torch.Generator().manual_seed(3)
+    near = samples.clone()
+    match miss:
+        case "another":
+            near = torch.rand(samples.shape, generator=rng, dtype=torch.float64)
+        case "noise":
+            near += 1e-6 * torch.randn(samples.shape, generator=rng, dtype=torch.float64)
+        case "one pixel":
+            near[:, 0] += 1 / 255
+        case "neighbour":
+            near = near.roll(1, dims=1)
+    assert not within(seen, near, distances(seen, near)).any()
+
+
+def test_a_sample_that_is_there_twice_is_found_and_its_mixtures_are_too() -> None:
+    samples, _ = exact()
+    twice = torch.cat([samples, samples[:1]])
+    slope = torch.randn(30, 7, generator=torch.Generator().manual_seed(4), dtype=torch.float64) @ twice
+    seen = span(slope, 7, clear=1.0)
+    assert within(seen, twice, distances(seen, twice)).all()
+    # The span is all that one update tells of its samples.
+    mixed = samples.mean(0, keepdim=True)
+    assert within(seen, mixed, distances(seen, mixed)).all()
+    other = torch.rand(5, 192, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    assert not within(seen, other, distances(seen, other)).any()
+
+
+def test_an_update_of_zeros_and_an_image_of_zeros_tell_nothing() -> None:
+    samples, slope = exact()
+    assert span(torch.zeros_like(slope), 6, clear=1.0) is None
+    assert (distances(None, samples) == 1).all()
+    assert not within(None, samples, distances(None, samples)).any()
+    black = torch.zeros(1, 192, dtype=torch.float64)
+    seen = span(slope, 6, clear=1.0)
+    assert not within(seen, black, distances(seen, black)).any()
+
+
+def test_features_of_a_convolutional_network_are_told_apart() -> None:
+    observation, members = held(module="cnn")
+    found = attacked(observation)
+    assert found.span_distance is not None
+    score = found.span_distance[0, 0].numpy()
+    assert found.usable[0, 0].numpy()[members].all()
+    assert score[members].max() < 1e-3 * score[~members].min()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"candidates": None}, "needs candidates"),
+        ({"clients": [64]}, "needs fewer samples than the first"),
+    ],
+)
+def test_what_cannot_be_told_is_refused_in_a_line(changes: dict[str, Any], says: str) -> None:
+    observation, _ = held()
+    with pytest.raises(Unfit, match=says) as problem:
+        attacked(replace(observation, **changes))
+    assert "\n" not in str(problem.value)
+
+
+def test_features_that_move_are_refused() -> None:
+    observation, _ = held(module="cnn", local=LOCAL)
+    with pytest.raises(Unfit, match="features that stand still"):
+        attacked(observation)
+    observation, _ = held(module="cnn")
+    with pytest.raises(Unfit, match="statistics of its batch"):
+        attacked(replace(observation, mode="train"))
+
+
+def test_a_reconstruction_is_certified_from_the_update_alone() -> None:
+    observation, images = observe("mlp", SHAPE, 5, 2, hidden=[40])
+    lead = (2, 1, 10)
+    guesses = torch.cat([images, torch.rand_like(images)], 1)[:, None]
+    usable = torch.ones(lead, dtype=torch.bool)
+    usable[:, :, -1] = False
+    found = certified(observation, Reconstruction(guesses, usable))
+    assert found.span_distance is not None
+    assert found.span_distance.shape == lead
+    assert (found.span_distance[:, :, :5] < 1e-5).all()
+    assert (found.span_distance[:, :, 5:9] > 0.1).all()
+    assert found.span_distance[:, :, 9].isnan().all()
+
+
+def test_a_network_that_begins_with_convolutions_gives_no_certificate() -> None:
+    observation, images = observe("lenet-dlg", SHAPE, 2, 1)
+    found = certified(observation, Reconstruction(images[:, None], torch.ones(1, 1, 2, dtype=torch.bool)))
+    assert found.span_distance is None
+
+
+def test_all_updates_have_a_span_in_their_order() -> None:
+    observation, _ = observe("mlp", SHAPE, 5, 3, hidden=[40])
+    assert [(seen.round, seen.client) for seen in spans(observation, "test")] == [(0, 0), (1, 0), (2, 0)]
