@@ -124,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     command(
         "report", "write the page",
         "scorecard", "verified", "tables", "exhibits", "figures", "specs", "papers", "out",
-        lists=["tables", "exhibits", "figures", "specs"],
+        optional=["recorded"], lists=["tables", "exhibits", "figures", "specs", "recorded"],
     )  # fmt: skip
     compare = command("compare", "count the verdicts that differ between two scorecards", optional=["out"])
     for which in ("old", "new"):

@@ -9,6 +9,7 @@ rule report:
             f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)
         ],
         papers=flow.published(),
+        recorded=flow.recorded(),
         code=flow.stamp(flow.page()),
     output:
         report(f"{R}/report.html", caption="../report/report.rst", category="leakbench"),
@@ -18,6 +19,7 @@ rule report:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
     params:
+        root=flow.seen(),
         papers=lambda w: flow.seen("papers"),
         experiments=len(flow.plan.experiments),
     message:
@@ -25,7 +27,7 @@ rule report:
     shell:
         "python -m leakbench report --scorecard {input.scorecard:q} --verified {input.verified:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
-        " --papers {params.papers:q} --out {output:q} 2> {log:q}"
+        " --papers {params.papers:q} --recorded {input.recorded:q} --root {params.root:q} --out {output:q} 2> {log:q}"
 
 
 rule verify:

@@ -72,7 +72,7 @@ def _claimed(work: Work, claim: Claim) -> Entry:
     condition = f"{decided} {claim.relation} {claim.threshold:g}" + (f" [{read}]" if read else "")
     words = {
         "item": claim.item, "class": label, "condition": condition, "metric": "claim", "convention": "",
-        "published": claim.claim,
+        "published": claim.claim, "headline": claim.headline,
     }  # fmt: skip
     where, against = f"{_file(work, 'claims')}: {claim.id}", Printed(claim.threshold)
     return Entry(claim.id, work, where, work.claims.let, reading, claim.relation, against, None, words)

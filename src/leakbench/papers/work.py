@@ -77,12 +77,26 @@ class Claim(Strict):
     success: Annotated[bool, Field(description="the claim says that an attack succeeds")] = False
     needs: str | None = None
     note: str = ""
+    headline: Annotated[
+        str,
+        Field(
+            description="a sentence for the first screen of the report, with {value} for the measured value"
+        ),
+    ] = ""
     class_: Annotated[Class | None, Field(alias="class")] = None
 
     @model_validator(mode="after")
     def _one_way(self) -> "Claim":
         if sum(each is not None for each in (self.quantity, self.check, self.absent)) != 1:
             raise ValueError(f"{self.id}: give exactly one of quantity, check and absent")
+        try:
+            named = "{value" in self.headline and self.headline.format(value=0.0)
+        except (LookupError, ValueError):
+            named = False
+        if self.headline and not named:
+            raise ValueError(
+                f"{self.id}: headline: must hold the measured value as {{value}} and nothing else"
+            )
         return self
 
 

@@ -1,10 +1,7 @@
-"""The scorecard as the page shows it: counts of results, then rows by work and item.
-
-Other classes and what was not run stand apart.
-"""
+"""The scorecard as the page shows it: rows for its table, and counts by work and word."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +23,15 @@ CLASSES = {
     "arithmetic": "Arithmetic: whether printed numbers follow from each other",
     "doubt": "Doubts and expectations of our own: reproduced means that the doubt holds",
 }
+# The columns of the page's table: key of a line -> title; those in HIDDEN serve search and filters alone.
+COLUMNS = {
+    "item": "Paper and item", "what": "Quantity", "published": "Published",
+    "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
+    "convention": "Convention", "class": "Class", "scale": "Scale", "work": "Paper", "condition": "Condition",
+    "interval": "Interval", "origin": "Origin", "id": "Row",
+}  # fmt: skip
+HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "origin", "id")
+NUMBERS = ("measured", "n")
 
 
 # One row of the scorecard, ready to print: what the page calls it -> text.
@@ -36,14 +42,12 @@ Line = dict[str, str]
 class Group:
     """The results of one work, or all rows of another class.
 
-    judged, not_run: item -> its lines. reasons: why rows were not run, and how often.
+    counts: word -> number of rows. reasons: why rows were not run, and how often, most often first.
     """
 
     key: str
     name: str
     counts: dict[str, int]
-    judged: dict[str, list[Line]]
-    not_run: dict[str, list[Line]]
     reasons: list[tuple[str, int]]
 
     @property
@@ -52,24 +56,37 @@ class Group:
         return sum(self.counts.values())
 
 
-def lines(scorecard: pd.DataFrame) -> list[tuple[str, str, Line]]:
-    """Return (work, class, line) of every row, in order. Raises ValueError for a word not in VERDICTS."""
-    out = []
-    for row in scorecard.to_dict("records"):
+def lines(scorecard: pd.DataFrame) -> list[Line]:
+    """Return the line of every row, in order. Raises ValueError for a word not in VERDICTS."""
+    rows = scorecard.to_dict("records")
+    for row in rows:
         if row["verdict"] not in VERDICTS:
             raise ValueError(f"{row['id']}: {row['verdict']!r} is no verdict")
-        out.append((str(row["work"]), str(row["class"]), _line(row)))
-    return out
+    return [_line(row) for row in rows]
 
 
-def groups(rows: Iterable[tuple[str, str, Line]], titles: Mapping[str, str]) -> list[Group]:
-    """Group results by work, in order of appearance, then all other rows by class; within a group by item.
+def cells(rows: Iterable[Line]) -> list[list[str]]:
+    """Return the cells of the page's table, in the order of COLUMNS."""
+    return [[row[key] for key in COLUMNS] for row in rows]
+
+
+def columns() -> list[dict[str, Any]]:
+    """Return what the page's script knows of each column."""
+    return [
+        {"key": key, "title": title, "visible": key not in HIDDEN, "number": key in NUMBERS}
+        for key, title in COLUMNS.items()
+    ]
+
+
+def groups(rows: Sequence[Line], titles: Mapping[str, str]) -> list[Group]:
+    """Group results by work, in order of appearance, then all other rows by class.
 
     titles: work -> what it is called.
     """
     found: dict[str, list[Line]] = {}
-    for work, label, line in rows:
-        found.setdefault(work if label == RESULT else f"class-{label}", []).append(line)
+    for line in rows:
+        key = line["work"] if line["class"] == RESULT else f"class-{line['class']}"
+        found.setdefault(key, []).append(line)
     apart = [f"class-{label}" for label in CLASSES]
     order = [*(key for key in found if key not in apart), *(key for key in apart if key in found)]
     names = {**titles, **{f"class-{label}": words for label, words in CLASSES.items()}}
@@ -77,14 +94,9 @@ def groups(rows: Iterable[tuple[str, str, Line]], titles: Mapping[str, str]) -> 
 
 
 def _group(key: str, name: str, rows: list[Line]) -> Group:
-    judged: dict[str, list[Line]] = {}
-    not_run: dict[str, list[Line]] = {}
-    for line in rows:
-        (not_run if line["verdict"] == "not-run" else judged).setdefault(line["item"], []).append(line)
-    found = Counter(line["verdict"] for line in rows)
-    reasons = Counter(line["reason"] for line in rows if line["verdict"] == "not-run").most_common()
-    counts = {verdict: found[verdict] for verdict in VERDICTS}
-    return Group(key, name, counts, judged, not_run, reasons)
+    words = Counter(line["word"] for line in rows)
+    reasons = Counter(line["reason"] for line in rows if line["word"] == "not-run")
+    return Group(key, name, {verdict: words[verdict] for verdict in VERDICTS}, reasons.most_common())
 
 
 def _line(row: dict[Any, Any]) -> Line:
@@ -93,9 +105,11 @@ def _line(row: dict[Any, Any]) -> Line:
     if row["here"] != "":
         meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
         origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
-    same = ("id", "item", "metric", "condition", "convention", "verdict", "reason")
+    same = ("id", "work", "class", "item", "condition", "convention", "reason", "scale", "headline", "seeds")
     return {
         **{key: str(row[key]) for key in same},
+        "what": str(row["metric"]).replace("_", " "),
+        "word": str(row["verdict"]),
         "published": number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
         "measured": number(row["measured"]),
         "interval": interval(row["ci_low"], row["ci_high"]),

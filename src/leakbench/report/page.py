@@ -1,8 +1,8 @@
 """Assembles the page."""
 
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 import pandas as pd
@@ -10,22 +10,22 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leakbench.drawing.words import merged, span
-from leakbench.report.card import VERDICTS, Line, groups, lines
+from leakbench.report.card import VERDICTS, Line, cells, columns, groups, lines
+from leakbench.report.leaks import ATTACKERS
 from leakbench.report.results import results
+from leakbench.report.script import digest, script, style
 from leakbench.report.section import Section, picture
-
-LIST_MANY = 30
 
 
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
-    """Return the whole report as one HTML page that asks nothing of the network and runs no script.
+    """Return the whole report as one HTML page that asks nothing of the network and runs one known script.
 
     scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version),
-    and optionally `works` (name → title), `seeds`, else those of the tables, and `verified`, what `verify`
-    wrote beside its numbers. Everything is escaped. Raises ValueError for a figure that is no PNG or an
-    unknown verdict.
+    and optionally `works` (name → title), `seeds`, else those of the tables, `commit`, `maps`, the best known
+    leaks, and `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError
+    for a figure that is no PNG or an unknown verdict.
     """
-    rows = lines(scorecard)
+    rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds(sections)
     environment = Environment(
         loader=PackageLoader("leakbench.report", "."),
@@ -34,29 +34,38 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = (files("leakbench.report") / "page.css").read_text(encoding="utf-8")
+    shown = [_section(section, rows) for section in sorted(sections, key=_place(works))]
     return environment.get_template("page.html.j2").render(
-        style=Markup(style),
-        groups=groups(rows, facts.get("works", {})),
+        style=Markup(style()),
+        script=Markup(script()),
+        digest=digest(script()),
+        columns=columns(),
+        cells=cells(rows),
+        headlines=[line for line in rows if line["headline"]],
+        maps=facts.get("maps", []),
+        attackers=ATTACKERS,
+        groups=groups(rows, works),
         verdicts=VERDICTS,
         total=len(rows),
-        sections=[
-            _section(section, rows) for section in sorted(sections, key=_place(facts.get("works", {})))
-        ],
+        sections=shown,
+        contents={
+            work: list(part) for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
+        },
+        works=works,
         scale=facts["scale"],
         seeds=" ".join(map(str, seeds)) or "none",
         versions=dict(facts.get("versions", {})),
         verified=facts.get("verified", {}),
-        many=LIST_MANY,
+        commit=facts.get("commit", ""),
     )
 
 
-def _section(section: Section, rows: Sequence[tuple[str, str, Line]]) -> dict[str, Any]:
+def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
     own = section.table[section.table["baseline"].fillna("") == ""] if len(section.table) else section.table
     return {
         "section": section,
         "picture": picture(section.figure),
-        "lines": [line for work, _, line in rows if _belongs(section, work, line)],
+        "lines": [line for line in rows if line["word"] != "not-run" and _belongs(section, line)],
         "results": results(section.table),
         "threat": merged(section.knows),
         "reasons": list(dict.fromkeys(section.absent.values())),
@@ -77,10 +86,10 @@ def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tupl
     return place
 
 
-def _belongs(section: Section, work: str, line: Line) -> bool:
+def _belongs(section: Section, line: Line) -> bool:
     """Return whether a scorecard row is of an experiment: of the same item, or its condition names it."""
     named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line["condition"])
-    return bool(named) or (work == section.work and line["item"] == section.item)
+    return bool(named) or (line["work"] == section.work and line["item"] == section.item)
 
 
 def _seeds(sections: Sequence[Section]) -> list[int]:

@@ -25,6 +25,8 @@ CONDITION = {
     "rounds": "rounds",
     "images": "images",
 }
+# Rows of a table that the page shows; the file has all.
+MANY = 40
 FIRST = ["revealed", "revealed_fraction"]
 NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()}
 
@@ -49,13 +51,14 @@ class Row:
 @dataclass(frozen=True)
 class Results:
     """The compact table: `columns` of the conditions that vary, `constant` (label, value), null headings,
-    rows."""
+    the first rows, and how many there are in `total`."""
 
     columns: list[str]
     constant: list[tuple[str, str]]
     nulls: list[str]
     rows: list[Row]
     conventions: bool
+    total: int
 
 
 def results(table: pd.DataFrame) -> Results:
@@ -65,7 +68,7 @@ def results(table: pd.DataFrame) -> Results:
         # Points of curves: the figure shows them, and in a table they would bury the rest.
         table = table[table["threshold"].isna()]
     if not len(table):
-        return Results([], [], [], [], False)
+        return Results([], [], [], [], False, 0)
     varying, constant = _split(table)
     keys = [*varying, "metric", "convention"]
     baselines = [name for name in NULLS if name in set(table["baseline"])]
@@ -91,7 +94,7 @@ def results(table: pd.DataFrame) -> Results:
             failure=percent(row["failure_rate"]),
             nulls=[number(means.get((name, *(row[key] for key in keys)))) for name in baselines],
         )
-        for row in own.to_dict("records")
+        for row in own.head(MANY).to_dict("records")
     ]
     return Results(
         columns=[CONDITION[column] for column in varying],
@@ -99,6 +102,7 @@ def results(table: pd.DataFrame) -> Results:
         nulls=[NULLS.get(name, name) for name in baselines],
         rows=rows,
         conventions=bool((own["convention"] != "standard").any()),
+        total=len(own),
     )
 
 

@@ -143,6 +143,12 @@ class Evidence:
         )
         return device, made, age
 
+    def seeds(self, leaves: Iterable[tuple[str, int]]) -> str:
+        """Return the seeds of the rows that a quantity was read from, as the tables write them."""
+        frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]
+        texts = [str(frame.iloc[line]["seeds"]) for frame, line in frames if "seeds" in frame]
+        return " ".join(map(str, sorted({int(seed) for text in texts for seed in text.split()})))
+
     def table(self, experiment: str) -> Lines:
         """Return the table of an experiment. Raises NotMeasured with the known reason where there is none."""
         if experiment not in self.lines:

@@ -32,6 +32,7 @@ from leakbench.verdicts.verdict import (
 COLUMNS = [
     "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
+    "seeds", "headline",
 ]  # fmt: skip
 # An update is recognised where its mean SSIM and its share of identified images reach these.
 RECOGNISABLE, IDENTIFIED = 0.5, 0.5
@@ -161,7 +162,7 @@ class Card:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
         line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
-        line |= {**entry.words, "verdict": found.verdict.word}
+        line |= {**entry.words, "verdict": found.verdict.word, "headline": ""}
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
         device, commit, age = found.scale.origin(value.leaves if isinstance(value, Measured) else ())
@@ -170,6 +171,9 @@ class Card:
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
         line |= {"measured": value.value, "ci_low": value.low, "ci_high": value.high, "n": value.n}
+        line["seeds"] = found.scale.seeds(value.leaves)
+        if not math.isnan(value.low):
+            line["headline"] = entry.words.get("headline", "").format(value=value.value)
         if found.scale is not self.run and isinstance(own.value, Measured):
             line |= {"here": own.value.value, "here_n": own.value.n, "agrees": _agree(own.value, value)}
         return line

@@ -45,7 +45,7 @@ def record(root: Path, experiment: str, scale: str, device: str | None = None) -
         "device": device or machine(), "commit": commit(root), "date": date.today().isoformat(),
         "versions": versions(),
         "specs": specs, "code": code, "absent": facts["absent_cells"],
-        **{name: facts.get(name, {}) for name in ("shares", "falls")},
+        **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
         "seeds": facts["seeds"],
         "command": f"snakemake --cores 2 results/{scale}/tables/{experiment}.csv --config scale={scale}",
     }  # fmt: skip

@@ -1,10 +1,16 @@
 """report: the one page."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
+
 from leakbench.artefacts import read_csv, read_facts, write_text
+from leakbench.process import commit
 from leakbench.provenance import read_spec
+from leakbench.reference import read_record, read_recorded
 from leakbench.report import Section, page
+from leakbench.report.leaks import best_known
 from leakbench.yamls import read_yaml
 
 
@@ -17,15 +23,28 @@ def report(
     specs: list[Path],
     papers: Path,
     out: Path,
+    recorded: Sequence[Path] = (),
+    root: Path = Path(),
 ) -> None:
     """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models
-    and figure."""
-    sections, versions = [], {}
+    and figure.
+
+    The best known leaks are those of the experiments that are drawn as maps of attacks and defences.
+    recorded: files below reference/, of which these experiments' tables are read. root: the checkout, for its
+    commit.
+    """
+    sections, versions, maps = [], {}, []
     for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
         shown, facts = read_spec(spec), read_facts(exhibit)
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
+        if frame["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
+            own = [path for path in recorded if path.stem == table.stem]
+            every = pd.concat([frame, read_recorded(own, shown["scale"])], ignore_index=True)
+            known = [read_record(path).get("knows", {}) for path in own if path.suffix == ".csv"]
+            knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
+            maps += best_known(every, knows, shown["parts"])
         sections.append(
             Section(
                 name=table.stem,
@@ -42,5 +61,6 @@ def report(
     rows = read_csv(scorecard, keep_default_na=False)
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
     scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
-    facts = {"scale": scale, "versions": versions, "verified": exact, "works": works}
+    facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
+    facts["commit"] = commit(root)
     write_text(out, page(rows, sections, facts))

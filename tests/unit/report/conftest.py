@@ -20,22 +20,25 @@ matplotlib.use("Agg")
 COLUMNS = [
     "id", "work", "class", "item", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
+    "seeds", "headline",
 ]  # fmt: skip
 
 
 @pytest.fixture
 def card() -> pd.DataFrame:
     """A scorecard as read from CSV without type guessing: every verdict, three sources."""
-    here = ("quick", "cpu", "abc", "", "", "")
-    nothing = ("",) * 6
+    here = ("quick", "cpu", "abc", "", "", "", "0", "")
+    nothing = ("",) * 8
     rows = [
         ("fidel.text.1", "fidel", "result", "fig-13", "model=FCNN", "fully_revealed_mean", "standard",
-         "20", "21.495", "21.2", "21.8", "200", "direction", "20 lies outside the interval", *here),
+         "20", "21.495", "21.2", "21.8", "200", "direction", "20 lies outside the interval",
+         *here[:-1], "Fidel reads 21.5 of 30 digits."),
         ("fidel.fig-13.a", "fidel", "result", "fig-13", "a check", "claim", "",
          "ReLU reveals more.", "12.3", "11", "13", "200",
          "reproduced", "> 0 through the whole interval", *here),
         ("fidel.doubt.b", "fidel", "result", "doubt-1", "see experiment fidel-figure-5", "claim", "",
-         "A doubt.", "1", "1", "1", "10", "differs", "not < 1", "paper", "cpu", "abc", "1.5", "2", "no"),
+         "A doubt.", "1", "1", "1", "10", "differs", "not < 1", "paper", "cpu", "abc", "1.5", "2", "no",
+         "0", ""),
         ("fidel.fig-9.c", "fidel", "result", "fig-9", "a check", "claim", "",
          "Isolates.", "", "", "", "", "not-run", "not implemented", *nothing),
         ("fidel.lr", "fidel", "setting", "table-1", "", "lr", "",

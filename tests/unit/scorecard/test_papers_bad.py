@@ -86,6 +86,8 @@ def claimed(**keys: Any) -> dict[str, Any]:
         (claimed(quantity="word('attack')"), r"word: no printed column 'attack'"),
         (mapped(quantity="word('colour')"), r"table-1: tiny\.table-1\.1: word: no printed column 'colour'"),
         (claimed(quantity="f'{at(attack=\"fast\")}'"), r"fast-better: '30' is no quantity"),
+        (claimed(headline="Fast wins."), r"claims\.yaml: claims\.0: .*headline: must hold the"),
+        (claimed(headline="{value} {n}"), r"claims\.yaml: claims\.0: .*headline: must hold the"),
         (claimed(check="x"), r"claims\.yaml: claims\.0: .*exactly one of quantity, check and absent"),
         (claimed(relation="about"), r"claims\.yaml: claims\.0\.relation: "),
         (claimed(id="other.x"), r"id 'other\.x' must begin with 'tiny'"),

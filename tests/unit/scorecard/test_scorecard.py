@@ -22,6 +22,19 @@ def test_a_world_in_which_the_paper_is_true_reproduces_it(tmp_path: Path) -> Non
     assert found["scale"].tolist()[0] == "quick"
 
 
+def test_a_headline_has_the_measured_value_and_stands_only_where_there_is_an_interval(tmp_path: Path) -> None:
+    claim = CLAIMS["claims"][0] | {"headline": "Fast is {value:.0f} dB better."}
+    papers = paper(tmp_path, claims=CLAIMS | {"claims": [claim]})
+    found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+    row = found.loc["tiny.table-1.fast-better"]
+    assert row["headline"] == f"Fast is {row['measured']:.0f} dB better."
+    assert set(found["headline"]) == {"", row["headline"]}
+    few = TRUE | {
+        ("digits", kind, "psnr"): trials(level, 1, 2) for kind, level in (("fast", 30), ("slow", 20))
+    }
+    assert set(card(papers, evidence({"tiny-table-1": lines("tiny-table-1", few)}))["headline"]) == {""}
+
+
 def test_a_changed_cell_changes_its_own_rows_alone(tmp_path: Path) -> None:
     papers = paper(tmp_path)
     cells = TRUE | {("photos", "fast", "psnr"): trials(5, 1, 20, 2)}

@@ -1,0 +1,83 @@
+"""The best known leak: what the strongest attack reads under each defence, by what the attacker knows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from leakbench.report.numbers import interval
+
+# The field of a threat model that says whether the attacker knows the defence, and what it says if not.
+FIELD, UNKNOWN = "defence", "none"
+ATTACKERS = {"plain": "An attacker who does not know of the defence", "adaptive": "An adaptive attacker"}
+# Fewer trials have no interval, so they say nothing of the best.
+FEWEST = 5
+
+
+@dataclass(frozen=True)
+class Leak:
+    """The strongest attack of one cell: its name, mean Pearson r, interval, number of trials, share that
+    failed, and the scale that it was measured at."""
+
+    attack: str
+    mean: float
+    interval: str
+    n: int
+    failed: str
+    scale: str
+
+
+@dataclass(frozen=True)
+class Map:
+    """One victim's part of the table: what it is called, and defence -> attacker -> its best leak."""
+
+    title: str
+    rows: dict[str, dict[str, Leak | None]]
+
+
+def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Map]:
+    """Return the best leak of every victim, defence and kind of attacker in an experiment's table.
+
+    table: rows of the run and recorded ones. knows: cell -> its threat model. parts: kind -> what its parts
+    are called. An attack that knows the defence may also ignore it, so the adaptive column is never below
+    the plain one.
+    """
+    own = table[
+        (table["baseline"].fillna("") == "") & (table["metric"] == "pearson") & (table["n"] >= FEWEST)
+    ]
+    adapted = {
+        tuple(cell.split("/")[:5]) for cell, model in knows.items() if model.get(FIELD, UNKNOWN) != UNKNOWN
+    }
+    names = {kind: {part["name"]: part["title"] for part in value} for kind, value in parts.items()}
+    found = []
+    for (dataset, victim), rows in own.groupby(["dataset", "victim"], sort=False):
+        maps: dict[str, dict[str, Leak | None]] = {}
+        order = sorted(
+            rows["defence"].unique(), key=lambda name: (name != "none", names["defence"].get(name, name))
+        )
+        for defence in order:
+            part = rows[rows["defence"] == defence]
+            cell = part[["dataset", "victim", "federation", "defence", "attack"]].apply(tuple, axis=1)
+            plain = part[~cell.isin(adapted)]
+            maps[names["defence"].get(defence, defence)] = {
+                "plain": _best(plain, names["attack"]),
+                "adaptive": _best(part, names["attack"]),
+            }
+        title = f"{names['dataset'].get(dataset, dataset)}, {names['victim'].get(victim, victim)}"
+        found.append(Map(title, maps))
+    return found
+
+
+def _best(rows: pd.DataFrame, names: Mapping[str, str]) -> Leak | None:
+    if not len(rows):
+        return None
+    row = rows.sort_values("mean").to_dict("records")[-1]
+    return Leak(
+        names.get(row["attack"], row["attack"]),
+        float(row["mean"]),
+        interval(row["ci_low"], row["ci_high"]),
+        int(row["n"]),
+        f"{row['failure_rate']:.0%}",
+        str(row["scale"]),
+    )

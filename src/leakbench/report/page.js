@@ -1,0 +1,67 @@
+// The scorecard: searched, sorted and filtered. Its rows lie in the page as data, so that a browser draws only those it shows.
+const rows = JSON.parse(document.getElementById("rows").textContent);
+const columns = JSON.parse(document.getElementById("columns").textContent);
+const place = Object.fromEntries(columns.map((column, index) => [column.key, index]));
+const text = DataTable.render.text().display;
+const badge = (word) => `<span class="badge ${text(word)}">${text(word)}</span>`;
+const shown = {
+  word: badge,
+  what: (value, row) => `<span class="metric">${text(value)}</span> <span class="light">${text(row[place.condition])}</span>`,
+  measured: (value, row) => `<strong>${text(value) || "–"}</strong> <span class="light">${text(row[place.interval])}</span>`,
+  reason: (value, row) => `${text(value)} <span class="light">${text(row[place.origin])}</span>`,
+  item: (value, row) => `<a href="#row=${encodeURIComponent(row[place.id])}">${text(row[place.work])} · ${text(value)}</a>`,
+};
+const numeric = (value) => {
+  const number = parseFloat(String(value).replace("−", "-").replace(/,/g, ""));
+  return Number.isNaN(number) ? -Infinity : number;
+};
+const table = new DataTable("#scorecard-table", {
+  data: rows,
+  columns: columns.map((column) => ({
+    title: column.title,
+    visible: column.visible,
+    className: `${column.key}${column.number ? " num" : ""}`,
+    type: column.number ? "num" : "string",
+    render: (value, type, row) =>
+      type === "display" ? (shown[column.key] ?? text)(value, row) : type === "sort" && column.number ? numeric(value) : value,
+  })),
+  deferRender: true,
+  order: [],
+  pageLength: 25,
+  lengthMenu: [25, 100, 500],
+  layout: { topStart: null, topEnd: null, top: "search", bottomStart: "info", bottom: "pageLength", bottomEnd: "paging" },
+  createdRow: (element, row) => { element.dataset.id = row[place.id]; },
+  language: { search: "Search ", lengthMenu: "_MENU_ rows a page", info: "_START_ to _END_ of _TOTAL_ rows",
+              infoFiltered: "(all: _MAX_)", infoEmpty: "no row", emptyTable: "no row", zeroRecords: "No row fits." },
+});
+const chosen = document.querySelectorAll("#filters select");
+const narrow = (select) => {
+  const value = select.value;
+  table.column(place[select.name]).search(value ? (cell) => cell === value : "");
+};
+for (const select of chosen) {
+  const values = [...new Set(rows.map((row) => row[place[select.name]]))].filter(Boolean).sort();
+  for (const value of values) select.add(new Option(value, value));
+  if (values.includes(select.dataset.first)) { select.value = select.dataset.first; narrow(select); }
+  select.addEventListener("change", () => { narrow(select); table.draw(); });
+}
+table.draw();
+const open = () => {
+  const [kind, id] = location.hash.slice(1).split("=");
+  if (kind !== "row" && kind !== "paper") return;
+  for (const select of chosen) { select.value = ""; narrow(select); }
+  const asked = decodeURIComponent(id);
+  table.search("").column(place.id).search(kind === "row" ? (cell) => cell === asked : "");
+  if (kind === "paper") { const paper = document.querySelector("#filters [name=work]"); paper.value = asked; narrow(paper); }
+  table.draw();
+  document.getElementById("scorecard").scrollIntoView();
+};
+addEventListener("hashchange", open);
+open();
+document.getElementById("show-all").addEventListener("click", () => {
+  for (const select of chosen) { select.value = ""; narrow(select); }
+  table.search("").column(place.id).search("").draw();
+  history.replaceState(null, "", "#scorecard");
+});
+addEventListener("beforeprint", () => table.page.len(-1).draw());
+addEventListener("afterprint", () => table.page.len(25).draw());

@@ -1,0 +1,44 @@
+"""The page's one script: the table library DataTables, as the package itables bundles it, and what the page
+does with it."""
+
+import base64
+import hashlib
+import importlib.util
+import re
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+
+# The name under which the bundle, a module, offers the library's class.
+_OFFERED = re.compile(r"export\{[^}]*?(\w+) as default[^}]*\};?")
+
+
+def _bundle(suffix: str) -> str:
+    # Found and not imported: the package itself would load a notebook's libraries.
+    found = importlib.util.find_spec("itables")
+    folder = Path(next(iter(found.submodule_search_locations or []))) if found else Path()
+    return (folder / "html" / f"dt_bundle.{suffix}").read_text(encoding="utf-8")
+
+
+@cache
+def style() -> str:
+    """Return the style sheet of the table library, then the page's own, which may overrule it."""
+    return _bundle("css") + (files("leakbench.report") / "page.css").read_text(encoding="utf-8")
+
+
+@cache
+def script() -> str:
+    """Return the text of the page's module script. Raises ValueError where the bundle offers no class."""
+    text = _bundle("js")
+    offered = _OFFERED.search(text)
+    if not offered:
+        raise ValueError("the bundle of itables offers no default export (lock another version)")
+    own = (files("leakbench.report") / "page.js").read_text(encoding="utf-8")
+    whole = f"{_OFFERED.sub('', text)}\nconst DataTable = {offered[1]};\n{own}"
+    # Within a script element these letters would begin a comment or another element.
+    return whole.replace("<!--", r"\x3C!--").replace("</script", r"\x3C/script")
+
+
+def digest(text: str) -> str:
+    """Return what a content-security policy calls an inline script by: its sha256 in base64."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
