@@ -17,7 +17,8 @@ PARTS = {
 def row(defence: str, attack: str, mean: float, **changes: Any) -> dict[str, Any]:
     return {
         "dataset": "d", "victim": "v", "federation": "f", "defence": defence, "attack": attack,
-        "baseline": "", "metric": "pearson", "mean": mean, "ci_low": mean - 0.1, "ci_high": mean + 0.1, "n": 10,
+        "baseline": "", "metric": "pearson", "mean": mean, "ci_low": mean - 0.1,
+        "ci_high": mean + 0.1, "n": 10,
         "failure_rate": 0.2, "scale": "quick",
     } | changes  # fmt: skip
 
