@@ -26,7 +26,8 @@ from leakbench.whole import AT_ONCE, SEAL, UNSEALED, replacing, sealing, whole
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
-_SPEC = re.compile(rb'\\?"spec\\?": \\?"([0-9a-f]{64})')
+# Of facts as `to_json` writes them, those that stand outermost; a tensor file has them as a text within JSON.
+_MADE = re.compile(rb'(?:\n|\\n) \\?"(spec|code)\\?": \\?"([0-9a-f]{64})')
 _DTYPES = {
     "float32": "F32",
     "float64": "F64",
@@ -308,8 +309,9 @@ def read_csv(path: Path, **options: Any) -> Any:
     raise Altered(path, "not a whole table")
 
 
-def told_spec(path: Path) -> str:
-    """Return the digest of the spec that a tensor or table file says it follows, "" if it says none.
+def told(path: Path) -> tuple[str, str]:
+    """Return the digests of the spec and of the code that a tensor or table file says made it, "" for what it
+    does not say.
 
     Much cheaper than `read_facts`: a start of Snakemake asks this of every result.
     """
@@ -317,11 +319,12 @@ def told_spec(path: Path) -> str:
         if path.suffix == ".parquet":
             # Its facts come last.
             file.seek(max(0, path.stat().st_size - (1 << 18)))
-        data = file.read(-1 if path.suffix == ".parquet" else 8)
-        if path.suffix != ".parquet" and len(data) == 8:
-            data = file.read(min(_LARGEST_HEADER, struct.unpack("<Q", data)[0]))
-    found = _SPEC.search(data)
-    return found[1].decode() if found else ""
+            data = file.read()
+        else:
+            (length,) = struct.unpack("<Q", file.read(8).ljust(8, b"\0"))
+            data = file.read(min(_LARGEST_HEADER, length))
+    found = dict(_MADE.findall(data))
+    return found.get(b"spec", b"").decode(), found.get(b"code", b"").decode()
 
 
 def read_facts(path: Path) -> Facts:

@@ -39,8 +39,9 @@ def dotted(room: str, name: str) -> str:
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
     """Return the modules of the parts that a spec is made of, among them those that its attack's sections
-    name and the rule by which the attack infers labels."""
-    found = [dotted(room, spec[key]["module"]) for key, room in _ROOMS.items() if key in spec]
+    name, the rule by which the attack infers labels, and what plays a training study."""
+    found = [dotted("training", "study")] if "study" in spec else []
+    found += [dotted(room, spec[key]["module"]) for key, room in _ROOMS.items() if key in spec]
     attack = spec.get("attack", {})
     found += [dotted(room, name) for section, room in SECTIONS.items() for name in attack.get(section) or {}]
     rule = attack.get("labels", "none")

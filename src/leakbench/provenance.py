@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.artefacts import read_json, write_json
-from leakbench.catalogue.code import code_digest
+from leakbench.catalogue.code import code_of
 from leakbench.catalogue.digest import digest
 from leakbench.whole import whole
 
@@ -38,10 +38,13 @@ def machine() -> str:
 
 
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
-    """Return the facts that every output carries. Nothing here changes from run to run on one machine."""
+    """Return the facts that every output carries. Nothing here changes from run to run on one machine.
+
+    modules: the verb's own, beside which the parts that the spec names count as code.
+    """
     return {
         "spec": digest(spec),
-        "code": code_digest(*modules),
+        "code": code_of(spec, *modules),
         "seed": spec.get("seed"),
         "versions": versions(),
         "device": device,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from project import CELL, Project
 
+from leakbench.artefacts import read_facts, read_json, read_tensors, told, write_tensors
 from leakbench.cli import main
 
 R = "results/quick"
@@ -152,12 +153,53 @@ def test_neither_clock_nor_copy_hides_another_spec(copied: Project) -> None:
     os.utime(guesses, (2**32, 2**32))
     ran = copied.snakemake()
     assert ran.rc == 0, ran.text[-3000:]
-    assert (
-        f"these follow another spec and are made again: {R}/guesses/{CELL}/fidel/0.safetensors\n"
-        in ran.stderr
-    )
+    assert f"made again: 1 ({R}/guesses/{CELL}/fidel/0.safetensors)\n" in ran.stderr
     assert "attack tiny of tiny on tiny with fidel" in ran.messages
     assert "attack tiny of tiny on tiny with other" not in ran.messages
     assert "score" in ran.verbs
     assert guesses.read_bytes() == whole
     assert "Nothing to be done" in copied.snakemake("--dry-run").text
+
+
+def test_no_copy_hides_other_code(copied: Project) -> None:
+    """A result that says it was made by other code, as one from another checkout would."""
+    scores = copied.path(f"{R}/scores/{CELL}/0.parquet")
+    captures = copied.path(f"{R}/captures/{CELL}/0.safetensors")
+    whole = captures.read_bytes()
+    tensors, facts = read_tensors(captures)
+    code, other = facts["code"], "0" * 64
+    write_tensors(captures, tensors, facts | {"code": other})
+    os.utime(captures, (2**32, 2**32))
+    assert told(captures) == (facts["spec"], other)
+    assert told(scores) == tuple(read_facts(scores)[name] for name in ("spec", "code"))
+    ran = copied.snakemake()
+    assert ran.rc == 0, ran.text[-3000:]
+    assert f"other code, to be made again: 1 ({R}/captures/{CELL}/0.safetensors)\n" in ran.stderr
+    assert "capture" in ran.verbs
+    assert captures.read_bytes() == whole
+    assert told(captures)[1] == code
+    assert "Nothing to be done" in copied.snakemake("--dry-run").text
+
+
+def test_results_of_older_code_are_accepted_on_purpose_alone_and_kept_in_writing(copied: Project) -> None:
+    guesses, source = f"{R}/guesses/{CELL}/fidel/0.safetensors", copied.path("src/leakbench/attacks/fidel.py")
+    old = told(copied.path(guesses))[1]
+    text = source.read_text()
+    source.write_text(text + "# Another line.\n")
+    assert "attack" in copied.snakemake("--dry-run").verbs
+    touched = copied.snakemake("--touch")
+    assert touched.rc == 0, touched.text[-3000:]
+    then = copied.snakemake("--dry-run")
+    assert "Nothing to be done" in then.text
+    assert "accepted by --touch: 2 (" in then.stderr
+    accepted = read_json(copied.path(f"{R}/accepted.json"), "a list", "")
+    assert {name for name in accepted if "other" not in name} == {guesses}
+    assert accepted[guesses][0] == old
+    # It was accepted for that code, and not for the next.
+    source.write_text(text + "# A third line.\n")
+    assert "attack" in copied.snakemake("--dry-run").verbs
+    # With the first code back, nothing is of other code.
+    source.write_text(text)
+    again = copied.snakemake("--touch")
+    assert again.rc == 0, again.text[-3000:]
+    assert "accepted" not in copied.snakemake("--dry-run").stderr

@@ -1,11 +1,10 @@
 from leakbench.warm import lead
 
 lead(workflow.is_main_process)
-if workflow.is_main_process and (strays := flow.renew()):
-    print(
-        f"leakbench: these follow another spec and are made again: {', '.join(strays)}",
-        file=sys.stderr,
-    )
+# What `--touch` is to mark as current is made again by no later start.
+if workflow.is_main_process and not {"--touch", "-t"} & set(sys.argv):
+    for line in flow.strays():
+        print(f"leakbench: {line}", file=sys.stderr)
 
 
 # For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.
@@ -19,7 +18,9 @@ wildcard_constraints:
 # Of jobs that run, and not of a dry run; where another workflow uses this one, that one decides.
 onstart:
     try:
-        if not workflow.touch:
+        if workflow.touch:
+            flow.accept()
+        else:
             flow.confirm(workflow.dag.needrun_jobs(), settings.confirm)
     except UserError as mistake:
         print(f"leakbench: {mistake}", file=sys.stderr)

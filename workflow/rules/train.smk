@@ -66,7 +66,7 @@ rule train_study:
         digest="data/digests/{dataset}.sha256",
         further=ancient(lambda w: flow.further("/".join(w))),
         digests=lambda w: flow.digests(flow.further("/".join(w))),
-        code=lambda w: flow.stamp(flow.study_code("/".join(w))),
+        code=lambda w: flow.stamp(flow.train_code("study/" + "/".join(w))),
     output:
         study=f"{R}/studies/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.parquet",
         record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",

@@ -3,8 +3,12 @@ source."""
 
 import hashlib
 import re
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from leakbench.parts import parts_of
 
 PACKAGE = Path(__file__).resolve().parents[1]
 _IMPORT = re.compile(
@@ -45,9 +49,21 @@ def closure(*modules: str) -> tuple[Path, ...]:
     return tuple(sorted(found))
 
 
+@cache
+def _named_bytes(path: Path) -> bytes:
+    return str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0"
+
+
+@cache
 def code_digest(*modules: str) -> str:
     """Return the sha256 over names and bytes of the closure of `modules`."""
     digest = hashlib.sha256()
     for path in closure(*modules):
-        digest.update(str(path.relative_to(PACKAGE)).encode() + b"\0" + path.read_bytes() + b"\0")
+        digest.update(_named_bytes(path))
     return digest.hexdigest()
+
+
+def code_of(spec: Mapping[str, Any], *modules: str) -> str:
+    """Return the digest of the code that a result hangs on: `modules`, and the parts that its spec is made
+    of."""
+    return code_digest(*sorted({*modules, *parts_of(spec)}))

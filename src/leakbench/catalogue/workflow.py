@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from leakbench import reference
-from leakbench.artefacts import read_facts, to_json, told_spec, write_text
-from leakbench.catalogue import cluster
+from leakbench.artefacts import read_facts, to_json
+from leakbench.catalogue import cluster, renewal
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
-from leakbench.catalogue.digest import digest, file_digest, write_changed
+from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.needs import BACKBONES, declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
@@ -24,19 +24,12 @@ from leakbench.parts import dotted, parts_of
 from leakbench.yamls import suggest
 
 LPIPS = "lpips-backbones"
-STUDY = "leakbench.training.study"
 # Core-hours above which a run asks to be confirmed.
 LONG = 100
 # Rule -> the verb that budgets its jobs; the other rules take minutes.
 _BUDGETED = {
     "train": "train", "train_generator": "generator", "train_study": "study", "capture": "capture",
     "capture_bulk": "capture", "attack": "attack", "attack_bulk": "attack",
-}  # fmt: skip
-# Verb -> its results that tell the spec they follow; `*` stands for the spec's name.
-_RESULTS = {
-    "train": ("victims/*.safetensors",), "generator": ("generators/*.safetensors",),
-    "study": ("studies/*.parquet",), "capture": ("captures/*.safetensors", "truth/*.safetensors"),
-    "attack": ("guesses/*.safetensors",), "score": ("scores/*.parquet",),
 }  # fmt: skip
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "training", "experiment")
 
@@ -120,26 +113,13 @@ class Workflow:
                 f"take about {hours:,.0f} core-hours (name single figures, or add --config confirm=yes)"
             )
 
-    def renew(self) -> list[str]:
-        """Return every result that follows another spec than its own and is dated as if it did not, after
-        seeing to it that Snakemake makes it again.
+    def strays(self) -> list[str]:
+        """See to it that what follows other specs or other code is made again; return lines that say so."""
+        return renewal.renew(self.home, self.results, self.plan.specs)
 
-        A clock that went back, or a result that was copied here, would hide it. Its spec gets a line break
-        more, for Snakemake remembers the bytes of inputs, and it is dated before its spec.
-        """
-        found = []
-        for name, spec in self.plan.specs.items():
-            verb, _, stem = name.partition("/")
-            for kind in _RESULTS.get(verb, ()):
-                path = f"{self.results}/{kind.replace('*', stem)}"
-                here, asked = self.home / path, self.home / self.results / "specs" / f"{name}.json"
-                if not here.is_file() or here.stat().st_mtime < asked.stat().st_mtime:
-                    continue
-                if told_spec(here) not in ("", digest(spec)):
-                    write_text(asked, asked.read_text() + "\n")
-                    os.utime(here, (0, asked.stat().st_mtime - 1))
-                    found.append(path)
-        return found
+    def accept(self) -> None:
+        """Take what is here for results of today's code, and keep in writing that it is of other code."""
+        renewal.accept(self.home, self.results, self.plan.specs)
 
     def seen(self, name: str | Path = "") -> str:
         """Return a path of the checkout as rules name it: relative in the checkout itself, else whole."""
@@ -191,12 +171,8 @@ class Workflow:
         return self.code("fetch", dotted("datasets", self.plan.spec(f"fetch/{dataset}")["module"]))
 
     def train_code(self, spec: str) -> list[str]:
-        """Return the source files that the training of a victim or generator depends on."""
+        """Return the source files that a training depends on: of a victim, a generator or a study."""
         return self.code("train", *self.parts(spec))
-
-    def study_code(self, stem: str) -> list[str]:
-        """Return the source files that a training study depends on."""
-        return self.code("train", STUDY, *self.parts(f"study/{stem}"))
 
     def further(self, stem: str) -> list[str]:
         """Return the data sets that a training study needs besides its own, in the order of its spec."""

@@ -14,7 +14,6 @@ from leakbench.artefacts import creating, open_tensors, write_tensors
 from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit
 from leakbench.federation import Moved, accuracy, candidates, generator, held_out, play, private_samples
-from leakbench.parts import dotted
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
 from leakbench.victims.file import load_victim
@@ -157,12 +156,7 @@ def capture(
         held = candidates(federation, hidden, len(arrays[f"{split}/labels"]), names)
         if len(held):
             layout["candidates"] = ((len(held), *image["shape"]), "uint8")
-        made = provenance(
-            value,
-            "leakbench.verbs.capture",
-            dotted("victims", value["victim"]["module"]),
-            dotted("defences", value["defence"]["module"]),
-        )
+        made = provenance(value, "leakbench.verbs.capture")
         observed = _observed(value, protected, defence)
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)

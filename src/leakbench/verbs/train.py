@@ -15,7 +15,7 @@ from leakbench.absence import absent, lacking, pass_on
 from leakbench.artefacts import open_tensors, write_table, write_tensors
 from leakbench.errors import UserError
 from leakbench.gpu_lease import leased
-from leakbench.parts import dotted, part, parts_of
+from leakbench.parts import part
 from leakbench.pixels import pixels
 from leakbench.provenance import provenance, read_spec, recording, resuming
 from leakbench.seeds import stream
@@ -84,7 +84,7 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     write_tensors(
         out,
         tensors,
-        facts | provenance(spec, "leakbench.verbs.train", dotted("victims", entry["module"])),
+        facts | provenance(spec, "leakbench.verbs.train"),
     )
     return facts
 
@@ -146,7 +146,7 @@ def train_generator(
     write_tensors(
         out,
         {name: value.numpy() for name, value in network.state_dict().items()},
-        facts | provenance(spec, "leakbench.verbs.train", dotted("generators", entry["module"])),
+        facts | provenance(spec, "leakbench.verbs.train"),
     )
     return facts
 
@@ -213,9 +213,7 @@ def train_study(
     """Train and measure as a regime says; write a row per round, client, key and test set. Returns the
     seconds of a round."""
     # Found by its name, so that no victim depends on how studies train.
-    made = provenance(
-        spec, "leakbench.verbs.train", dotted("training", "study"), *parts_of(spec), device=device
-    )
+    made = provenance(spec, "leakbench.verbs.train", device=device)
     resume = scratch / f"{resuming(made, out, data, *further)}.safetensors"
     with leased(device) as leasehold:
         rows, facts, seconds = part("training", "study")(spec, data, resume, leasehold, further=further)
@@ -252,11 +250,8 @@ def train(
         if "study" in value:
             cost["seconds_per_round"] = train_study(value, data, further or [], out, scratch, device)
             return None
-        room, part = (
-            ("generators", value["generator"]) if "generator" in value else ("victims", value["victim"])
-        )
-        stamp = provenance(value, "leakbench.verbs.train", dotted(room, part["module"]))
-        resume = scratch / f"{resuming(stamp, out, data, victim)}.safetensors"
+        made = provenance(value, "leakbench.verbs.train")
+        resume = scratch / f"{resuming(made, out, data, victim)}.safetensors"
         if "generator" in value:
             for private in further or []:
                 _refuse_private(value["generator"]["auxiliary"], data, private)

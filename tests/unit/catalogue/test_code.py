@@ -8,6 +8,8 @@ import pytest
 from leakbench.catalogue import code
 from leakbench.catalogue.code import PACKAGE, closure, code_digest
 
+CACHED = (code._file, code._imports, code.closure, code._named_bytes, code.code_digest)
+
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -24,7 +26,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.setattr(code, "PACKAGE", tmp_path)
-    for cached in (code._file, code._imports, code.closure):
+    for cached in CACHED:
         cached.cache_clear()
     return tmp_path
 
@@ -32,7 +34,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(autouse=True)
 def forget() -> object:
     yield
-    for cached in (code._file, code._imports, code.closure):
+    for cached in CACHED:
         cached.cache_clear()
 
 
@@ -71,9 +73,8 @@ def test_the_lines_of_a_file_say_what_its_syntax_says() -> None:
 
 def test_the_digest_changes_with_bytes_and_names_of_the_closure_alone(package: Path) -> None:
     def fresh() -> str:
-        code._file.cache_clear()
-        code._imports.cache_clear()
-        code.closure.cache_clear()
+        for cached in CACHED:
+            cached.cache_clear()
         return code_digest("leakbench.one")
 
     first = fresh()

@@ -79,7 +79,7 @@ def test_a_study_of_several_data_sets_takes_them_all_in(root: Callable[..., Path
     assert {"w", "w2", "w3"} <= set(flow.plan.datasets)
     # What an image is of changes no byte of a data set.
     assert "labels" not in flow.plan.spec("fetch/w")
-    code = {Path(name).name for name in flow.study_code("w/v/r/none/0")}
+    code = {Path(name).name for name in flow.train_code("study/w/v/r/none/0")}
     assert {"recognition.py", "classification.py", "sets.py"} <= code
 
 
@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_one_line(
 
 def test_a_study_depends_on_its_network_its_defence_and_how_it_trains(root: Callable[..., Path]) -> None:
     flow = Workflow(root(CHANGES), "quick")
-    code = {Path(name).name for name in flow.study_code("d/v/t/none/0")}
+    code = {Path(name).name for name in flow.train_code("study/d/v/t/none/0")}
     assert {"fcnn.py", "none.py", "study.py", "federated.py"} <= code
     assert not {"federated.py", "study.py"} & {Path(n).name for n in flow.train_code("train/d/v/0")}
     assert flow.scores("s")[0] == "results/quick/studies/d/v/t/none/0.parquet"
@@ -190,6 +190,6 @@ def test_rules_have_their_parameters_filled_and_their_files_are_inputs(root: Cal
         True,
     )
     assert (spec["training"]["hold_out"], spec["training"]["fusion"]) == (0.1, 0.9)
-    code = {Path(name).name for name in flow.study_code("d/v/t/none/0")}
+    code = {Path(name).name for name in flow.train_code("study/d/v/t/none/0")}
     assert {"fedboosting_code.py", "paillier.py", "quantise.py", "server.py"} <= code
     assert not {"ckks.py", "fedboosting_equations.py"} & code
