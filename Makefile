@@ -72,7 +72,7 @@ kills: env
 	rm -rf scratch/kills
 	git clone --quiet . scratch/kills
 	$(MAKE) -C scratch/kills env PYTHON=$(PYTHON)
-	here="$$PWD" && cd scratch/kills && .venv/bin/python tests/pipeline/kills.py "$$here" --kills $(KILLS) --every $(EVERY)
+	here="$$PWD" && cd scratch/kills && .venv/bin/python tests/kills.py "$$here" --kills $(KILLS) --every $(EVERY)
 
 # uv makes the environment, and pip brings uv: neither root nor python3-venv is needed.
 env: $(VENV)/.complete
