@@ -20,7 +20,8 @@ from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.load import attack_of
 from leakbench.errors import UserError
 
-INPUTS = 2000
+INPUTS, ROUNDS = 2000, 10
+# Of the processor, whatever runs beside.
 SECONDS = 5
 
 
@@ -53,20 +54,22 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
 
     def read(kind: str, data: bytes) -> None:
         nonlocal slowest
-        start = time.monotonic()
+        start = time.process_time()
         refusal = mutants.read(kind, mutants.mutant(mutants.Bytes(data), sound[kind]), folder)
-        slowest = max(slowest, time.monotonic() - start)
+        slowest = max(slowest, time.process_time() - start)
         outcomes[kind].add(bool(refusal))
 
     within = settings(
         max_examples=each, deadline=None, database=None, suppress_health_check=list(HealthCheck)
     )
     for kind in mutants.KINDS:
-        within(given(st.just(kind), st.binary(min_size=4, max_size=64))(read))()
-    # Both outcomes were met, so that neither is what everything ends in.
-    assert all(found == {True, False} for kind, found in outcomes.items() if kind != "generator"), str(
-        outcomes
-    )
+        # Both outcomes are met, so that neither is what everything ends in. Nearly all mutants of some kinds
+        # are refused, and one round of them may have no other. No mutant becomes a generator.
+        for _ in range(ROUNDS):
+            within(given(st.just(kind), st.binary(min_size=4, max_size=64))(read))()
+            if kind == "generator" or len(outcomes[kind]) == 2:
+                break
+        assert outcomes[kind] == ({True} if kind == "generator" else {True, False}), kind
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
     allowed |= {"mutant.idx", "mutant.png", "mutant.pickle"}
@@ -144,10 +147,10 @@ def test_an_observation_that_asks_for_too_much_is_refused_at_once(
     for name, value in change.items():
         facts[name] = facts[name] | value if isinstance(value, dict) else value
     write_tensors(path, tensors, facts)
-    begin = time.monotonic()
+    begin = time.process_time()
     with pytest.raises(UserError, match=says):
         read_observation(path)
-    assert time.monotonic() - begin < SECONDS
+    assert time.process_time() - begin < SECONDS
 
 
 def test_an_observation_without_a_round_is_refused(tmp_path: Path) -> None:

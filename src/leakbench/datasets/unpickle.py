@@ -8,6 +8,7 @@ with every field checked.
 import io
 import math
 import pickle
+import pickletools
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,10 @@ def read_pickle(file: Path) -> Any:
 
     Raises Damaged if the pickle is cut short or asks for anything else.
     """
-    data = io.BytesIO(file.read_bytes())
+    data = file.read_bytes()
     with parsing(file, "a pickle"):
-        return _plain(_Restricted(data, encoding="latin1").load(), {})
+        # Python's reader makes room for as many values as the highest number under which one is kept.
+        for operation, number, _ in pickletools.genops(data):
+            if "PUT" in operation.name and int(number or 0) > len(data):
+                raise pickle.UnpicklingError(f"it keeps a value as number {number}")
+        return _plain(_Restricted(io.BytesIO(data), encoding="latin1").load(), {})

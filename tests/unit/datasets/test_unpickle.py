@@ -1,6 +1,8 @@
 import codecs
 import os
 import pickle
+import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -94,3 +96,15 @@ def test_refuses_every_truncation(tmp_path: Path) -> None:
     for keep in range(len(data)):
         with pytest.raises(Damaged):
             read_pickle(written(tmp_path, data[:keep]))
+
+
+def test_no_room_is_made_for_a_number_beyond_the_file(tmp_path: Path) -> None:
+    """Python's own reader asks for gigabytes to keep a value as number 200 million."""
+    number = struct.pack("<I", 200_000_000)
+    for text in (b"\x80\x02]r" + number + b".", b"]p200000000\n."):
+        tracemalloc.start()
+        with pytest.raises(Damaged, match="keeps a value as number 200000000"):
+            read_pickle(written(tmp_path, text))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+        tracemalloc.stop()
+    assert read_pickle(written(tmp_path, b"\x80\x02]q\x01.")) == []
