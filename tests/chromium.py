@@ -55,12 +55,12 @@ def faults(path: Path, *, shots: Path | None = None) -> list[str]:
         return inspect(chromium, path, shots=shots)
 
 
-def inspect(chromium: Any, path: Path, *, shots: Path | None = None) -> list[str]:
+def inspect(chromium: Any, path: Path, *, shots: Path | None = None, scored: bool = True) -> list[str]:
     """Load a report at phone and desktop width; return one sentence for every fault, an empty list for none.
 
     Faults: console and page errors, any request other than the file itself and data: addresses, a picture
     that is not drawn, a document wider than the window, a scorecard that does not come before the first
-    figure. With `shots`, a folder, each width's screenshot is written there.
+    figure (of a page that is `scored`). With `shots`, a folder, each width's screenshot is written there.
     """
     found: list[str] = []
     for name, (width, height) in SIZES.items():
@@ -68,7 +68,7 @@ def inspect(chromium: Any, path: Path, *, shots: Path | None = None) -> list[str
         try:
             heard = _listen(page, path.resolve().as_uri())
             page.goto(path.resolve().as_uri(), wait_until="load")
-            found += [f"{name}: {fault}" for fault in [*heard, *_look(page.evaluate(LOOK))]]
+            found += [f"{name}: {fault}" for fault in [*heard, *_look(page.evaluate(LOOK), scored)]]
             if shots is not None:
                 page.screenshot(path=shots / f"{name}.png", full_page=True)
         finally:
@@ -94,10 +94,12 @@ def _listen(page: Any, address: str) -> list[str]:
     return heard
 
 
-def _look(seen: dict[str, Any]) -> list[str]:
+def _look(seen: dict[str, Any], scored: bool) -> list[str]:
     found = [f"picture not drawn: {alt}" for alt in seen["undrawn"]]
     if seen["beyond"] > 0:
         found.append(f"the document is {seen['beyond']} pixels wider than its window")
+    if not scored:
+        return found
     if seen["scorecard"] is None:
         found.append("no scorecard")
     elif seen["figure"] is not None and seen["figure"] < seen["scorecard"]:

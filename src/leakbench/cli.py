@@ -17,6 +17,13 @@ from leakbench.warm import run_warm
 # What a federation that is played needs or makes beside its spec and its observation.
 _PLAYED = ("data", "victim", "oracle", "truth")
 
+# What a user of `audit` says of the federation.
+_DECLARED = {
+    "clients": "clients of the federation",
+    "rounds": "rounds that a client takes part in",
+    "prior": "the probability that somebody attacks, from 0 to 1",
+}
+
 
 def _positive(text: str) -> int:
     """Return a whole number above 0 of a command's argument."""
@@ -140,6 +147,34 @@ def _parser() -> argparse.ArgumentParser:
     confirm.add_argument(
         "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"
     )
+    audit = command("audit", "say what the updates of your own model give away, and what would help")
+    audit.add_argument(
+        "target",
+        nargs="?",
+        help="FILE.py:NAME, a function that returns (model, loss, batch) or trains; a folder that "
+        "leakbench.flower.record kept; or a capture.safetensors",
+    )
+    audit.add_argument("--demo", action="store_true", help="audit a small network on bundled pictures")
+    audit.add_argument("--out", type=Path, default=Path("audit"), help="the report's folder (default: audit)")
+    audit.add_argument("--batch", type=_positive, help="the client's records: the first of the batch")
+    audit.add_argument(
+        "--local-steps", type=_positive, help="steps of a round; 1 sends its gradient (default: 5)"
+    )
+    audit.add_argument("--lr", type=float, default=0.01, help="the clients' rate (default: 0.01)")
+    audit.add_argument("--budget", help="wall time, such as 90s or 2m (default: 2m; of the demo 30s)")
+    audit.add_argument("--memory", default="4g", help="what your code and the attacks may use (default: 4g)")
+    audit.add_argument("--show", action="store_true", help="show private records in the report")
+    audit.add_argument("--model", metavar="FILE.py:NAME", help="the network of recorded rounds")
+    audit.add_argument("--defence", metavar="FILE.py:NAME", help="your own defence: update → update")
+    audit.add_argument(
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="exit with 1 if it holds, such as 'exposed > 0 at A..D' (may be given again)",
+    )
+    for name, what in _DECLARED.items():
+        audit.add_argument(f"--{name}", type=float, help=f"declared, for the expected number: {what}")
     new = command("new", "write the files of a new part, which work as they are")
     new.add_argument("kind", help="attack, defence, objective, optimiser, dataset or victim")
     new.add_argument("name", help="the part's name, small letters, digits and hyphens")
@@ -242,8 +277,8 @@ def _run(arguments: argparse.Namespace) -> int:
             f"{root.resolve() / 'config'}: no such folder ({verb} works on a checkout: run it there, or name "
             "the checkout by --root)"
         )
-    function(**values, **{name: value for name, value in more.items() if name in taken})
-    return 0
+    done = function(**values, **{name: value for name, value in more.items() if name in taken})
+    return int(done or 0)
 
 
 def run(argv: Sequence[str]) -> int:

@@ -1,6 +1,7 @@
 """What the server saw: the models it sent out and the updates that came back, with the threat model spelt
 out."""
 
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -54,6 +55,8 @@ class Observation:
     candidates: uint8 [n, rows, columns, channels], images among which the private ones of all rounds are, in
     an order by chance; none where the attacker holds none.
     work: where a killed attack finds what it has done, and how many processes it may use.
+    own: the network as an object, where it is somebody's own and no victim of the catalogue; `network` then
+    names no module.
     """
 
     network: dict[str, Any]
@@ -75,6 +78,7 @@ class Observation:
     shown: dict[str, np.ndarray] = field(default_factory=dict)
     candidates: np.ndarray | None = None
     work: Work = field(default_factory=Work)
+    own: nn.Module | None = None
 
     @property
     def rounds(self) -> int:
@@ -88,8 +92,11 @@ class Observation:
         It is in evaluation mode, so that nothing in it is drawn: what a client's dropout kept, nobody else
         knows. With `mode` train its norms keep no statistics, so that they use those of the batch at hand.
         """
-        model = victims.build(
-            self.network["module"], self.network["shape"], self.network["classes"], self.network["parameters"]
+        network = self.network
+        model = (
+            deepcopy(self.own)
+            if self.own is not None
+            else victims.build(network["module"], network["shape"], network["classes"], network["parameters"])
         )
         hide(model, self.hidden.get("layers", []))
         model.load_state_dict(

@@ -55,7 +55,7 @@ def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> tuple[Te
         exact, classes = samples_of(layer, seen, columns_of(layer, seen, samples))
         if len(exact) == len(samples):
             samples, labels = exact, classes
-    return samples, labels
+    return samples[: layer.batch], labels[: layer.batch]
 
 
 def _certified(

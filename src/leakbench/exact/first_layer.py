@@ -71,7 +71,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
             raise Unfit(f"attack: {attack} needs a bias, and the dense layer {name} has none")
         if observation.mode == "train" and any(isinstance(m, nn.BatchNorm1d) for m in model.modules()):
             raise Unfit(f"attack: {attack} needs samples that do not see each other (batch norm sees all)")
-        if any(isinstance(m, Drawn) and m.active for m in model.modules()):
+        if observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules()):
             raise Unfit(f"attack: {attack} needs to know the network, and dropout hides which part was used")
         low, high = (
             ((value - mean) / deviation).expand(channels, rows, columns).flatten() for value in (0.0, 1.0)
@@ -106,7 +106,8 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
     """Return the rest of the network as a function of the layer's output."""
 
     def logits(output: Tensor) -> Tensor:
-        hook = layer.register_forward_hook(lambda *_: output)
+        # A copy, for what follows may work in place.
+        hook = layer.register_forward_hook(lambda *_: output.clone())
         try:
             found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))
         finally:

@@ -21,8 +21,10 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
     samples: [n, inputs]. error: [n], the share by which each may be off. The layer's gradient is a sum of
     products of what a sample adds to the offset and the sample. So a sample of the batch, with its label,
     adds what lies in the span of the gradient's columns. Hardly any other does, for the span has as few
-    dimensions as the batch has samples. The label is the one of which the smallest share lies outside. A
-    sample is not proven if the noise of the update is too large beside what it adds.
+    dimensions as the batch has samples. Where few neurons follow, what a sample adds depends on little more
+    than the neurons that it opens, and of two classes both add the same but for a factor. So the gradient
+    must also hold the sample, with the label, exactly once (`_weight`). A sample is not proven if the noise
+    of the update is too large beside what it adds.
     """
     classes = layer.logits(layer.bias[None]).shape[1]
     size = max(1, VALUES_AT_ONCE // (classes * len(layer.bias)))
@@ -30,11 +32,32 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
     for part, share in zip(samples.split(size), error.split(size), strict=True):
         caused = layer.caused(part)
         length = caused.norm(dim=2).clamp_min(torch.finfo(caused.dtype).tiny)
-        outside = (caused - (caused @ seen.left) @ seen.left.T).norm(dim=2) / length
-        misfit, label = outside.min(1)
-        caused, length = (value[torch.arange(len(part)), label] for value in (caused, length))
-        noise = MARGIN * seen.noise * seen.values[0] / (length * part.norm(dim=1))
-        allowed = FIT * share + noise + LEAST
-        found.append((label, misfit < allowed.clamp_max(MOST), caused))
+        within = caused @ seen.left
+        outside = (caused - within @ seen.left.T).norm(dim=2) / length
+        noise = MARGIN * seen.noise * seen.values[0]
+        allowed = FIT * share[:, None] + noise / (length * part.norm(dim=1, keepdim=True)) + LEAST
+        away, slack = _weight(seen, part, within, share, noise)
+        fits = (outside < allowed.clamp_max(MOST)) & (away < slack) & (slack < MOST)
+        label = torch.where(fits, away, torch.inf).argmin(1)
+        rows = torch.arange(len(part))
+        found.append((label, fits[rows, label], caused[rows, label]))
     labels, proven, caused = (torch.cat(values) for values in zip(*found, strict=True))
     return labels, proven, caused
+
+
+def _weight(
+    seen: Span, samples: Tensor, within: Tensor, error: Tensor, noise: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return how far the gradient is from holding each sample [n, inputs] with each label once, and how far
+    it may be: [n, classes] both.
+
+    within: [n, classes, rank], what a sample adds to the offset, in the basis of the span. error: [n], the
+    share by which samples may be off. noise: what the gradient may be off by. The gradient G is M Xᵀ, with
+    samples as columns of X and what they add as columns of M, so xᵀ G⁺ m is one for a pair of them.
+    """
+    read, caused = samples @ seen.right.T, within / seen.values
+    reach = caused.norm(dim=2)
+    away = ((read[:, None] * caused).sum(2) - 1).abs()
+    drawn = noise * (read / seen.values).norm(dim=1)
+    slack = (FIT * error * read.norm(dim=1) + drawn)[:, None] * reach + LEAST
+    return away, slack

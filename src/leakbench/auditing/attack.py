@@ -1,0 +1,212 @@
+"""The attacks of an audit, each within its share of the budget."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from leakbench import attacks
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.auditing.found import LABELLED, NOTHING, Found, Score, pixels_of, score
+from leakbench.auditing.view import Truth
+from leakbench.errors import Unfit
+from leakbench.metrics.interval import interval
+from leakbench.yamls import read_yaml
+
+# Trials that a verdict on a search takes at least, and the fewest iterations that are a search at all.
+TRIALS, FEWEST = 3, 100
+# Iterations that warm up and that are timed, to tell what one takes; what a search takes beyond that.
+WARM, TIMED, MARGIN = 2, 10, 1.25
+# Local steps that are simulated one by one.
+SIMULATED = 8
+
+
+class OutOfTime(Exception):
+    """An attack's share of the budget is spent."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime in the block after so many seconds; without limit outside of the main thread."""
+
+    def ring(*_: Any) -> None:
+        raise OutOfTime
+
+    if threading.current_thread() is not threading.main_thread() or seconds <= 0:
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def catalogue() -> dict[str, dict[str, Any]]:
+    """Return attack → what attacks.yaml says of it."""
+    return read_yaml(Path(__file__).parent / "attacks.yaml")
+
+
+def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
+    """Return the result of an attack that has not run yet."""
+    return Found(
+        name, about["title"], about["stage"], about["attacker"], about["source"], observation.clients[0]
+    )
+
+
+def exact(
+    name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
+) -> Found:
+    """Run one exact attack for at most `limit` seconds."""
+    found, entry = started(name, about, observation), about["entry"]
+    begun = time.perf_counter()
+    try:
+        with within(limit), torch.no_grad():
+            made = _run(entry, observation)
+            if made.target == "features":
+                found.why_not = "reads what the first dense layer reads, features and not the records"
+                return found
+            if truth is None:
+                _unjudged(found, about, made)
+                return found
+            scored = score(
+                pixels_of(made, observation, name == "fidel"),
+                None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
+                truth,
+                None if about["proves"] else _of_noise(entry, observation, truth, name == "fidel").error,
+            )
+            found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
+            _fill(found, scored)
+    except OutOfTime:
+        found.out_of_time = True
+        found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
+    except Unfit as reason:
+        found.why_not = str(reason).removeprefix("attack: ")
+    finally:
+        found.seconds = time.perf_counter() - begun
+    return found
+
+
+def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None:
+    """Fill in what an attack proves where nobody knows the records."""
+    count = int(made.usable[0, 0].sum())
+    if not about["proves"]:
+        found.why_not = f"{count} candidates, of which nothing proves that they are records"
+        return
+    found.proven = count
+    found.levels = [LABELLED] * count + [NOTHING] * (found.records - count)
+
+
+def _run(entry: dict[str, Any], observation: Observation, seed: int = 0) -> Reconstruction:
+    rng = torch.Generator().manual_seed(seed)
+    return attacks.run(entry, replace(observation, labelling=entry["labels"]), rng)
+
+
+def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth, divided: bool) -> Score:
+    noise = observation.randomised(1, torch.Generator().manual_seed(1))
+    made = _run(entry, noise)
+    return score(pixels_of(made, noise, divided), None, truth)
+
+
+def _fill(found: Found, scored: Score) -> None:
+    found.levels, found.images = scored.levels, scored.images
+    found.quality = [round(float(r), 4) for r in scored.r]
+
+
+def matching(
+    name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
+) -> Found:
+    """Search for at most `limit` seconds, beside the same search on noise, until the verdict is clear."""
+    found = started(name, about, observation)
+    if truth is None:
+        found.why_not = "not run: without the records nothing tells a success from a failure"
+        return found
+    begun = time.perf_counter()
+    entry = _fitted(about["entry"], observation)
+    try:
+        with within(limit):
+            each = _cost(entry, observation)
+            left = limit - (time.perf_counter() - begun)
+            length = min(int(left / TRIALS / each), about["longest"])
+            if length < FEWEST:
+                found.why_not = (
+                    f"not run: {FEWEST} iterations of {TRIALS} trials take {FEWEST * TRIALS * each:.0f} s "
+                    f"(--budget)"
+                )
+                return found
+            found.iterations = length
+            entry |= {"parameters": entry["parameters"] | {"iterations": length}}
+            left_for_one = begun + limit - length * each
+            _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
+    except OutOfTime:
+        if not found.levels:
+            found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
+    except Unfit as reason:
+        found.why_not = str(reason).removeprefix("attack: ")
+    finally:
+        found.seconds = time.perf_counter() - begun
+    return found
+
+
+def _search(
+    found: Found, entry: dict[str, Any], observation: Observation, truth: Truth, goes_on: Callable[[], bool]
+) -> None:
+    """Run trials until the mean correlation is clearly above that of noise, or clearly not, or time is up."""
+    gains: list[float] = []
+    best = np.inf
+    while goes_on() or found.trials < TRIALS:
+        seed = found.trials
+        rng = torch.Generator().manual_seed(seed)
+        seen = replace(observation, labelling=entry["labels"])
+        noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))
+        both = attacks.composed(entry)(seen.beside(noise), rng)
+        own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
+        assert own.labels is not None
+        assert own.losses is not None
+        of_noise = score(pixels_of(null, noise, False), None, truth)
+        scored = score(pixels_of(own, seen, False), own.labels[0, 0], truth, of_noise.error)
+        gains.append(float(scored.r.mean() - of_noise.r.mean()))
+        found.trials += 1
+        loss = float(own.losses[0, 0, -1])
+        if loss < best or not found.levels:
+            # The attacker keeps the trial with the lowest loss.
+            best = min(best, loss)
+            _fill(found, scored)
+            found.null = sum(level > 0 for level in of_noise.levels)
+        if found.trials >= TRIALS:
+            low, high = interval(np.array(gains))
+            found.interval = (round(low, 4), round(high, 4))
+            if low > 0 or high < 0:
+                return
+
+
+def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
+    """Return an attack's entry for this observation: no total variation without neighbours, and no simulation
+    of many steps."""
+    rows, columns, _ = observation.network["shape"]
+    objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
+    parameters = dict(entry["parameters"])
+    if observation.local["epochs"] > SIMULATED:
+        parameters["updates"] = "one-batch"
+    return entry | {"objective": objective, "parameters": parameters}
+
+
+def _cost(entry: dict[str, Any], observation: Observation) -> float:
+    """Return the seconds of one iteration of one trial and that of noise beside it."""
+    seen = replace(observation, labelling=entry["labels"])
+    both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
+    for iterations in (WARM, TIMED):
+        short = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
+        begun = time.perf_counter()
+        attacks.composed(short)(both, torch.Generator().manual_seed(0))
+    return MARGIN * (time.perf_counter() - begun) / TIMED

@@ -1,0 +1,270 @@
+"""The audit of one round: look, exact attacks, searches, and what would help."""
+
+import html
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from leakbench import __version__
+from leakbench.attacks.observation import Observation
+from leakbench.auditing.attack import catalogue, exact, matching, started
+from leakbench.auditing.found import LABELLED, LEVELS, NOTHING, READ, Found, combined, merged, without_images
+from leakbench.auditing.look import Look, look
+from leakbench.auditing.remedies import Change, Remedy, remedies
+from leakbench.auditing.round import Client, Loss, Round, client
+from leakbench.auditing.times import seconds_of
+from leakbench.auditing.view import Truth, facts, view
+
+Tell = Callable[[str], None]
+# Attackers that follow the protocol, by the letters of Carletti et al. (USENIX Security 2025).
+PASSIVE = "ABCD"
+ATTACKERS = {
+    "A": "sees the update, and knows the network",
+    "B": "and knows the number of records, as a server does",
+    "C": "and knows how clients train: rate, steps, optimiser",
+    "D": "and holds records that may have been in the batch",
+    "E": "and holds statistics of a client's records",
+    "F": "may also change the weights that it sends out",
+    "G": "may change them, and holds similar records",
+    "H": "may change them, and chooses the clients",
+}
+# The share of the budget that one exact attack may take.
+EXACT_SHARE = 0.25
+# The share that is kept for what would help.
+HELP_SHARE = 0.3
+
+
+@dataclass
+class Audit:
+    """What an audit found. `page()` is the report, `save()` writes it with its JSON and SARIF.
+
+    records: the number of private records in the round. about: what was read off the client's code. look:
+    what closed forms say. found: each attack's result. remedies: what would help. declared: what the user
+    says of the federation. budget, seconds: of wall time. pictures: of records and their reconstructions, as
+    PNG, only if they were asked for. source: what was audited, as in the command.
+    """
+
+    records: int
+    about: dict[str, Any]
+    look: Look
+    found: list[Found] = field(default_factory=list)
+    remedies: list[Remedy] = field(default_factory=list)
+    declared: dict[str, float] = field(default_factory=dict)
+    budget: float = 0.0
+    seconds: float = 0.0
+    pictures: list[dict[str, Any]] = field(default_factory=list)
+    source: str = "leakbench.audit(model, loss, batch)"
+    assumptions: list[str] = field(default_factory=list)
+    version: str = __version__
+
+    def levels(self, letters: str = PASSIVE) -> list[int]:
+        """Return the best level of each record over the attackers of these letters, [records]."""
+        return combined(self.found, letters) or [NOTHING] * self.records
+
+    def exposed(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read."""
+        return sum(level >= READ for level in self.levels(letters))
+
+    def recognisable(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read or make recognisable."""
+        return sum(level > NOTHING for level in self.levels(letters))
+
+    def labelled(self, letters: str = PASSIVE) -> int:
+        """Return how many records these attackers read with their label."""
+        return sum(level >= LABELLED for level in self.levels(letters))
+
+    def headline(self) -> str:
+        """Return the result in one sentence."""
+        read, seen, of = self.exposed(), self.recognisable(), f"of {self.records} records"
+        by = [each for each in self.found if each.count(READ)]
+        if read:
+            quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
+            proof = ", certified" if quickest.proven >= read else ""
+            who = (
+                "anyone who sees the update"
+                if quickest.attacker == "A"
+                else "a server that follows the protocol"
+            )
+            return f"Exposed: {read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
+        if seen:
+            return f"Recognisable: {seen} {of}, by a server that follows the protocol; none was read"
+        return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
+
+    def by_attacker(self) -> list[dict[str, Any]]:
+        """Return for each letter what its attacks came to; an attacker can do what those before it can."""
+        rows = []
+        for letter, what in ATTACKERS.items():
+            tried = [each.title for each in self.found if each.attacker == letter and each.levels]
+            levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []
+            counts = [levels.count(level) for level in range(len(LEVELS))]
+            rows.append(
+                {"letter": letter, "knows": what, "tried": tried, "counts": counts if levels else None}
+            )
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but pictures, as JSON has it."""
+        own = replace(self, found=[without_images(each) for each in self.found], pictures=[])
+        value = {key: item for key, item in asdict(own).items() if key != "pictures"}
+        for each in value["found"]:
+            del each["images"]
+        summary = {
+            "headline": self.headline(), "exposed": self.exposed(), "recognisable": self.recognisable(),
+            "labelled": self.labelled(), "attackers": self.by_attacker(),
+        }  # fmt: skip
+        return summary | value
+
+    def page(self) -> str:
+        """Return the report as one HTML page that asks nothing of the network."""
+        from leakbench.auditing.page import page
+
+        return page(self.to_dict(), self.pictures)
+
+    def save(self, folder: Path | str) -> Path:
+        """Write report.html, audit.json and audit.sarif to `folder`; return the report's path."""
+        from leakbench.auditing.files import write
+
+        return write(Path(folder), self.to_dict(), self.pictures)
+
+    def _repr_html_(self) -> str:
+        inside = html.escape(self.page(), quote=True)
+        return (
+            f'<iframe srcdoc="{inside}" style="width:100%;height:48rem;border:0" title="leakbench"></iframe>'
+        )
+
+    def __str__(self) -> str:
+        return self.headline()
+
+
+def of_client(
+    own: Client, budget: float, tell: Tell = print, *, declared: dict[str, float] | None = None,
+    show: bool = False, source: str = "", defence: Change | None = None,
+) -> Audit:  # fmt: skip
+    """Audit a client's round within `budget` seconds, and say what would help.
+
+    tell: hears each stage's line as soon as it is known. declared: what is said of the federation. show:
+    whether to keep pictures. source: what was audited, as in the command. defence: the user's own candidate,
+    parameter → update to the same.
+    """
+    begun = time.perf_counter()
+    played = own.play()
+    audit = of_round(played, budget, tell, declared=declared, show=show, source=source)
+    left = budget - (time.perf_counter() - begun)
+    audit.remedies = remedies(own, played, audit.found, left, defence)
+    for each in audit.remedies:
+        tell(f"would help: {each.line()}")
+    audit.seconds = round(time.perf_counter() - begun, 2)
+    return audit
+
+
+def of_round(
+    played: Round, budget: float, tell: Tell, *, declared: dict[str, float] | None = None, show: bool = False,
+    source: str = "",
+) -> Audit:  # fmt: skip
+    """Audit a round that was played already."""
+    begun = time.perf_counter()
+    observation, truth = view(played)
+    share = budget * (1 - HELP_SHARE)
+    about = facts(played, observation)
+    audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
+    audit.declared = declared or {}
+    audit.source = source or audit.source
+    audit.assumptions = assumptions(played, observation)
+    if show:
+        from leakbench.auditing.pictures import pictures
+
+        audit.pictures = pictures(audit.found, truth)
+    audit.budget, audit.seconds = budget, round(time.perf_counter() - begun, 2)
+    tell(audit.headline())
+    return audit
+
+
+def of_observations(
+    parts: Sequence[tuple[Observation, Truth | None]],
+    budget: float,
+    tell: Tell,
+    about: dict[str, Any],
+    plain_loss: bool = True,
+) -> Audit:
+    """Run the stages on updates, each what one client sent in one round, with the records where they are
+    known."""
+    begun = time.perf_counter()
+    known = look(*parts[0])
+    records = sum(observation.clients[0] for observation, _ in parts)
+    for question, answer in known.facts.items():
+        tell(f"look: {question}: {answer}")
+    for attack, number in known.predicted.items():
+        tell(f"look: {attack} will read {number} of {records} records (predicted)")
+    audit = Audit(records, about, known)
+    entries = catalogue()
+    for name, entry in entries.items():
+        if entry["stage"] == "matching" and audit.exposed() == records:
+            continue
+        after = list(entries)[list(entries).index(name) :]
+        searches = sum(entries[other]["stage"] == "matching" for other in after)
+        found = []
+        for number, (observation, truth) in enumerate(parts):
+            left = (budget - (time.perf_counter() - begun)) / (len(parts) - number)
+            if entry["needs_plain_loss"] and not plain_loss:
+                one = started(name, entry, observation)
+                one.why_not = "it needs the loss to be the mean cross-entropy"
+            elif entry["stage"] == "exact":
+                one = exact(name, entry, observation, truth, left * EXACT_SHARE)
+            else:
+                one = matching(name, entry, observation, truth, left / searches)
+            found.append(one)
+        audit.found.append(merged(found))
+        tell(f"{entry['stage']}: {audit.found[-1].line()}")
+    audit.seconds = round(time.perf_counter() - begun, 2)
+    return audit
+
+
+def assumptions(played: Round, observation: Observation) -> list[str]:
+    """Return what the audit takes for granted, one sentence each."""
+    found = [
+        "The server sees each client's update by itself; with secure aggregation it sees sums.",
+        "The attacker knows the network's code and the range of each input channel.",
+        "A record counts as read if no value is off by more than half of one of 255 steps of its range. It "
+        "counts as recognisable if the reconstruction explains half of its variation and is nearer than what "
+        "the attack makes of noise, and than the batch's mean.",
+        "One round of one client was audited, with one draw of the attacks' chance.",
+    ]
+    if not played.plain_steps:
+        found.append(
+            f"Clients train with {played.optimiser}. Attacks take its steps for plain SGD, so they may find "
+            "less than an attacker who inverts the optimiser."
+        )
+    if observation.dropout:
+        found.append("Dropout masks are the client's secret; attacks leave dropout out.")
+    if played.kind == "gradient":
+        found.append("One local step sends its gradient in float32 (FedSGD).")
+    return found
+
+
+def audit(
+    model: nn.Module,
+    loss: Loss,
+    batch: tuple[torch.Tensor, torch.Tensor],
+    local_steps: int = 5,
+    budget: str | float = "2m",
+    *,
+    lr: float = 0.01,
+    show: bool = False,
+    tell: Tell = print,
+) -> Audit:
+    """Audit what one client's update of `model` gives away; the result shows its report in a notebook.
+
+    model: any torch module that maps inputs [n, …] to class scores [n, classes], in the mode in which it
+    trains. loss: (scores, targets) → the loss, as torch.nn.CrossEntropyLoss(). batch: the private records,
+    inputs [n, numbers], [n, rows, columns] or [n, channels, rows, columns], and targets [n]. local_steps: of
+    SGD at rate `lr`, each on the whole batch; with 1 the client sends a gradient, else weights. budget: of
+    wall time, such as "90s" or "2m". show: whether the report has pictures of private records. tell: hears
+    one line for each finding. Raises UserError, in one sentence, for models that cannot be audited.
+    """
+    own = client((model, loss, batch), None, local_steps, lr)
+    return of_client(own, seconds_of(budget), tell, show=show)

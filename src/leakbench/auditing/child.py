@@ -1,0 +1,191 @@
+"""Somebody's own code, in a process of its own: with a limit on time and memory, and nothing left of it."""
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from leakbench.errors import UserError
+from leakbench.process import end_with_parent, ended
+
+Tell = Callable[[str], None]
+_SUBREAPER = 36
+_TICK = 0.1
+_GIGABYTE = 1 << 30
+# Lines of leakbench's own log; the others are the user's.
+_OWN, _PROGRESS = "leakbench attack: ", "match client"
+
+
+def supervised(
+    work: Callable[[Tell], dict[str, Any]], tell: Tell, what: str, seconds: float, memory: float
+) -> dict[str, Any]:
+    """Return what `work` does in a child process, which is given a function that tells lines to `tell`.
+
+    what: the code's name in messages. seconds: of wall time. memory: in gigabytes, of the child and all
+    processes that it starts. None of these outlives the call. Raises UserError, in one line, for what goes
+    wrong in the child.
+    """
+    # Processes whose parent ended become this one's children, so none is lost.
+    with suppress(AttributeError):
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    ours = set(_children(os.getpid()))
+    with tempfile.TemporaryFile() as output:
+        reading, writing = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        child = os.fork()
+        if child == 0:
+            os.close(reading)
+            _in_child(work, writing, output)
+        os.close(writing)
+        try:
+            said = _heard(reading, child, tell, what, seconds, memory, ours)
+        finally:
+            os.close(reading)
+            _end(ours)
+            with suppress(AttributeError):
+                ctypes.CDLL(None).prctl(_SUBREAPER, 0, 0, 0, 0)
+        printed = _printed(output, tell)
+    if printed:
+        tell(f"note: {what} printed {printed} lines, which are not shown")
+    if "problem" in said:
+        raise UserError(f"{what}: {said['problem']}")
+    found: dict[str, Any] = said["result"]
+    return found
+
+
+def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: BinaryIO) -> None:
+    """Run `work`; its messages go to the pipe, all other output to a file. Does not return."""
+    os.setsid()
+    end_with_parent()
+    nowhere = os.open(os.devnull, os.O_RDONLY)
+    for number, place in ((0, nowhere), (1, output.fileno()), (2, output.fileno())):
+        os.dup2(place, number)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    own = os.getpid()
+
+    def say(message: dict[str, Any]) -> None:
+        data = (json.dumps(message) + "\n").encode()
+        while data:
+            data = data[os.write(writing, data) :]
+
+    def run() -> int:
+        said: dict[str, Any]
+        try:
+            said = {"result": work(lambda line: say({"line": line}))}
+        except UserError as problem:
+            said = {"problem": str(problem)}
+        except MemoryError:
+            said = {"problem": "ran out of memory"}
+        except BaseException as problem:  # noqa: BLE001 - whatever the user's code raises is one line
+            said = {"problem": _raised(problem)}
+        # A fork of the user's that came back through here has nothing to say.
+        if os.getpid() == own:
+            say(said)
+        return 0
+
+    ended(run)
+
+
+def _raised(problem: BaseException) -> str:
+    """Return an exception in one line, with the place in the user's code."""
+    place, trace = "", problem.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if "leakbench" not in name and "site-packages" not in name and not name.startswith("<"):
+            place = f" ({Path(name).name}, line {trace.tb_lineno})"
+        trace = trace.tb_next
+    text = " ".join(str(problem).split())[:200]
+    return f"{type(problem).__name__}{': ' if text else ''}{text}{place}"
+
+
+def _heard(
+    reading: int, child: int, tell: Tell, what: str, seconds: float, memory: float, ours: set[int]
+) -> dict[str, Any]:
+    """Pass on the child's lines; return its last message. Raises UserError at a limit."""
+    until, rest = time.monotonic() + seconds, b""
+    while True:
+        ready, _, _ = select.select([reading], [], [], _TICK)
+        data = os.read(reading, 1 << 16) if ready else None
+        rest += data or b""
+        *lines, rest = rest.split(b"\n")
+        for line in lines:
+            said: dict[str, Any] = json.loads(line)
+            if "line" not in said:
+                return said
+            tell(said["line"])
+        if data == b"" or (data is None and not _runs(child)):
+            raise UserError(f"{what}: its process ended without a result")
+        if time.monotonic() > until:
+            raise UserError(
+                f"{what}: not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
+            )
+        used = sum(_resident(each) for each in _descendants(ours))
+        if used > memory * _GIGABYTE:
+            raise UserError(f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} (raise --memory)")
+
+
+def _printed(output: BinaryIO, tell: Tell) -> int:
+    """Tell the engine's own lines of what the child wrote; return the number of the others."""
+    output.seek(0)
+    text = output.read(1 << 24).decode("utf-8", "replace")
+    count, told = 0, set()
+    for line in filter(str.strip, text.splitlines()):
+        if line.startswith(_OWN) and line not in told:
+            told.add(line)
+            tell(f"note: {line.removeprefix(_OWN)}")
+        elif not line.startswith((_OWN, _PROGRESS)):
+            count += 1
+    return count
+
+
+def _runs(process: int) -> bool:
+    with suppress(OSError):
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX"
+    return False
+
+
+def _children(process: int) -> list[int]:
+    with suppress(OSError):
+        tasks = list(Path(f"/proc/{process}/task").iterdir())
+        return [int(n) for task in tasks for n in (task / "children").read_text().split()]
+    return []
+
+
+def _descendants(ours: set[int]) -> Iterator[int]:
+    """Yield the processes that came from the child: this one's descendants but for those of before."""
+    waiting = [each for each in _children(os.getpid()) if each not in ours]
+    while waiting:
+        process = waiting.pop()
+        yield process
+        waiting += _children(process)
+
+
+def _resident(process: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        words = Path(f"/proc/{process}/statm").read_text().split()
+        # Pages that a fork shares with its parent count once.
+        return (int(words[1]) - int(words[2])) * os.sysconf("SC_PAGE_SIZE")
+    return 0
+
+
+def _end(ours: set[int]) -> None:
+    """Kill every process that came from the child."""
+    while found := list(_descendants(ours)):
+        for process in found:
+            with suppress(OSError):
+                os.kill(process, signal.SIGKILL)
+        for process in found:
+            with suppress(OSError):
+                os.waitpid(process, 0)
+        time.sleep(0.01)

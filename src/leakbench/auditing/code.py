@@ -1,0 +1,37 @@
+"""What a name such as my_app.py:client stands for."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from leakbench.errors import UserError
+
+
+def split(text: str, flag: str = "audit") -> tuple[Path, str]:
+    """Return file and name of FILE.py:NAME. Raises UserError for another form or a file that is not there."""
+    file, _, name = text.rpartition(":")
+    if not file.endswith(".py") or not name.isidentifier():
+        raise UserError(f"{flag}: {text!r} is not FILE.py:NAME, such as my_app.py:client")
+    path = Path(file)
+    if not path.is_file():
+        raise UserError(f"{flag}: {file}: no such file")
+    return path, name
+
+
+def loaded(text: str) -> Any:
+    """Return the object that FILE.py:NAME names; runs the file. Raises UserError if there is none."""
+    path, name = split(text)
+    sys.path.insert(0, str(path.resolve().parent))
+    sys.argv = [str(path)]
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[path.stem] = module
+    # No compiled copy is left beside the user's file.
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    if not hasattr(module, name):
+        raise UserError(f"has no {name}")
+    return getattr(module, name)

@@ -1,0 +1,54 @@
+"""The three doors of an audit: a client's code, recorded rounds, and a capture."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from leakbench.auditing import demo
+from leakbench.auditing.audit import Audit, of_client, of_round
+from leakbench.auditing.code import loaded
+from leakbench.auditing.round import Client, Round, client
+from leakbench.auditing.watch import watched
+from leakbench.errors import UserError
+
+Tell = Callable[[str], None]
+
+
+def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
+    """Return the audit of what `name` stands for, and its pictures, as JSON has them. options: those of the
+    command (`verbs.audit`)."""
+    if name == "demo":
+        found = _of_code(demo.client, name, options, tell)
+    elif ":" in name:
+        made = loaded(name)
+        if not callable(made):
+            raise UserError(f"is {type(made).__name__}, not a function that returns (model, loss, batch)")
+        found = _of_code(made, name, options, tell)
+    else:
+        from leakbench.auditing.received import of_capture, of_rounds
+
+        found = (of_rounds if Path(name).is_dir() else of_capture)(Path(name), options, tell)
+    return {"audit": found.to_dict(), "pictures": found.pictures}
+
+
+def _of_code(make: Callable[[], Any], name: str, options: dict[str, Any], tell: Tell) -> Audit:
+    own = _client(make, options)
+    defence = loaded(options["defence"]) if options["defence"] else None
+    command = "--demo" if name == "demo" else name
+    more = {"declared": options["declared"], "show": options["show"], "source": command}
+    if isinstance(own, Round):
+        return of_round(own, options["budget"], tell, **more)
+    return of_client(own, options["budget"], tell, defence=defence, **more)
+
+
+def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
+    """Return what a function stands for: (model, loss, batch), or the training that it did."""
+    torch.manual_seed(0)
+    returned, read = watched(make)
+    if isinstance(returned, tuple | list):
+        return client(returned, options["batch"], options["local_steps"], options["lr"])
+    if callable(returned) and not isinstance(returned, torch.nn.Module):
+        _, read = watched(returned)
+    return read()

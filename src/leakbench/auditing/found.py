@@ -1,0 +1,147 @@
+"""What an attack found of each private record."""
+
+from dataclasses import dataclass, field, replace
+from math import sqrt
+
+import numpy as np
+from torch import Tensor
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.auditing.view import Truth
+from leakbench.metrics.matching import match
+from leakbench.metrics.pearson import pearson
+from leakbench.victims.layers import normalisation
+
+# What a record can come to: nothing of it is found, it is recognisable, read, or read with its label.
+NOTHING, RECOGNISABLE, READ, LABELLED = range(4)
+LEVELS = ("nothing found", "recognisable", "read", "read with label")
+# A record is read if no value of it is off by more than half of one of 255 steps of its range.
+HALF_A_LEVEL = 0.5 / 255
+# It is recognisable if the reconstruction explains half of its variation, and is nearer than the batch's mean
+# and than what the attack makes of noise.
+HALF_OF_VARIATION = sqrt(0.5)
+
+
+@dataclass
+class Found:
+    """What one attack made of one update.
+
+    levels: of each record, an index of LEVELS. proven: how many the attack itself proves. null: how many of
+    noise instead of the update. seconds: processor seconds are not comparable between machines, so wall
+    seconds. trials: how often it ran, with `interval` of the mean correlation over that of noise. why_not:
+    why it could not run, or what it did instead. out_of_time: whether its share of the budget
+    was too small.
+    """
+
+    attack: str
+    title: str
+    stage: str
+    attacker: str
+    source: str
+    records: int
+    levels: list[int] = field(default_factory=list)
+    proven: int = 0
+    null: int = 0
+    seconds: float = 0.0
+    trials: int = 0
+    iterations: int = 0
+    interval: tuple[float, float] | None = None
+    why_not: str = ""
+    out_of_time: bool = False
+    images: Tensor | None = None
+    quality: list[float] = field(default_factory=list)
+
+    def count(self, least: int) -> int:
+        """Return how many records came to at least this level."""
+        return sum(level >= least for level in self.levels)
+
+    def line(self) -> str:
+        """Return the result in one line."""
+        if not self.levels:
+            return f"{self.title}: {self.why_not}"
+        read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
+        proof = f", {self.proven} proven" if self.proven else ""
+        trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
+        return (
+            f"{self.title}: read {read} of {self.records} records ({labelled} with label{proof}), "
+            f"{seen - read} more recognisable, in {self.seconds:.1f} s{trials}"
+        )
+
+
+@dataclass(frozen=True)
+class Score:
+    """Each record's level, correlation with its reconstruction, squared error, and the reconstruction."""
+
+    levels: list[int]
+    r: np.ndarray
+    error: np.ndarray
+    images: Tensor
+
+
+def pixels_of(found: Reconstruction, observation: Observation, divided: bool) -> Tensor:
+    """Return the usable candidates of the one update, [n, channels, rows, columns], from 0 to 1.
+
+    divided: whether they are as the first layer read them.
+    """
+    images = found.images[0, 0][found.usable[0, 0]]
+    if divided:
+        mean, deviation = normalisation(observation.model(), images.shape[1])
+        images = images * deviation + mean
+    return images
+
+
+def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray | None = None) -> Score:
+    """Return what candidates [n, channels, rows, columns] with labels [n] are worth.
+
+    null: [records], the squared error of what the same attack makes of noise. A record that is recognisable
+    is nearer than that and than the batch's mean.
+    """
+    k = len(truth.images)
+    private = truth.images.flatten(1).double().numpy()
+    if not len(images):
+        nothing = np.full(k, np.inf)
+        return Score([NOTHING] * k, np.zeros(k), nothing, truth.images * 0)
+    guess = images.flatten(1).double().numpy()
+    cost = (
+        np.square(guess).sum(1)[:, None] + np.square(private).sum(1) - 2 * guess @ private.T
+    ) / private.shape[1]
+    index = match(cost) if len(guess) <= 4 * k else cost.argmin(0)
+    none = index < 0
+    chosen = guess[np.maximum(index, 0)]
+    error = np.where(none, np.inf, np.square(chosen - private).mean(1))
+    r = np.where(none, 0.0, pearson(chosen, private))
+    read = ~none & (np.abs(chosen - private).max(1) <= HALF_A_LEVEL)
+    bar = np.full(k, np.inf) if null is None else null
+    if k > 1:
+        bar = np.minimum(bar, np.square(private - private.mean(0)).mean(1))
+    # Nearer by more than rounding.
+    seen = ~none & (r >= HALF_OF_VARIATION) & (error < 0.999 * bar)
+    right = np.zeros(k, bool)
+    if labels is not None:
+        right = ~none & (labels.numpy()[np.maximum(index, 0)] == truth.labels.numpy())
+    levels = np.where(read, np.where(right, LABELLED, READ), np.where(seen, RECOGNISABLE, NOTHING))
+    return Score(levels.tolist(), r, error, images[np.maximum(index, 0)])
+
+
+def merged(found: list[Found]) -> Found:
+    """Return what one attack found of several updates as one result."""
+    ran = [each for each in found if each.levels]
+    if len(found) == 1 or not ran:
+        return found[0]
+    levels = [level for each in found for level in (each.levels or [NOTHING] * each.records)]
+    return replace(
+        ran[0], levels=levels, records=len(levels), images=None, quality=[],
+        proven=sum(each.proven for each in ran), seconds=sum(each.seconds for each in found),
+    )  # fmt: skip
+
+
+def combined(found: list[Found], letters: str) -> list[int]:
+    """Return the best level of each record over the attacks of these attackers."""
+    own = [each.levels for each in found if each.attacker in letters and each.levels]
+    return [max(levels) for levels in zip(*own, strict=True)]
+
+
+def without_images(found: Found) -> Found:
+    """Return what was found without any picture."""
+    return replace(found, images=None)

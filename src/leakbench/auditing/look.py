@@ -1,0 +1,179 @@
+"""What closed forms say of a round before any attack runs: one pass of the client's own batch."""
+
+from dataclasses import dataclass, field
+from math import exp, inf, lgamma
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench.attacks.observation import Observation
+from leakbench.auditing.view import Truth
+from leakbench.errors import Unfit
+from leakbench.matching.trials import noise_images
+from leakbench.victims.layers import first_dense, last_dense, normalisation
+
+# Draws a second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
+DRAWS = 50_000
+
+
+@dataclass
+class Look:
+    """What is known without an attack.
+
+    facts: question → answer. predicted: attack → how many records it will read; only where a closed form says
+    so. layer: the name of the first dense layer, empty without one. pixels: whether it reads the records
+    themselves. degrees: how many neurons are open for 0, 1, 2, … records.
+    """
+
+    facts: dict[str, str] = field(default_factory=dict)
+    predicted: dict[str, int] = field(default_factory=dict)
+    layer: str = ""
+    pixels: bool = False
+    degrees: list[int] = field(default_factory=list)
+
+
+def look(observation: Observation, truth: Truth | None) -> Look:
+    """Return what closed forms say of what one client sent; less of it where its records are unknown."""
+    model = observation.model()
+    found = Look()
+    (records,) = observation.clients
+    rows, columns, channels = observation.network["shape"]
+    try:
+        noise = noise_images((channels, rows, columns))
+        found.layer, read = first_dense(model, noise)
+        mean, deviation = normalisation(model, channels)
+        found.pixels = read.shape == noise.shape and torch.allclose(
+            read, (noise - mean) / deviation, rtol=1e-4, atol=1e-5
+        )
+    except Unfit:
+        found.facts["first layer"] = "no dense layer reads a flattened record: nothing can be divided out"
+    if found.layer:
+        _of_layer(found, model, observation, truth)
+    _of_labels(found, model, observation)
+    norms = [n for n in observation.weights if n.endswith("running_mean")]
+    if norms:
+        found.facts["batch norm"] = f"{len(norms)} layers send the mean and variance of the batch's features"
+    trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
+    found.facts["an active server"] = (
+        f"one that may choose the weights can isolate {trap:.0%} of the records of a batch of {records} "
+        f"(bins of {_widest(model)} neurons, expected)"
+    )
+    return found
+
+
+def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Truth | None) -> None:
+    layer: nn.Linear = model.get_submodule(found.layer)  # type: ignore[assignment]
+    bias = layer.bias is not None
+    reads = "the records themselves" if found.pixels else "features of the records"
+    short = found.layer.removeprefix("network.")
+    found.facts["first layer"] = (
+        f"{short} is dense with {layer.out_features} neurons, {'has' if bias else 'has no'} bias and reads "
+        f"{reads}"
+    )
+    (records,) = observation.clients
+    least = min(layer.out_features, layer.in_features)
+    found.facts["rank"] = (
+        f"{records} records are fewer than {least}: the update's span tells members from others"
+        if records < least
+        else f"{records} records fill all {least} dimensions: the update's span tells nothing"
+    )
+    if truth is None:
+        return
+    z, slope = _open(model, layer, truth)
+    opened = slope != 0
+    relu = bool((~opened).any() and not opened[z <= 0].any())
+    found.facts["activation"] = "closes neurons (ReLU)" if relu else "every neuron answers to every record"
+    degrees = opened.sum(0)
+    found.degrees = torch.bincount(degrees, minlength=records + 1).tolist()
+    alone = int(opened[:, degrees == 1].any(1).sum())
+    found.facts["neurons open for one record alone"] = f"{found.degrees[1]}, of {alone} records"
+    # Several steps open other neurons, dropout closes some, and batch norm ties records together.
+    still = observation.local["epochs"] == 1 and not observation.dropout and not _tied(model, observation)
+    if bias and found.pixels and still:
+        found.predicted["fidel"] = alone
+        if relu:
+            found.predicted["peel"] = replay(opened)
+    if relu:
+        found.facts["SPEAR's published search"] = _spear(opened)
+
+
+def _tied(model: nn.Module, observation: Observation) -> bool:
+    return observation.mode == "train" and any(
+        isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) for m in model.modules()
+    )
+
+
+def _open(model: nn.Module, layer: nn.Module, truth: Truth) -> tuple[Tensor, Tensor]:
+    """Return what the layer gives for each record and the loss's slope there, [n, neurons] each."""
+    kept: list[Tensor] = []
+
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        kept.append(output.detach().clone().requires_grad_())
+        return kept[-1].clone()
+
+    hook = layer.register_forward_hook(keep)
+    try:
+        with torch.enable_grad():
+            loss = cross_entropy(model(truth.images), truth.labels, reduction="sum")
+            (slope,) = torch.autograd.grad(loss, kept[0])
+    finally:
+        hook.remove()
+    return kept[0].detach().flatten(0, -2), slope.flatten(0, -2)
+
+
+def replay(opened: Tensor) -> int:
+    """Return how many records peeling reads, by the bits alone: opened [n, neurons], which neurons answer to
+    which record.
+
+    A neuron that one record alone opens gives it away; the record is taken out, and so on (Shariati and
+    Alambardar Meybodi, arXiv:2609.09659).
+    """
+    left = torch.ones(len(opened), dtype=torch.bool)
+    while True:
+        single = opened[left].sum(0) == 1
+        out = left & opened[:, single].any(1)
+        if not out.any():
+            return int((~left).sum())
+        left &= ~out
+
+
+def _spear(opened: Tensor) -> str:
+    """Return what the published search costs, from the share of neurons that each record closes."""
+    records = len(opened)
+    alive = opened[:, opened.any(0)]
+    width = alive.shape[1]
+    if width < records:
+        return f"impossible: {width} open neurons are fewer than {records} records"
+    chances = [
+        exp(_choices(int(closed), records - 1) - _choices(width, records - 1))
+        for closed in (~alive).sum(1)
+        if closed >= records - 1
+    ]
+    if len(chances) < records or min(chances) == 0:
+        return "no choice of neurons finds every record"
+    draws = sum(1 / n for n in range(1, records + 1)) / (sum(chances) / records)
+    hours = draws / DRAWS / 3600
+    return f"{draws:.2g} draws, {hours:.2g} hours at {DRAWS:,} a second"
+
+
+def _choices(n: int, k: int) -> float:
+    return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -inf
+
+
+def _of_labels(found: Look, model: nn.Module, observation: Observation) -> None:
+    try:
+        last = last_dense(model)
+    except Unfit:
+        found.facts["labels"] = "no dense layer ends the network: label counts are not read off it"
+        return
+    bias = f"{last}.bias" in observation.updates
+    found.facts["labels"] = (
+        "the last layer's bias changes by predicted minus true class shares: label counts are readable"
+        if bias
+        else "the last layer has no bias; label counts follow from its weights, less sharply"
+    )
+
+
+def _widest(model: nn.Module) -> int:
+    return max((m.out_features for m in model.modules() if isinstance(m, nn.Linear)), default=1)

@@ -1,0 +1,90 @@
+"""Assembles the report of an audit."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from shlex import quote
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from leakbench.report.numbers import count, number
+
+LEVELS = ("nothing found", "recognisable", "read", "read with label")
+DECLARED = {
+    "clients": "clients of the federation",
+    "rounds": "rounds that a client takes part in",
+    "prior": "probability that somebody attacks",
+}
+# What each attack and each statement of the page rests on.
+SOURCES = (
+    "Carletti et al., SoK on gradient leakage in federated learning, USENIX Security 2025 (letters A to H)",
+    "Hayes, Mahloujifar and Balle, Bounding training data reconstruction in DP-SGD, arXiv:2302.07225",
+    "Regulation (EU) 2016/679, Article 35 (impact assessment)",
+)
+
+
+def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -> str:
+    """Return the report as one HTML page that asks nothing of the network and runs no script.
+
+    audit: `Audit.to_dict()`. pictures: of records beside reconstructions, as PNG data addresses. Everything
+    is escaped.
+    """
+    environment = Environment(
+        loader=PackageLoader("leakbench.auditing", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": number, "count": count}
+    style = (files("leakbench.auditing") / "page.css").read_text(encoding="utf-8")
+    ran = [found for found in audit["found"] if found["levels"]]
+    return environment.get_template("page.html.j2").render(
+        audit=audit,
+        style=Markup(style),
+        pictures=pictures,
+        levels=LEVELS,
+        attacks=[_row(found) for found in audit["found"]],
+        degrees=_bars(audit["look"]["degrees"]),
+        declared={DECLARED[name]: value for name, value in audit["declared"].items()},
+        expected=_expected(audit),
+        command=_command(audit),
+        sources=[*dict.fromkeys(f"{found['title']}: {found['source']}" for found in ran), *SOURCES],
+    )
+
+
+def _row(found: Mapping[str, Any]) -> dict[str, Any]:
+    counts = [found["levels"].count(level) for level in range(len(LEVELS))]
+    return {**found, "counts": counts if found["levels"] else None}
+
+
+def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
+    """Return bars of the neurons that are open for 1, 2, … records, at most 16 of them."""
+    shown = list(degrees[1:])
+    step = -(-len(shown) // 16) or 1
+    groups = [
+        (f"{at + 1}" if step == 1 else f"{at + 1}–{min(at + step, len(shown))}", sum(shown[at : at + step]))
+        for at in range(0, len(shown), step)
+    ]
+    most = max((size for _, size in groups), default=0) or 1
+    return [{"of": of, "neurons": size, "share": round(100 * size / most)} for of, size in groups]
+
+
+def _expected(audit: Mapping[str, Any]) -> float | None:
+    """Return the expected number of exposed records of the federation; none unless all of it is declared."""
+    declared = audit["declared"]
+    if set(declared) != set(DECLARED):
+        return None
+    return float(declared["prior"] * declared["clients"] * declared["rounds"] * audit["exposed"])
+
+
+def _command(audit: Mapping[str, Any]) -> str:
+    source = audit["source"]
+    if "(" in source:
+        return str(source)
+    about = audit["about"]
+    words = ["leakbench", "audit", source if source == "--demo" else quote(source)]
+    if ":" in source or source == "--demo":
+        words += ["--batch", str(audit["records"]), "--local-steps", str(about["local steps"])]
+    return " ".join([*words, "--budget", f"{audit['budget']:g}s"])

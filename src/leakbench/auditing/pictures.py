@@ -1,0 +1,53 @@
+"""Pictures of private records beside what was made of them: only where the user asks for them."""
+
+import base64
+import io
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from leakbench.auditing.found import LEVELS, Found
+from leakbench.auditing.view import Truth
+
+EDGE = 96
+
+
+def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
+    """Return the best, median and worst record of the attack that came furthest, as the client sees it.
+
+    Each has `which`, `level`, `r`, `attack` and PNGs of truth and reconstruction as data addresses. Records
+    that are no images have none.
+    """
+    channels, rows, columns = truth.images.shape[1:]
+    made = [each for each in found if each.images is not None]
+    if not made or rows * columns == 1 or channels not in (1, 3):
+        return []
+    best = max(made, key=lambda each: (sum(each.levels), sum(each.quality)))
+    assert best.images is not None
+    order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
+    places = {
+        "worst for the client": order[-1],
+        "median": order[len(order) // 2],
+        "best for the client": order[0],
+    }
+    return [
+        {
+            "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,
+            "truth": _png(truth.images[i]), "made": _png(best.images[i]),
+        }
+        for which, i in places.items()
+    ]  # fmt: skip
+
+
+def _png(image: Tensor) -> str:
+    """Return an image [channels, rows, columns] from 0 to 1 as a data address."""
+    from PIL import Image
+
+    pixels = np.rint(np.nan_to_num(image.clamp(0, 1).numpy()) * 255).astype(np.uint8)
+    picture = Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0))
+    times = max(1, EDGE // max(picture.size))
+    picture = picture.resize((picture.width * times, picture.height * times), Image.Resampling.NEAREST)
+    buffer = io.BytesIO()
+    picture.save(buffer, "PNG")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,106 @@
+"""Audits of what a server received, rounds of a Flower app or a capture, whose records nobody knows."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from leakbench.attacks.observation import Observation, read_observation
+from leakbench.attacks.threat_model import ThreatModel, in_words
+from leakbench.auditing.audit import Audit, of_observations
+from leakbench.auditing.code import loaded
+from leakbench.auditing.view import batch_statistics, drops, unit, wrapped
+from leakbench.errors import UserError
+from leakbench.rounds import read_rounds
+
+Tell = Callable[[str], None]
+
+
+def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
+    """Audit every update of an observation file."""
+    observation, _ = read_observation(path)
+    return _audited(observation, str(path), options, tell)
+
+
+def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
+    """Audit the updates that `leakbench.flower.record` kept in `folder`, of the network of --model."""
+    if options["model"] is None:
+        raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
+    model, example = _network(loaded(options["model"]))
+    return _audited(recorded(folder, model, example, options), str(folder), options, tell)
+
+
+def recorded(folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]) -> Observation:
+    """Return the observation of recorded rounds of a network that reads inputs such as `example` [n, …].
+
+    options: `lr` and `local_steps` of the clients. Raises UserError if the rounds are not of this network.
+    """
+    rounds = read_rounds(folder)
+    mean, deviation, images = unit(example)
+    whole = wrapped(model, example, mean, deviation)
+    channels, rows, columns = images.shape[1:]
+    with torch.no_grad():
+        classes = whole.eval()(images[:1]).shape[1]
+    own = model.state_dict()
+    for name, value in own.items():
+        if name not in rounds.sent or rounds.sent[name].shape[1:] != tuple(value.shape):
+            there = rounds.sent[name].shape[1:] if name in rounds.sent else "missing"
+            raise UserError(f"{folder}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
+    trained = {name for name, _ in model.named_parameters()}
+    return Observation(
+        network={"shape": [rows, columns, channels], "classes": classes},
+        weights={f"network.{name}": rounds.sent[name] for name in own},
+        updates={f"network.{name}": rounds.updates[name] for name in trained},
+        origin=np.arange(len(next(iter(rounds.sent.values())))),
+        clients=rounds.clients,
+        kind="model",
+        mode="train" if batch_statistics(model) else "eval",
+        dropout=drops(model),
+        local={"lr": options["lr"], "batch_size": None, "epochs": options["local_steps"]},
+        knows=ThreatModel(source="a Flower app"),
+        own=whole,
+    )
+
+
+def _network(made: Any) -> tuple[nn.Module, Tensor]:
+    """Return the network and an example of its inputs, of what --model names: a network, (network, example)
+    or a function that returns either."""
+    if not isinstance(made, nn.Module | tuple) and callable(made):
+        made = made()
+    model, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
+    if not isinstance(model, nn.Module):
+        raise UserError(f"returned {type(model).__name__}, not a torch.nn.Module")
+    if isinstance(example, Tensor):
+        return model, example
+    first = next((m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)), None)
+    if not isinstance(first, nn.Linear):
+        raise UserError("return (network, example), with a batch of inputs that are like the clients'")
+    return model, torch.rand(2, first.in_features)
+
+
+def _audited(observation: Observation, source: str, options: dict[str, Any], tell: Tell) -> Audit:
+    each = product(range(observation.rounds), range(len(observation.clients)))
+    parts = [(one(observation, number, client), None) for number, client in each]
+    about = {"rounds": observation.rounds, "clients": len(observation.clients), **in_words(observation)}
+    audit = of_observations(parts, options["budget"], tell, about)
+    audit.source, audit.declared, audit.budget = source, options["declared"], options["budget"]
+    audit.assumptions = [
+        "The records are unknown here, so only what an attack proves counts.",
+        f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
+    ]
+    tell(audit.headline())
+    return audit
+
+
+def one(observation: Observation, number: int, client: int) -> Observation:
+    """Return what one client sent in one round."""
+    part = observation.part(slice(number, number + 1))
+    own = slice(client, client + 1)
+    updates, shown = ({n: v[:, own] for n, v in each.items()} for each in (part.updates, part.shown))
+    labels = None if part.labels is None else [part.labels[client]]
+    return replace(part, updates=updates, shown=shown, clients=[observation.clients[client]], labels=labels)

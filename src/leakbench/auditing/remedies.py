@@ -1,0 +1,266 @@
+"""What would help: the exact attacks again after one change each, sorted by the leak that it removes."""
+
+import time
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
+
+import torch
+from scipy.special import ndtr, ndtri
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from leakbench.auditing.attack import catalogue, exact
+from leakbench.auditing.found import READ, RECOGNISABLE, Found, combined
+from leakbench.auditing.round import Client, Round
+from leakbench.auditing.view import view
+from leakbench.errors import Unfit, UserError
+from leakbench.tensors import Tensors
+from leakbench.victims.layers import first_dense
+
+Change = Callable[[Tensors], Tensors]
+# Standard deviations of the noise, as shares of the update's norm; shares of the coordinates that are kept.
+NOISE, KEPT = (0.01, 0.1, 1.0), (0.1, 0.01)
+BATCHES, CLIENTS = (2, 4), (2, 5, 10)
+# The number of equally likely records among which a certified bound lets the attacker choose.
+CANDIDATES = 1000
+GROUPS = 8
+
+
+@dataclass
+class Remedy:
+    """A change and what the exact attacks read after it.
+
+    what: the change. read, recognisable: records of the client, of `records`. before: what was read without
+    it. accuracy: the accuracy that it costs in this round, as a share; none where validation data are missing
+    or training anew would be needed. bound: what is certified of any attacker, in words. why_not: why it was
+    not measured.
+    """
+
+    what: str
+    records: int
+    before: int
+    read: int = 0
+    recognisable: int = 0
+    accuracy: float | None = None
+    note: str = ""
+    why_not: str = ""
+
+    @property
+    def removed(self) -> int:
+        """How many fewer records are read."""
+        return self.before - self.read
+
+    def line(self) -> str:
+        """Return the result in one line."""
+        if self.why_not:
+            return f"{self.what}: not measured, {self.why_not}"
+        cost = "" if self.accuracy is None else f", accuracy changes by {-100 * self.accuracy:+.1f} points"
+        note = f"; {self.note}" if self.note else ""
+        return f"{self.what}: {self.read} of {self.records} records read, {self.before} before{cost}{note}"
+
+    def rank(self) -> tuple[bool, float]:
+        """Return what to sort by: leak removed, for each point of accuracy where that is known."""
+        points = max(100 * (self.accuracy or 0.0), 1.0)
+        return bool(self.why_not), -self.removed / points
+
+
+def remedies(
+    own: Client, played: Round, found: list[Found], budget: float, defence: Change | None = None
+) -> list[Remedy]:
+    """Return what each change leaves of what the exact attacks read, within `budget` seconds, best first.
+
+    The matching attacks are not run again. `defence` is the user's own candidate.
+    """
+    exacts = {each.attack: each for each in found if each.stage == "exact" and each.levels}
+    before = sum(level >= READ for level in combined(list(exacts.values()), "ABCD"))
+    if not before:
+        return []
+    until = time.perf_counter() + budget
+    out = []
+    plans = [*_of_updates(own, played, defence), *_of_clients(own)]
+    for number, (what, make, bound) in enumerate(plans):
+        each = Remedy(what, own.records, before, note=bound)
+        # What one change leaves of its share goes to the next.
+        share = (until - time.perf_counter()) / (len(plans) - number)
+        if share <= 0:
+            each.why_not = "the budget was spent"
+        else:
+            try:
+                after = make()
+                _measure(each, after, list(exacts), time.perf_counter() + share)
+                if own.validation is not None:
+                    each.accuracy = _lost(played, after, own.validation)
+            except UserError as reason:
+                each.why_not = str(reason)
+        out.append(each)
+    return sorted(out, key=Remedy.rank)
+
+
+def _measure(each: Remedy, after: Round, names: list[str], until: float) -> None:
+    observation, truth = view(after)
+    entries, found = catalogue(), []
+    for name in names:
+        limit = until - time.perf_counter()
+        made = exact(name, entries[name], observation, truth, limit) if limit > 0 else None
+        if made is None or made.out_of_time:
+            each.note = "; ".join(filter(None, [each.note, f"{entries[name]['title']} did not finish"]))
+        if made is not None:
+            found.append(made)
+    # The client's own records come first.
+    levels = combined(found, "ABCD")[: each.records]
+    each.read = sum(level >= READ for level in levels)
+    each.recognisable = sum(level >= RECOGNISABLE for level in levels)
+
+
+Plan = tuple[str, Callable[[], Round], str]
+
+
+def _of_clients(own: Client) -> Iterator[Plan]:
+    """Yield changes of what the client trains: (what, how the round is played, no bound)."""
+    for times in BATCHES:
+        yield f"batch × {times}", partial(_batch, own, times), ""
+    for clients in CLIENTS:
+        yield f"secure sum of {clients} clients", partial(_summed, own, clients), ""
+    yield "no bias in the first layer", partial(_without_bias, own), ""
+    yield "inputs normalised", lambda: _normalised(own).play(), ""
+    if any(isinstance(m, _BatchNorm) for m in own.model.modules()):
+        yield "group norm for batch norm", lambda: replace(own, model=grouped(own.model)).play(), ""
+
+
+def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Plan]:
+    """Yield changes of what the client sends.
+
+    Noise of deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with mu = 1/z. Who
+    chooses one of K equally likely records is right with a probability of at most Φ(Φ⁻¹(1/K) + mu), whatever
+    the attack (Hayes, Mahloujifar and Balle, arXiv:2302.07225).
+    """
+    norm = float(torch.stack([value.norm() for value in played.update.values()]).norm())
+    for share in NOISE:
+        found = ndtr(ndtri(1 / CANDIDATES) + 1 / share)
+        bound = (
+            f"certified, were updates clipped to this norm: the right one of {CANDIDATES} equally likely "
+            f"records is picked with a probability of at most {found:.2g}"
+            if found < 1 - 1e-3
+            else "nothing is certified"
+        )
+        yield (
+            f"noise of {share:g} of the update's norm",
+            partial(_sent, played, partial(noisy, deviation=share * norm)),
+            bound,
+        )
+    for share in KEPT:
+        yield f"top {share:.0%} of coordinates", partial(_sent, played, partial(largest, share=share)), ""
+    if defence is not None:
+        yield "your defence", partial(_sent, played, defence), ""
+
+
+def _larger(own: Client, times: int) -> Client:
+    wanted = times * own.records
+    if wanted > len(own.inputs):
+        raise UserError(f"it takes a batch of {wanted} records and the client gave {len(own.inputs)}")
+    return replace(own, records=wanted)
+
+
+def _batch(own: Client, times: int) -> Round:
+    return _larger(own, times).play()
+
+
+def _summed(own: Client, clients: int) -> Round:
+    """Return the mean of the updates of several clients, whose records are the next ones of the batch."""
+    whole = _larger(own, clients)
+    parts = zip(
+        *(value[: whole.records].split(own.records) for value in (own.inputs, own.targets)), strict=True
+    )
+    rounds = [replace(own, inputs=inputs, targets=targets).play() for inputs, targets in parts]
+    mean = {n: torch.stack([each.update[n] for each in rounds]).mean(0) for n in rounds[0].update}
+    inputs, targets = (torch.cat([getattr(each, name) for each in rounds]) for name in ("inputs", "targets"))
+    return replace(rounds[0], inputs=inputs, targets=targets, update=mean)
+
+
+def _without_bias(own: Client) -> Round:
+    """Return the round of the network whose first dense layer has a bias of zero that is not trained.
+
+    To attacks that is a layer without one: nothing tells the scale of a record.
+    """
+    from leakbench.matching.trials import noise_images
+
+    observation, truth = view(own.play())
+    try:
+        name, _ = first_dense(observation.model(), noise_images(tuple(truth.images.shape[1:])))  # type: ignore[arg-type]
+    except Unfit as reason:
+        raise UserError("the network has no dense layer to take it from") from reason
+    name = name.removeprefix("network.")
+    model = deepcopy(own.model)
+    layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
+    if layer.bias is None:
+        raise UserError("the first dense layer has none already")
+    with torch.no_grad():
+        layer.bias.zero_()
+    after = replace(own, model=model, local_steps=own.local_steps).play()
+    return replace(after, update=after.update | {f"{name}.bias": torch.zeros_like(layer.bias)})
+
+
+def _normalised(own: Client) -> Client:
+    """Return the client with inputs of mean 0 and deviation 1 in each channel."""
+    axes = [axis for axis in range(own.inputs.dim()) if axis != 1 or own.inputs.dim() == 3]
+    mean = own.inputs.mean(axes, keepdim=True)
+    deviation = own.inputs.std(axes, keepdim=True).clamp_min(1e-6)
+    return replace(own, inputs=(own.inputs - mean) / deviation)
+
+
+def grouped(model: nn.Module) -> nn.Module:
+    """Return a copy with a group norm in place of each batch norm."""
+    model = deepcopy(model)
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, _BatchNorm):
+                channels = child.num_features
+                groups = next(n for n in range(min(GROUPS, channels), 0, -1) if channels % n == 0)
+                setattr(parent, name, nn.GroupNorm(groups, channels))
+    return model
+
+
+def noisy(update: Tensors, deviation: float) -> Tensors:
+    """Return an update with normal noise of this standard deviation on each coordinate."""
+    rng = torch.Generator().manual_seed(0)
+    return {n: v + deviation * torch.randn(v.shape, generator=rng) for n, v in update.items()}
+
+
+def largest(update: Tensors, share: float) -> Tensors:
+    """Return an update with zero for all but the largest share of all coordinates."""
+    every = torch.cat([value.abs().flatten() for value in update.values()])
+    bar = every.kthvalue(max(1, int((1 - share) * len(every)))).values
+    return {name: torch.where(value.abs() > bar, value, 0) for name, value in update.items()}
+
+
+def _sent(played: Round, change: Change) -> Round:
+    changed = change({name: value.clone() for name, value in played.update.items()})
+    shapes = {name: tuple(value.shape) for name, value in played.update.items()}
+    if {name: tuple(value.shape) for name, value in changed.items()} != shapes:
+        raise UserError("the defence returns other tensors than it was given")
+    return replace(played, update=changed)
+
+
+@torch.no_grad()
+def _lost(plain: Round, after: Round, validation: tuple[Tensor, Tensor]) -> float | None:
+    """Return the accuracy that a changed update costs the model after this round; none for a changed
+    network."""
+    same = plain.model.state_dict()
+    if any(
+        not torch.equal(value, same.get(name, value * 0)) for name, value in after.model.state_dict().items()
+    ):
+        return None
+    first, second = (_accuracy(each, validation) for each in (plain, after))
+    return first - second
+
+
+def _accuracy(played: Round, validation: tuple[Tensor, Tensor]) -> float:
+    model = deepcopy(played.model).eval()
+    for name, value in model.named_parameters():
+        value.add_(played.update[name], alpha=-played.lr if played.kind == "gradient" else 1.0)
+    scores = model(validation[0])
+    wide = scores.dim() == 2 and scores.shape[1] > 1
+    found = scores.argmax(1) if wide else (scores.flatten() > 0).long()
+    return float((found == validation[1].flatten()).float().mean())

@@ -1,0 +1,179 @@
+"""One round of one client, read off its own code: what it was sent, trained on and sends back."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+
+from leakbench.errors import UserError
+from leakbench.tensors import Tensors
+
+Loss = Callable[[Any, Any], Tensor]
+# How far a gradient may be from that of the mean cross-entropy, relative to it.
+SAME_LOSS = 1e-3
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a client does in one round.
+
+    model: as it was sent, in the mode in which it trains. inputs: [n, …] and targets: [n], each private
+    record once. steps: how often each record was used. batch_size: of a step; none: all records. lr: the
+    rate of the optimiser, whose name and settings `optimiser` tells. update: parameter → what is sent back,
+    new minus old weights if `kind` is model, else the gradient. plain_loss: whether the loss is the mean
+    cross-entropy of what the model returns. plain_steps: whether the optimiser is SGD without momentum.
+    """
+
+    model: nn.Module
+    inputs: Tensor
+    targets: Tensor
+    update: Tensors
+    kind: str
+    lr: float
+    steps: int = 1
+    batch_size: int | None = None
+    optimiser: str = "SGD"
+    plain_loss: bool = True
+    plain_steps: bool = True
+
+
+def entropy(output: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross-entropy of logits [n, classes], or of one logit of two classes: [n] or [n, 1]."""
+    if output.dim() == 1 or output.shape[1] == 1:
+        return binary_cross_entropy_with_logits(output.flatten(), targets.flatten().to(output))
+    return cross_entropy(output, targets)
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's training, which can be played with other records or another network.
+
+    model: in the mode in which it trains. loss: (what the model returns, targets) → the loss. inputs:
+    [n, …], targets: [n], of which the first `records` are the client's own; others stand for other clients.
+    local_steps: of plain SGD at rate `lr`, each on all records. validation: inputs and targets that tell
+    accuracy, or none.
+    """
+
+    model: nn.Module
+    loss: Loss
+    inputs: Tensor
+    targets: Tensor
+    records: int
+    local_steps: int = 5
+    lr: float = 0.01
+    validation: tuple[Tensor, Tensor] | None = None
+
+    def play(self) -> Round:
+        """Train a copy of the model and return the round.
+
+        One step sends its gradient (FedSGD), several send weights (FedAvg). Raises UserError for what cannot
+        be trained.
+        """
+        inputs, targets = self.inputs[: self.records], self.targets[: self.records]
+        start, trained = deepcopy(self.model), deepcopy(self.model)
+        with torch.random.fork_rng(), torch.enable_grad():
+            torch.manual_seed(0)
+            first = gradient = _gradient(trained, self.loss, inputs, targets)
+            for step in range(self.local_steps if self.local_steps > 1 else 0):
+                gradient = _gradient(trained, self.loss, inputs, targets) if step else first
+                with torch.no_grad():
+                    for name, parameter in trained.named_parameters():
+                        parameter.sub_(gradient[name], alpha=self.lr)
+            torch.manual_seed(0)
+            plain = _gradient(deepcopy(start), entropy, inputs, targets)
+        sent = dict(start.named_parameters())
+        moved = {n: p.detach() - sent[n].detach() for n, p in trained.named_parameters()}
+        one = self.local_steps == 1
+        update = first if one else moved
+        for name, value in update.items():
+            if not bool(value.isfinite().all()):
+                raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
+        return Round(
+            start, inputs, targets, update, "gradient" if one else "model", self.lr, self.local_steps,
+            optimiser=f"SGD at rate {self.lr:g}", plain_loss=alike(first, plain),
+        )  # fmt: skip
+
+
+def client(made: Any, records: int | None = None, local_steps: int = 5, lr: float = 0.01) -> Client:
+    """Return the client of (model, loss, batch) or (model, loss, batch, validation).
+
+    records: how many of the batch are the client's own; none: all. Raises UserError for what cannot be
+    audited.
+    """
+    if not isinstance(made, tuple | list) or len(made) not in (3, 4):
+        raise UserError(f"returned {type(made).__name__}, not (model, loss, batch)")
+    model, loss, batch, *rest = made
+    if not isinstance(model, nn.Module):
+        raise UserError(f"the model is {type(model).__name__}, not a torch.nn.Module")
+    if not callable(loss):
+        raise UserError(f"the loss is {type(loss).__name__}, not a function of scores and targets")
+    if not list(model.parameters()):
+        raise UserError("the model has no parameters")
+    inputs, targets = _records(batch)
+    if records is not None and records > len(inputs):
+        raise UserError(f"the batch has {len(inputs)} records, fewer than --batch {records}")
+    return Client(
+        model, loss, inputs, targets, records or len(inputs), local_steps, lr,
+        _records(rest[0]) if rest else None,
+    )  # fmt: skip
+
+
+def alike(found: Tensors, plain: Tensors) -> bool:
+    """Return whether two gradients differ by less than SAME_LOSS, relative to the second."""
+    apart = sum(float((found[name] - value).square().sum()) for name, value in plain.items())
+    whole = sum(float(value.square().sum()) for value in plain.values())
+    return apart <= SAME_LOSS**2 * whole
+
+
+def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensors:
+    try:
+        output = model(inputs)
+    except TypeError as problem:
+        raise UserError(f"the model does not take one batch of inputs alone ({_one(problem)})") from problem
+    except (RuntimeError, ValueError, IndexError) as problem:
+        raise UserError(f"the model fails on the batch ({_one(problem)})") from problem
+    if not isinstance(output, Tensor) or output.dim() not in (1, 2) or len(output) != len(inputs):
+        what = f"{tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+        raise UserError(f"the model returns {what}, and an audit needs one row of class scores a record")
+    try:
+        value = loss(output, targets)
+        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        found = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
+        raise UserError(f"the loss fails on what the model returns ({_one(problem)})") from problem
+    trained = dict(zip(parameters, (g.detach() for g in found), strict=True))
+    return {n: trained.get(n, torch.zeros_like(p)) for n, p in model.named_parameters()}
+
+
+def _one(problem: Exception) -> str:
+    return " ".join(f"{type(problem).__name__}: {problem}".split())[:200]
+
+
+def _records(batch: Any) -> tuple[Tensor, Tensor]:
+    """Return inputs and targets. Raises UserError for anything else than one tensor of each."""
+    if not isinstance(batch, tuple | list) or len(batch) != 2:
+        size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
+        raise UserError(
+            f"the batch is {type(batch).__name__}{size}, not (inputs, targets): models with several inputs "
+            "are not audited"
+        )
+    inputs, targets = (
+        torch.as_tensor(part) if not isinstance(part, tuple | list | dict) else part for part in batch
+    )
+    if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
+        raise UserError("the batch has several inputs or targets: such models are not audited")
+    if not inputs.is_floating_point():
+        raise UserError(
+            f"the inputs are {inputs.dtype}, not real numbers: text and categories are not audited"
+        )
+    if not 2 <= inputs.dim() <= 4 or len(inputs) != len(targets) or not len(inputs):
+        raise UserError(
+            f"inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} are no batch of records"
+        )
+    if targets.dim() > 1 and targets.shape[1:] != (1,):
+        raise UserError(f"targets {tuple(targets.shape)} are no classes: only classification is audited")
+    return inputs.detach(), targets.detach()

@@ -1,0 +1,135 @@
+"""What the server sees of a round, as an observation that attacks take, and the truth that scores them."""
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+
+from leakbench.attacks.observation import Observation
+from leakbench.auditing.round import Round
+from leakbench.victims.layers import Normalise
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The private records: images [n, channels, rows, columns], each channel's range as 0 to 1, and labels
+    [n]. A record of k numbers has k channels of one row and column."""
+
+    images: Tensor
+    labels: Tensor
+
+
+class Scores(nn.Module):
+    """One logit z of two classes as the scores of both: 0 and z."""
+
+    def forward(self, logit: Tensor) -> Tensor:
+        logit = logit.reshape(-1, 1)
+        return torch.cat([torch.zeros_like(logit), logit], 1)
+
+
+def view(played: Round) -> tuple[Observation, Truth]:
+    """Return what the server sees of a round, and the truth."""
+    mean, deviation, images = unit(played.inputs)
+    model = wrapped(played.model, played.inputs, mean, deviation)
+    channels, rows, columns = images.shape[1:]
+    with torch.no_grad():
+        classes = model.eval()(images[:1]).shape[1]
+    weights = {name: value.detach().cpu().numpy()[None].copy() for name, value in model.state_dict().items()}
+    observation = Observation(
+        network={"shape": [rows, columns, channels], "classes": classes},
+        weights=weights,
+        updates={f"network.{n}": v.float().cpu().numpy()[None, None] for n, v in played.update.items()},
+        origin=np.zeros(1, np.int64),
+        clients=[len(images)],
+        kind="gradient" if played.kind == "gradient" else "model",
+        mode="train" if batch_statistics(played.model) else "eval",
+        dropout=drops(played.model),
+        local={"lr": played.lr, "batch_size": played.batch_size, "epochs": played.steps},
+        own=model,
+    )
+    return observation, Truth(images, played.targets.flatten().long())
+
+
+def drops(model: nn.Module) -> bool:
+    """Return whether the model drops units while it trains."""
+    return any(isinstance(m, _DropoutNd) and m.training and m.p > 0 for m in model.modules())
+
+
+def batch_statistics(model: nn.Module) -> bool:
+    """Return whether batch norms go by the batch at hand while the model trains."""
+    norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
+    return any(norm.training or norm.running_mean is None for norm in norms)
+
+
+def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -> nn.Module:
+    """Return a copy of `model` that reads [n, channels, rows, columns] with values from 0 to 1, and returns
+    logits [n, classes].
+
+    mean, deviation: [channels] of `Normalise`. Its own tensors have the prefix "network.".
+    """
+    parts: dict[str, nn.Module] = {}
+    if mean.any() or (deviation != 1).any():
+        parts["normalise"] = Normalise(mean.tolist(), deviation.tolist())
+    if inputs.dim() == 2:
+        parts["flatten"] = nn.Flatten()
+    elif inputs.dim() == 3:
+        parts["flatten"] = nn.Flatten(1, 2)
+    parts["network"] = deepcopy(model)
+    with torch.no_grad():
+        output = deepcopy(model).eval()(inputs[:1])
+    if output.dim() == 1 or output.shape[1] == 1:
+        parts["scores"] = Scores()
+    found = nn.Sequential()
+    for name, part in parts.items():
+        found.add_module(name, part)
+    return found
+
+
+def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return mean and deviation [channels] by which values from 0 to 1 become inputs, and these values.
+
+    Pixels from 0 to 1 or 0 to 255 have that range. Any other range is that of the batch, channel by channel;
+    a number of a record is a channel.
+    """
+    images: Tensor = {
+        2: lambda: inputs[:, :, None, None], 3: lambda: inputs[:, None], 4: lambda: inputs
+    }[inputs.dim()]()  # fmt: skip
+    images = images.float()
+    channels = images.shape[1]
+    low, high = float(images.min()), float(images.max())
+    if low >= 0 and (high <= 1 or (inputs.dim() > 2 and 2 < high <= 255)):
+        lows, widths = torch.zeros(channels), torch.full((channels,), 1.0 if high <= 1 else 255.0)
+    else:
+        lows = images.amin((0, 2, 3))
+        widths = images.amax((0, 2, 3)) - lows
+        widths = torch.where(widths > 0, widths, 1.0)
+    unit = (images - lows[:, None, None]) / widths[:, None, None]
+    return -lows / widths, 1 / widths, unit
+
+
+def facts(played: Round, observation: Observation) -> dict[str, Any]:
+    """Return what was read off the client's code, in words."""
+    shape = list(played.inputs.shape[1:])
+    low, high = float(played.inputs.min()), float(played.inputs.max())
+    norms = [m for m in played.model.modules() if isinstance(m, _BatchNorm)]
+    norm = "none" if not norms else "the batch at hand" if observation.mode == "train" else "sent statistics"
+    buffers = len(played.model.state_dict()) - len(list(played.model.named_parameters()))
+    return {
+        "network": type(played.model).__name__,
+        "parameters": sum(p.numel() for p in played.model.parameters()),
+        "input": f"{' × '.join(map(str, shape))}, from {low:.3g} to {high:.3g}",
+        "classes": observation.network["classes"],
+        "records": len(played.inputs),
+        "local steps": played.steps,
+        "optimiser": played.optimiser,
+        "sends": "one gradient" if played.kind == "gradient" else "new weights",
+        "batch norm by": norm,
+        "dropout": "yes" if observation.dropout else "no",
+        "buffers sent": buffers,
+        "loss": "mean cross-entropy" if played.plain_loss else "not the mean cross-entropy",
+    }

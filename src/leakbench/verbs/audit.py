@@ -1,0 +1,66 @@
+"""audit: what the updates of somebody's own model give away."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from leakbench.auditing.child import supervised
+from leakbench.auditing.code import split
+from leakbench.auditing.gate import check, met
+from leakbench.auditing.times import gigabytes, seconds_of
+from leakbench.errors import UserError
+
+# Besides the budget: loading libraries and the user's file, and the last steps of an attack.
+BESIDES = 60.0
+DEMO, DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = "demo", 32, 1, "30s"
+BUDGET = "2m"
+FINDING = 1
+
+Tell = Callable[[str], None]
+
+
+def audit(
+    target: str | None, out: Path, model: str | None, batch: int | None, local_steps: int | None, lr: float,
+    budget: str | None, memory: str, show: bool, fail_if: list[str], defence: str | None, demo: bool,
+    clients: float | None = None, rounds: float | None = None, prior: float | None = None,
+) -> int:  # fmt: skip
+    """Audit a client's code, recorded rounds or a capture, write the report to `out` and return 0, or 1 if a
+    condition of `fail_if` holds. The parameters are those of the command line."""
+    for condition in fail_if:
+        check(condition)
+    told = {"clients": clients, "rounds": rounds, "prior": prior}
+    declared = {name: value for name, value in told.items() if value is not None}
+    seconds, limit = seconds_of(budget or (DEMO_BUDGET if demo else BUDGET)), gigabytes(memory)
+    if demo == (target is not None):
+        raise UserError(
+            "audit: name what is audited, FILE.py:NAME, a folder of rounds or a capture, or --demo"
+        )
+    name = target or DEMO
+    options = {
+        "batch": batch if batch or not demo else DEMO_RECORDS,
+        "local_steps": local_steps or (DEMO_STEPS if demo else 5),
+        "lr": lr, "budget": seconds, "show": show or demo, "declared": declared, "model": model,
+        "defence": defence,
+    }  # fmt: skip
+    for code in (model, defence):
+        if code is not None:
+            split(code)
+
+    def work(say: Tell) -> dict[str, Any]:
+        from leakbench.auditing.doors import audited
+
+        return audited(name, options, say)
+
+    if ":" in name:
+        split(name)
+    elif not demo and not Path(name).exists():
+        raise UserError(f"audit: {name}: no such file or folder (own code is FILE.py:NAME)")
+    what = name if ":" in name or model is None else model
+    found = supervised(work, print, what, seconds + BESIDES, limit)
+    from leakbench.auditing.files import write
+
+    print(f"report: {write(out, found['audit'], found['pictures'])}")
+    failed = [condition for condition in fail_if if met(condition, found["audit"])]
+    for condition in failed:
+        print(f"fails: {condition}")
+    return FINDING if failed else 0

@@ -1,0 +1,64 @@
+"""Users' files, good and bad, as the audit's tests write them."""
+
+GOOD = """
+import torch
+from torch import nn
+
+def client():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(48, 200), nn.ReLU(), nn.Linear(200, 10))
+    return net, nn.CrossEntropyLoss(), (torch.rand(8, 3, 4, 4), torch.arange(8))
+"""
+RAISES = "def client():\n    raise KeyError('weights of\\nyesterday')\n"
+RAISES_AT_IMPORT = "import no_such_library\n"
+HANGS = "import time\n\ndef client():\n    time.sleep(3600)\n"
+PRINTS = GOOD.replace("    torch.manual_seed(0)", "    print('secret\\n' * 50)\n    torch.manual_seed(0)")
+FORKS = """
+import os
+import time
+
+def client():
+    if os.fork() == 0:
+        os.setsid()
+        time.sleep(3600)
+    if os.fork() == 0:
+        raise SystemExit(0)
+    raise ValueError("after two forks")
+"""
+EATS_MEMORY = """
+def client():
+    kept = []
+    while True:
+        kept.append(bytearray(b"x" * (1 << 26)))
+"""
+EXITS = "def client():\n    raise SystemExit('enough')\n"
+DIES = "import os\n\ndef client():\n    os._exit(0)\n"
+NONSENSE = "def client():\n    return 42\n"
+TWO_INPUTS = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x, y):
+        return self.layer(x + y)
+
+def client():
+    return Net(), nn.CrossEntropyLoss(), ((torch.rand(3, 4), torch.rand(3, 4)), torch.tensor([0, 1, 0]))
+"""
+TRAINS = """
+import torch
+from torch import nn
+
+def client():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(48, 200), nn.ReLU(), nn.Linear(200, 10))
+    images, labels = torch.rand(8, 3, 4, 4), torch.arange(8)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.1)
+    optimiser.zero_grad()
+    nn.CrossEntropyLoss()(net(images), labels).backward()
+    optimiser.step()
+"""

@@ -1,0 +1,109 @@
+"""`leakbench audit FILE.py:NAME`: whatever a user's file does is one line, and nothing of it is left."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import apps
+import pytest
+
+
+def audit(folder: Path, code: str, *more: str) -> subprocess.CompletedProcess[str]:
+    """Run the command on a user's file."""
+    (folder / "my_app.py").write_text(code)
+    command = [sys.executable, "-m", "leakbench", "audit", "my_app.py:client", "--out", "out"]
+    return subprocess.run(
+        [*command, "--budget", "10s", "--local-steps", "1", *more],
+        cwd=folder, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def of_us(folder: Path) -> list[str]:
+    """Return the processes whose working folder this is."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(process / "cwd") == str(folder):
+                found.append((process / "cmdline").read_text())
+        except OSError:
+            continue
+    return found
+
+
+BAD = {
+    "raises": (apps.RAISES, "KeyError: 'weights of\\nyesterday' (my_app.py, line 2)"),
+    "raises at import": (apps.RAISES_AT_IMPORT, "ModuleNotFoundError: No module named 'no_such_library'"),
+    "forks": (apps.FORKS, "ValueError: after two forks (my_app.py, line 11)"),
+    "exits": (apps.EXITS, "SystemExit: enough"),
+    "dies": (apps.DIES, "its process ended without a result"),
+    "returns nonsense": (
+        apps.NONSENSE,
+        "neither returned (model, loss, batch) nor took a step of an optimiser",
+    ),
+    "two inputs": (apps.TWO_INPUTS, "the batch has several inputs or targets: such models are not audited"),
+    "eats memory": (apps.EATS_MEMORY, "more than 1 (raise --memory)"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_is_one_line_and_leaves_nothing(tmp_path: Path, kind: str) -> None:
+    code, words = BAD[kind]
+    done = audit(tmp_path, code, "--memory", "1g")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("leakbench audit: my_app.py:client: ")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["my_app.py"]
+    assert of_us(tmp_path) == []
+
+
+def test_a_file_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from leakbench.errors import UserError
+    from leakbench.verbs import audit as verb
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(verb, "BESIDES", 1.0)
+    Path("my_app.py").write_text(apps.HANGS)
+    with pytest.raises(UserError, match="not finished after 2 s"):
+        verb.audit("my_app.py:client", Path("out"), None, None, 1, 0.01, "1s", "2g", False, [], None, False)
+    assert not Path("out").exists()
+    assert not [line for line in of_us(tmp_path) if "leakbench" in line]
+
+
+def test_what_a_file_prints_is_counted_and_not_shown(tmp_path: Path) -> None:
+    done = audit(tmp_path, apps.PRINTS)
+    assert done.returncode == 0, done.stderr
+    assert "printed 50 lines" in done.stdout
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_a_condition_fails_the_build(tmp_path: Path) -> None:
+    done = audit(tmp_path, apps.GOOD, "--fail-if", "exposed > 0 at A..D")
+    assert done.returncode == 1, done.stderr
+    assert "fails: exposed > 0 at A..D" in done.stdout
+    value = json.loads((tmp_path / "out/audit.json").read_text())
+    assert value["exposed"] > 0
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "audit.json",
+        "audit.sarif",
+        "report.html",
+    ]
+    assert audit(tmp_path, apps.GOOD, "--fail-if", "leaks").returncode == 2
+
+
+def test_training_is_watched(tmp_path: Path) -> None:
+    done = audit(tmp_path, apps.TRAINS)
+    assert done.returncode == 0, done.stderr
+    about = json.loads((tmp_path / "out/audit.json").read_text())["about"]
+    assert (about["records"], about["optimiser"], about["sends"]) == (8, "SGD at rate 0.1", "new weights")
+
+
+def test_the_light_half_of_the_command_needs_no_workflow() -> None:
+    code = (
+        "import sys, leakbench, leakbench.verbs.audit, leakbench.auditing.audit\n"
+        "found = {'snakemake', 'dvc', 'papermill'} & set(sys.modules)\n"
+        "assert not found, found\nassert callable(leakbench.audit)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,52 @@
+"""Levels of records: read, recognisable, or neither."""
+
+import numpy as np
+import torch
+from clients import faces
+
+from leakbench.auditing.found import LABELLED, NOTHING, READ, RECOGNISABLE, score
+from leakbench.auditing.view import Truth
+from leakbench.metrics.exact import exact
+
+
+def truth(records: int = 6) -> Truth:
+    images, labels = faces(records)
+    # As files of 8 bits store them.
+    return Truth((images[:, None] * 255).round() / 255, labels)
+
+
+def test_copies_are_read_and_noise_is_nothing() -> None:
+    known = truth()
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    assert score(known.images[order], known.labels[order], known).levels == [LABELLED] * 6
+    assert score(known.images[order], None, known).levels == [READ] * 6
+    noise = torch.rand(known.images.shape, generator=torch.Generator().manual_seed(0))
+    assert score(noise, None, known).levels == [NOTHING] * 6
+    assert score(noise[:0], None, known).levels == [NOTHING] * 6
+
+
+def test_what_is_read_is_what_the_metric_calls_exact() -> None:
+    known = truth()
+    rng = torch.Generator().manual_seed(0)
+    for step in (0.3, 0.7):
+        near = known.images + step / 255 * (2 * torch.rand(known.images.shape, generator=rng) - 1)
+        levels = score(near.clamp(0, 1), None, known).levels
+        same = exact(near.numpy(), known.images.numpy())
+        assert [level >= READ for level in levels] == (same == 1).tolist()
+
+
+def test_a_blurred_record_is_recognisable_unless_noise_gives_as_much() -> None:
+    known = truth()
+    blurred = torch.nn.functional.avg_pool2d(known.images, 3, 1, 1)
+    seen = score(blurred, None, known)
+    assert seen.levels == [RECOGNISABLE] * 6
+    assert score(blurred, None, known, seen.error).levels == [NOTHING] * 6
+    mean = known.images.mean(0, keepdim=True).expand_as(known.images)
+    assert score(mean, None, known).levels == [NOTHING] * 6
+
+
+def test_more_candidates_than_records_may_serve_each() -> None:
+    known = truth(3)
+    many = torch.cat([torch.rand(40, 1, 25, 25, generator=torch.Generator().manual_seed(1)), known.images])
+    assert score(many, None, known).levels == [READ] * 3
+    assert np.isfinite(score(many, None, known).error).all()

@@ -1,0 +1,43 @@
+"""Conditions that fail a build."""
+
+import pytest
+
+from leakbench.auditing.gate import check, met
+from leakbench.auditing.times import gigabytes, seconds_of
+from leakbench.errors import UserError
+
+AUDIT = {
+    "found": [
+        {"attacker": "A", "levels": [1, 0, 0]},
+        {"attacker": "B", "levels": [0, 2, 3]},
+        {"attacker": "C", "levels": []},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("exposed > 0 at A..D", True), ("exposed > 0", True), ("exposed > 0 at A", False),
+        ("exposed > 2 at A..D", False), ("recognisable == 3 at A..B", True), ("labelled >= 1 at B", True),
+        ("labelled >= 2 at B", False), ("exposed <= 0 at C..D", True), ("recognisable<1", False),
+    ],
+)  # fmt: skip
+def test_conditions_compare_the_best_level_of_each_record(condition: str, holds: bool) -> None:
+    assert met(condition, AUDIT) is holds
+
+
+@pytest.mark.parametrize(
+    "condition", ["", "exposed", "exposed > x", "leaked > 0", "exposed > 0 at Z", "1 > 0"]
+)
+def test_what_is_no_condition_is_refused(condition: str) -> None:
+    with pytest.raises(UserError, match="no condition"):
+        check(condition)
+
+
+def test_durations_and_sizes() -> None:
+    assert [seconds_of(each) for each in ("90", "90s", "2m", "1.5h", 3)] == [90, 90, 120, 5400, 3]
+    assert [gigabytes(each) for each in ("4g", "512m")] == [4, 0.5]
+    for wrong in ("", "m", "-3s", "0", "2 minutes"):
+        with pytest.raises(UserError, match="budget"):
+            seconds_of(wrong)

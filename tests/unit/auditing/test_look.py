@@ -1,0 +1,58 @@
+"""What the look predicts is what the attacks find."""
+
+import pytest
+import torch
+from clients import faces, mlp
+from torch import nn
+
+from leakbench.auditing.attack import catalogue, exact
+from leakbench.auditing.found import LABELLED, READ
+from leakbench.auditing.look import look, replay
+from leakbench.auditing.round import client
+from leakbench.auditing.view import view
+
+
+def read(name: str, network: nn.Module, records: int, first: int) -> tuple[int, int]:
+    """Return how many records an attack was predicted to read, and how many it reads.
+
+    What peeling proves must be a record: two classes and few neurons leave little to tell records by.
+    """
+    played = client((network, nn.CrossEntropyLoss(), faces(records, first)), local_steps=1).play()
+    observation, truth = view(played)
+    found = exact(name, catalogue()[name], observation, truth, 60)
+    assert not found.why_not
+    assert name == "fidel" or found.proven == found.count(READ) == found.count(LABELLED)
+    return look(observation, truth).predicted[name], found.count(READ)
+
+
+@pytest.mark.parametrize("name", ["fidel", "peel"])
+@pytest.mark.parametrize(("hidden", "records"), [((1000,), 16), ((1000,), 48), ((400, 100), 12), ((60,), 10)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_predictions_are_what_the_attacks_find(
+    name: str, hidden: tuple[int, ...], records: int, seed: int
+) -> None:
+    predicted, found = read(name, mlp(*hidden, seed=seed), records, 50 * seed)
+    assert found == predicted
+
+
+def test_predictions_are_not_trivial() -> None:
+    # Fidel reads some and not all, peeling all of them, and a narrow network gives neither everything.
+    assert 0 < read("fidel", mlp(1000), 32, 0)[1] < 32
+    assert read("peel", mlp(1000), 32, 0) == (32, 32)
+    assert read("peel", mlp(40), 32, 0)[1] < 32
+
+
+def test_peeling_is_replayed_on_bits() -> None:
+    # The first neuron gives away record 0, after which the second gives away record 1.
+    bits = torch.tensor([[1, 1, 0], [0, 1, 1], [0, 0, 1], [0, 0, 1]], dtype=torch.bool)
+    assert replay(bits) == 2
+    assert replay(torch.ones(3, 4, dtype=torch.bool)) == 0
+    assert replay(torch.eye(3, dtype=torch.bool)) == 3
+
+
+def test_networks_without_relu_are_told_apart() -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(625, 50), nn.Tanh(), nn.Linear(50, 2))
+    played = client((network, nn.CrossEntropyLoss(), faces(8)), local_steps=1).play()
+    seen = look(*view(played))
+    assert "every neuron" in seen.facts["activation"]
+    assert seen.predicted == {"fidel": 0}

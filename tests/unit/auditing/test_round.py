@@ -1,0 +1,121 @@
+"""Clients are read off their code, or refused in one sentence."""
+
+import pytest
+import torch
+from clients import faces, mlp
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from leakbench.auditing.round import client
+from leakbench.auditing.view import view
+from leakbench.auditing.watch import watched
+from leakbench.errors import UserError
+
+
+class Two(nn.Module):
+    """Takes two inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.layer(x + y)
+
+
+REFUSED = {
+    "several inputs": (Two(), nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
+    "one batch of inputs alone": (Two(), nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
+    "not real numbers": (nn.Embedding(9, 2), nn.CrossEntropyLoss(), (torch.tensor([[1]]), torch.tensor([0]))),
+    "not a torch.nn.Module": (len, nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))),
+    "class scores": (nn.Conv1d(1, 1, 1), nn.MSELoss(), (torch.rand(2, 1, 4), torch.zeros(2))),
+    "fewer than --batch 9": (nn.Linear(4, 2), nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", REFUSED)
+def test_what_cannot_be_audited_is_refused_in_one_sentence(words: str) -> None:
+    with pytest.raises(UserError, match=words) as refusal:
+        client(REFUSED[words], 9 if "--batch" in words else None).play()
+    assert "\n" not in str(refusal.value)
+
+
+def test_one_step_sends_the_gradient_and_several_send_weights() -> None:
+    batch, network = faces(4), mlp(20)
+    one, two = (client((network, nn.CrossEntropyLoss(), batch), None, n, 1e-3).play() for n in (1, 2))
+    assert (one.kind, two.kind) == ("gradient", "model")
+    weight = "1.weight"
+    expected = torch.autograd.grad(cross_entropy(network(batch[0]), batch[1]), network[1].weight)[0]
+    assert torch.equal(one.update[weight], expected)
+    # The first of two steps is the gradient times the rate; the second is near it.
+    assert torch.allclose(two.update[weight], -2e-3 * expected, rtol=0.2, atol=1e-5)
+
+
+def test_other_losses_are_noticed() -> None:
+    batch, network = faces(4), mlp(20)
+
+    def heavier(scores: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(scores, targets) + 0.1 * scores.square().mean()
+
+    assert client((network, nn.CrossEntropyLoss(), batch)).play().plain_loss
+    assert not client((network, heavier, batch)).play().plain_loss
+
+
+def test_an_observation_maps_ranges_and_single_logits() -> None:
+    torch.manual_seed(0)
+    inputs, targets = 5 * torch.randn(6, 3, 4, 4) + 2, torch.randint(0, 2, (6,)).float()
+    network = nn.Sequential(nn.Flatten(), nn.Linear(48, 10), nn.ReLU(), nn.Linear(10, 1))
+    loss = nn.BCEWithLogitsLoss()
+    played = client((network, lambda z, y: loss(z.flatten(), y), (inputs, targets)), local_steps=1).play()
+    observation, truth = view(played)
+    assert played.plain_loss
+    assert observation.network == {"shape": [4, 4, 3], "classes": 2}
+    assert (float(truth.images.min()), float(truth.images.max())) == (0.0, 1.0)
+    model = observation.model()
+    scores = model(truth.images)
+    assert torch.allclose(scores[:, 1:], network(inputs), atol=1e-5)
+    gradient = torch.autograd.grad(
+        cross_entropy(scores, truth.labels), dict(model.named_parameters())["network.1.weight"]
+    )
+    assert torch.allclose(gradient[0], played.update["1.weight"], atol=1e-6)
+
+
+def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
+    inputs, targets = faces(8)
+    network = mlp(30)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+
+    def train() -> None:
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.05)
+        for _ in range(3):
+            for part in (slice(0, 4), slice(4, 8)):
+                optimiser.zero_grad()
+                nn.CrossEntropyLoss()(network(inputs[part]), targets[part]).backward()
+                optimiser.step()
+        with torch.no_grad():
+            network(torch.zeros(1, 25, 25))
+
+    returned, read = watched(train)
+    played = read()
+    assert returned is None
+    assert torch.equal(played.inputs, inputs)
+    assert torch.equal(played.targets, targets)
+    assert (played.lr, played.steps, played.batch_size, played.plain_steps) == (0.05, 3, 4, True)
+    for name, value in network.named_parameters():
+        assert torch.allclose(before[name] + played.update[name], value, atol=1e-7)
+
+
+def test_momentum_is_told_and_training_of_nothing_refused() -> None:
+    inputs, targets = faces(4)
+    network = mlp(10)
+
+    def train() -> None:
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+        cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+
+    played = watched(train)[1]()
+    assert not played.plain_steps
+    assert played.optimiser == "SGD at rate 0.05, momentum 0.9"
+    with pytest.raises(UserError, match="neither returned"):
+        watched(lambda: None)[1]()
