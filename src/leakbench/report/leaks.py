@@ -8,9 +8,11 @@ import pandas as pd
 
 from leakbench.report.numbers import interval
 
-# The field of a threat model that says whether the attacker knows the defence, and what it says if not.
-FIELD, UNKNOWN = "defence", "none"
+# What a threat model says of an attacker who does not know of the defence, and of the observer meant here.
+UNKNOWN = "none"
+SERVER = "honest-but-curious server"
 ATTACKERS = {"plain": "An attacker who does not know of the defence", "adaptive": "An adaptive attacker"}
+CELL = ("dataset", "victim", "federation", "defence", "attack")
 # Fewer trials have no interval, so they say nothing of the best.
 FEWEST = 5
 
@@ -40,15 +42,18 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
     """Return the best leak of every victim, defence and kind of attacker in an experiment's table.
 
     table: rows of the run and recorded ones. knows: cell -> its threat model. parts: kind -> what its parts
-    are called. An attack that knows the defence may also ignore it, so the adaptive column is never below
+    are called. Only an honest-but-curious server is an attacker here: cells of other observers are left out.
+    An attack that knows the defence may also ignore it, so the adaptive column is never below
     the plain one.
     """
+    cells = {tuple(cell.split("/")[:5]): model for cell, model in knows.items()}
+    adapted = {cell for cell, model in cells.items() if model.get("defence", UNKNOWN) != UNKNOWN}
+    others = {cell for cell, model in cells.items() if model.get("threat model", SERVER) != SERVER}
     own = table[
         (table["baseline"].fillna("") == "") & (table["metric"] == "pearson") & (table["n"] >= FEWEST)
     ]
-    adapted = {
-        tuple(cell.split("/")[:5]) for cell, model in knows.items() if model.get(FIELD, UNKNOWN) != UNKNOWN
-    }
+    own = own.assign(cell=own[list(CELL)].apply(tuple, axis=1))
+    own = own[~own["cell"].isin(others)]
     names = {kind: {part["name"]: part["title"] for part in value} for kind, value in parts.items()}
     found = []
     for (dataset, victim), rows in own.groupby(["dataset", "victim"], sort=False):
@@ -58,8 +63,7 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
         )
         for defence in order:
             part = rows[rows["defence"] == defence]
-            cell = part[["dataset", "victim", "federation", "defence", "attack"]].apply(tuple, axis=1)
-            plain = part[~cell.isin(adapted)]
+            plain = part[~part["cell"].isin(adapted)]
             maps[names["defence"].get(defence, defence)] = {
                 "plain": _best(plain, names["attack"]),
                 "adaptive": _best(part, names["attack"]),

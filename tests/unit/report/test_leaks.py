@@ -4,7 +4,8 @@ from typing import Any
 
 import pandas as pd
 
-from leakbench.report.leaks import best_known
+from leakbench.attacks.threat_model import OBSERVERS
+from leakbench.report.leaks import SERVER, best_known
 
 PARTS = {
     "dataset": [{"name": "d", "title": "Digits"}],
@@ -53,3 +54,9 @@ def test_a_defence_against_which_only_adaptive_attacks_ran_has_no_plain_leak() -
     (found,) = best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS)
     assert found.rows["noise"]["plain"] is None
     assert found.rows["noise"]["adaptive"] is not None
+
+
+def test_only_the_honest_but_curious_server_is_an_attacker() -> None:
+    assert OBSERVERS["server"] == SERVER
+    knows = {"d/v/f/noise/clever/0": {"threat model": OBSERVERS["colluding"]}}
+    assert best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS) == []

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -264,8 +265,9 @@ def test_the_table_filters_searches_and_sorts(card: pd.DataFrame, tmp_path: Path
     assert shown(window) == ["fidel.fig-9.c"]
     window.fill(".dt-search input", "")
     window.locator("#scorecard-table tbody tr").nth(len(card) - 1).wait_for()
-    for _ in range(2):
+    for order in ("ascending", "descending"):
         window.click("#scorecard-table th.measured")
+        window.locator(f"#scorecard-table th.measured[aria-sort={order}]").wait_for()
     assert shown(window)[0] == "fidel.text.1"
 
 
@@ -273,6 +275,19 @@ def test_a_link_to_a_row_shows_that_row(card: pd.DataFrame, tmp_path: Path, brow
     window = opened(card, tmp_path, browser, "#row=fidel.lr")
     assert shown(window) == ["fidel.lr"]
     assert window.locator("#scorecard-table td.item a").get_attribute("href") == "#row=fidel.lr"
+
+
+def test_every_rule_of_the_pages_own_style_is_understood(tmp_path: Path, browser: Any) -> None:
+    """A brace too few would swallow all rules behind it."""
+    own = (files("leakbench.report") / "page.css").read_text()
+    written = len(re.findall(r"[^{}]+\{", re.sub(r"/\*.*?\*/", "", own, flags=re.DOTALL)))
+    window = browser.new_page()
+    window.set_content(f"<style>{own}</style>")
+    count = "rules => [...rules].reduce((sum, r) => sum + 1 + (r.media ? count(r.cssRules) : 0), 0)"
+    understood = window.evaluate(
+        f"() => {{ const count = {count}; return count(document.styleSheets[0].cssRules) }}"
+    )
+    assert understood == written > 80
 
 
 def test_a_policy_allows_the_pages_own_script_alone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
