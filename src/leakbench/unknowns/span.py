@@ -13,7 +13,7 @@ from leakbench.tensors import Tensors
 
 
 def span(*, start: Literal["normal", "uniform"] = "normal", boxed: bool = False) -> Parameterisation:
-    """Return a parameterisation in which an image is the projection of its unknowns onto the span of its update.
+    """Return a parameterisation in which an image is its unknowns, projected onto the span of the update.
 
     So a batch of k images has k² unknowns that count, in place of as many as it has pixels. start: the noise
     that unknowns begin as. boxed: keep the unknowns, before they are projected, in the range of pixels after
