@@ -10,7 +10,9 @@ T = TypeVar("T")
 def pixels(images: T) -> T:
     """Return uint8 [..., rows, columns, channels] as float32 [..., channels, rows, columns] in [0, 1].
 
-    images: an array of NumPy, or a tensor on any device. In memory the values lie in the same order as
+    images: an array of NumPy, or a tensor on any device. What is no picture, such as points and records, is
+    of real numbers, which keep their values. In memory the values lie in the same order as
     before, on which the last bits of a network's output depend.
     """
-    return images.swapaxes(-1, -3).swapaxes(-1, -2) / np.float32(255)  # type: ignore[attr-defined]
+    turned = images.swapaxes(-1, -3).swapaxes(-1, -2)  # type: ignore[attr-defined]
+    return turned if "float" in str(turned.dtype) else turned / np.float32(255)

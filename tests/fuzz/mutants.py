@@ -24,6 +24,7 @@ from leakbench.catalogue.load import attack_of
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.idx import read_idx
 from leakbench.datasets.pictures import opened
+from leakbench.datasets.records import records
 from leakbench.datasets.unpickle import read_pickle
 from leakbench.errors import UserError
 from leakbench.provenance import read_spec
@@ -126,6 +127,17 @@ def batch(path: Path) -> None:
     path.write_bytes(pickle.dumps({"data": np.zeros((1, 3072), np.uint8), "labels": [3]}, protocol=2))
 
 
+def people(path: Path) -> None:
+    path.write_text("39, State-gov, 0.3, no\n17, ?, 0, yes\n\n|a comment\n90, State-gov, 1, no\n")
+
+
+def _people(path: Path) -> None:
+    columns: list[dict[str, list[float | str]]] = [
+        {"age": [17, 90, 1]}, {"work": ["State-gov", "?"]}, {"rate": [0, 1, 0.1]}
+    ]  # fmt: skip
+    records(path.parent, columns=columns, classes=[["no"], ["yes"]], files={"train": path.name})
+
+
 def _of_a_data_set(read: Callable[[Path], Any]) -> Callable[[Path], None]:
     """Return a reader of data sets whose refusals are those of `fetch`."""
 
@@ -148,6 +160,7 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "spec": (".json", spec, _asked),
     "idx": (".idx", idx, _of_a_data_set(read_idx)),
     "picture": (".png", picture, _of_a_data_set(opened)),
+    "people": (".data", people, _of_a_data_set(_people)),
     "batch": (".pickle", batch, _of_a_data_set(read_pickle)),
 }
 

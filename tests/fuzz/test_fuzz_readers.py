@@ -72,7 +72,7 @@ def test_mutants_are_read_or_refused(sound: dict[str, bytes], folder: Path) -> N
         assert outcomes[kind] == ({True} if kind == "generator" else {True, False}), kind
     assert slowest < SECONDS
     allowed = {"mutant.safetensors", "mutant.parquet", "mutant.json", "sound.safetensors", "seeds"}
-    allowed |= {"mutant.idx", "mutant.png", "mutant.pickle"}
+    allowed |= {"mutant.data", "mutant.idx", "mutant.png", "mutant.pickle"}
     allowed |= {"attack.json", "guesses.safetensors", "scratch"}
     assert {path.name for path in folder.iterdir()} <= allowed
     assert [path.name for path in folder.parents[1].rglob("*") if path.is_file()] == [

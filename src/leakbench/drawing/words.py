@@ -24,6 +24,8 @@ METRICS = {
     "revealed_fraction": "share revealed (r ≥ 0.98)",
     "revealed_cumulative": "revealed over all rounds",
     "identified": "share identified",
+    "exact_record": "records exact",
+    "feature_accuracy": "features right",
     "label_accuracy": "labels right",
     "label_presence": "classes present",
     "label_counts": "class counts right",
@@ -52,6 +54,7 @@ METRICS = {
 SHARES = {
     "revealed_fraction", "identified", "label_accuracy", "label_presence", "label_counts", "accuracy",
     "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001", "members_accepted",
+    "exact_record", "feature_accuracy",
 }  # fmt: skip
 AXES = {
     "local_samples": "private images in the local set, k",
@@ -65,6 +68,7 @@ BASELINES = {
     "random-gradient": "null: a random gradient attacked",
     "random-noise": "null: random noise",
     "dataset-mean": "null: the data set's mean image",
+    "typical-record": "null: medians and most frequent categories",
     "other-update": "null: what it made of another update",
     "unrelated-image": "null: two unrelated images",
     "label-prior": "null: labels drawn at random",

@@ -1,11 +1,17 @@
 """Null baselines: images of an attacker who saw no update. An attack that does no better learnt nothing."""
 
+from collections.abc import Sequence
+
 import numpy as np
+
+from leakbench.records import Column
 
 # Not a baseline but kept under one's column: what an attack had on the way.
 SNAPSHOT = "snapshot"
 # The mean image of what is publicly known of the data set.
 DATASET_MEAN = "dataset-mean"
+# Of records: the median of each number, and of each category the most frequent one.
+TYPICAL = "typical-record"
 # What the attack made of another update: whoever shows what it knows beforehand does no better than this, and
 # it has no null run to be told from.
 OTHER_UPDATE = "other-update"
@@ -44,6 +50,21 @@ def dataset_mean(train_images: np.ndarray) -> np.ndarray:
         raise ValueError("the mean of no images does not exist")
     mean = images.mean(axis=0, dtype=np.float64)
     return (mean / 255.0 if images.dtype == np.uint8 else mean).astype(np.float32)
+
+
+def typical_record(train_records: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
+    """Return the record of the training records' medians and modes, float32 [width], of [N, width] in [0, 1].
+
+    It is what an attacker guesses who knows the public statistics of each column and saw no update.
+    """
+    out = np.zeros(train_records.shape[1], np.float32)
+    for column in columns:
+        part = train_records[:, column.place]
+        if column.values:
+            out[column.place.start + part.sum(0).argmax()] = 1
+        else:
+            out[column.place] = np.median(part)
+    return out
 
 
 def blank(shape: tuple[int, ...]) -> np.ndarray:

@@ -27,7 +27,7 @@ from leakbench.verdicts.verdict import SHORTEST
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
 # What stands for nobody's reconstruction: a success of an attack is better than each of these.
-NULLS = ("random-gradient", "random-noise", "dataset-mean", "other-update")
+NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update")
 # Columns whose values stand in the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
 # What names a cell: rows with these and a metric are the same trials in every table.

@@ -13,7 +13,6 @@ from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
-from leakbench.pixels import pixels
 from leakbench.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.scoring.columns import add_distance, add_labels, add_partners, add_prices
 from leakbench.scoring.groups import groups, unrelated
@@ -54,7 +53,7 @@ def attack_rows(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
         hidden.once(lambda: open_backbones(backbones), "backbones"),
         {name: judges[name] for name in entry["judges"] if name in judges},
-        lambda: pixels(np.array(hidden.pictures[:POOL])),
+        hidden.needs(POOL),
     )
     by = Measures(names, resources, entry["matching"], target)
     frames = []
@@ -80,8 +79,8 @@ def _of_client(
     secret, target, k = hidden.secret, by.target, hidden.facts["clients"][client]
     index, private = secret[f"images/{client}"], hidden.aims(client, "images")
     aim = private if target == "images" else hidden.aims(client, target)
-    average = hidden.once(lambda: hidden.average(target), "average", target)
-    scored = list(groups(tensors, secret, client, average, k, by.matching, length, rng))
+    blind = hidden.once(lambda: hidden.blind(target), "blind", target)
+    scored = list(groups(tensors, secret, client, blind, k, by.matching, length, rng))
     people = np.array(secret[f"labels/{client}"]) if by.resources.judges else None
     if people is not None:
         scored.append(Candidates(private, np.ones(private.shape[:2], bool), ORIGINAL))

@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics.baselines import (
-    DATASET_MEAN,
     OTHER_UPDATE,
     PAIRS,
     SNAPSHOT,
@@ -24,17 +23,19 @@ GAPS = ("gap", "snapshot_gaps")
 
 
 def groups(
-    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, average: np.ndarray,
-    k: int, matching: str, length: int, rng: np.random.Generator,
+    tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int,
+    blind: Mapping[str, np.ndarray], k: int, matching: str, length: int, rng: np.random.Generator,
 ) -> Iterator[Candidates]:  # fmt: skip
     """Yield what the attack reconstructed for one client, what stands for nobody's reconstruction, and what
-    it had on the way."""
+    it had on the way.
+
+    blind: null baseline → what is guessed for every private image.
+    """
     nulls = min(len(secret[f"images/{client}"]), tensors["null/images"].shape[0])
     shape = (nulls, *tensors["images"].shape[2:])
     everything = np.ones(shape[:2], bool)
-    # One reconstruction per image where none may serve two, so that the mean is guessed for all of them.
-    copies = k if matching == "hungarian" else 1
-    means = np.broadcast_to(average, (nulls, copies, *shape[2:]))
+    # One reconstruction per image where none may serve two, so that it is guessed for all of them.
+    copies = nulls, k if matching == "hungarian" else 1
     usable, null_usable = (tensors[f"{part}usable"][:, client] for part in ("", "null/"))
     gaps = {name: np.array(value[..., client]) for name, value in tensors.items() if name.endswith(GAPS)}
     yield Candidates(tensors["images"][:, client], usable, "", length, gaps.get("gap"))
@@ -42,7 +43,8 @@ def groups(
         tensors["null/images"][:, client], null_usable, "random-gradient", length, gaps.get("null/gap")
     )
     yield Candidates(random_noise(shape, rng), everything, "random-noise", length)
-    yield Candidates(means, np.ones((nulls, copies), bool), DATASET_MEAN, length)
+    for name, guess in blind.items():
+        yield Candidates(np.broadcast_to(guess, (*copies, *shape[2:])), np.ones(copies, bool), name, length)
     others = elsewhere(secret[f"images/{client}"][: len(usable)], nulls)
     if others is not None:
         yield Candidates(tensors["images"][others, client], usable[others], OTHER_UPDATE, length)

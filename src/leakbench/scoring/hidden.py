@@ -1,6 +1,6 @@
 """What an attack must not know, and what attacks on one capture share of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from leakbench.artefacts import Facts
-from leakbench.metrics.baselines import dataset_mean
+from leakbench.metrics.baselines import DATASET_MEAN, TYPICAL, dataset_mean, typical_record
+from leakbench.pixels import pixels
+from leakbench.records import Column
 from leakbench.scoring.aim import aim_at
 
 T = TypeVar("T")
@@ -17,7 +19,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Hidden:
-    """The truth's tensors and facts, the data set's arrays, and the victim's file.
+    """The truth's tensors and facts, the data set's arrays, the victim's file, and of records their columns.
 
     `made` keeps what attacks on one capture share.
     """
@@ -26,6 +28,7 @@ class Hidden:
     facts: Facts
     arrays: Mapping[str, np.ndarray]
     victim: Path
+    columns: Sequence[Column] = ()
     made: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def once(self, make: Callable[[], T], *key: object) -> T:
@@ -46,9 +49,26 @@ class Hidden:
         aim = aim_at(target, self.pictures[index.reshape(-1)], self.victim)
         return aim.reshape(*index.shape, *aim.shape[1:])
 
-    def average(self, target: str) -> np.ndarray:
-        """Return the mean of what is publicly known of the data set."""
-        known = self.arrays.get("train/images", self.pictures)
-        if target == "images":
-            return dataset_mean(known).transpose(2, 0, 1)
-        return aim_at("features", np.array(known[:1000]), self.victim).mean(0)
+    @property
+    def known(self) -> np.ndarray:
+        """What is publicly known of the data set, as it is stored."""
+        return self.arrays.get("train/images", self.pictures)
+
+    def blind(self, target: str) -> dict[str, np.ndarray]:
+        """Return null baseline → what is guessed for every private image from what is publicly known."""
+        if target != "images":
+            return {DATASET_MEAN: aim_at("features", np.array(self.known[:1000]), self.victim).mean(0)}
+        out = {DATASET_MEAN: dataset_mean(self.known).transpose(2, 0, 1)}
+        if self.columns:
+            records = np.array(self.known).reshape(len(self.known), -1)
+            out[TYPICAL] = typical_record(records, self.columns).reshape(out[DATASET_MEAN].shape)
+        return out
+
+    def needs(self, pool: int) -> dict[str, Callable[[], Any]]:
+        """Return what metrics may need of the data set, by name: the first `pool` images, and of records
+        columns and deviations."""
+        found: dict[str, Callable[[], Any]] = {"pool": lambda: pixels(np.array(self.pictures[:pool]))}
+        if self.columns:
+            found["columns"] = lambda: self.columns
+            found["deviations"] = lambda: np.array(self.known).std(0, dtype=np.float64).ravel()
+        return found

@@ -64,10 +64,11 @@ def open_backbones(path: Path | None) -> Backbones:
 
 
 def gather(
-    names: list[str], backbones: Backbones, judges: dict[str, Path], pool: Callable[[], np.ndarray]
+    names: list[str], backbones: Backbones, judges: dict[str, Path], of_data: Mapping[str, Callable[[], Any]]
 ) -> tuple[list[str], Resources]:
-    """Return the metrics that can be measured, and what they need; `judges` maps a victim to its file.
+    """Return the metrics that can be measured, and what they need.
 
+    judges: victim → its file. of_data: need → what makes it of the data set.
     What is absent leaves out the metrics that need it, with its reason. Raises UserError if a metric's judge
     has no file.
     """
@@ -86,9 +87,10 @@ def gather(
             lacking[need] = reason
         else:
             answers[need], classes = _asked(path), read_facts(path)["network"]["classes"]
+    others = {need for name in names for need in METRICS[name].needs if need != BACKBONES and not judge(need)}
+    lacking |= dict.fromkeys(others - of_data.keys(), "the data set holds no records of a table")
     kept = [name for name in names if not lacking.keys() & set(METRICS[name].needs)]
-    if any("pool" in METRICS[name].needs for name in kept):
-        fixed["pool"] = pool()
+    fixed |= {need: of_data[need]() for need in others & of_data.keys()}
     return kept, Resources(fixed, answers, classes, "; ".join(dict.fromkeys(lacking.values())))
 
 

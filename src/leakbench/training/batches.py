@@ -14,7 +14,7 @@ def to_size(images: Tensor, size: int | None) -> Tensor:
     rows and columns if it is given (bilinear). What is no picture, such as float32 coordinates, keeps its
     values.
     """
-    x = images.permute(0, 3, 1, 2) if images.is_floating_point() else pixels(images)
+    x = pixels(images)
     if size is None or x.shape[-2:] == (size, size):
         return x
     return interpolate(x, (size, size), mode="bilinear", align_corners=False)

@@ -11,6 +11,7 @@ from leakbench.absence import absent, pass_on
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics.prices import seconds
 from leakbench.provenance import provenance, read_spec, recording
+from leakbench.records import columns_of
 from leakbench.scoring.attack import attack_rows
 from leakbench.scoring.hidden import Hidden
 
@@ -34,7 +35,8 @@ def score(
             return pass_on(reason, [out])
         value = read_spec(spec)
         secret, facts = open_tensors(truth)
-        hidden = Hidden(secret, facts, open_tensors(data)[0], victim)
+        arrays, of_data = open_tensors(data)
+        hidden = Hidden(secret, facts, arrays, victim, columns_of(of_data.get("columns", [])))
         answers = dict(zip(value["judges"], judges or [], strict=False))
         costs: Sequence[Path | None] = attack_records or [None] * len(guesses)
         frames, found = [], {}

@@ -21,7 +21,7 @@ from leakbench.provenance import provenance, read_spec, recording, resuming
 from leakbench.seeds import stream
 from leakbench.training import fit
 from leakbench.victims.file import load_victim
-from leakbench.victims.layers import dense_input, describe
+from leakbench.victims.layers import Normalise, dense_input, describe
 
 
 def to_images(array: np.ndarray) -> Tensor:
@@ -50,6 +50,9 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
     # Variants of one architecture start from the same weights, and so differ in nothing but what varies.
     torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
     model = victims.build(entry["module"], tuple(image["shape"]), image["classes"], entry["parameters"])
+    for layer in model.modules():
+        if isinstance(layer, Normalise) and layer.measured:
+            layer.measure(to_images(arrays["train/images"]))
     states = {0: {name: value.clone() for name, value in model.state_dict().items()}}
     if training:
         seen = slice(training["images"])

@@ -62,6 +62,9 @@ TOLERANCES: dict[str, Tolerance] = {
     "tpr_at_fpr_*": SHARE,
     "members_accepted": SHARE,
     "span_distance": SHARE,
+    # Shares of records and of their features.
+    "exact_record": SHARE,
+    "feature_accuracy": SHARE,
     "label_accuracy": SHARE,
     "label_presence": SHARE,
     "label_counts": SHARE,

@@ -1,7 +1,7 @@
 """Layers that the victims share."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -44,25 +44,46 @@ def activate(network: nn.Module, activation: str) -> nn.Module:
 
 
 class Normalise(nn.Module):
-    """Shift and scale pixels in [0, 1] to mean 0 and standard deviation 1 of each channel."""
+    """Shift and scale values in [0, 1] to mean 0 and standard deviation 1.
+
+    mean, deviation: of each channel [channels, 1, 1]; or of each value [channels, rows, columns], `measured`
+    of the training data, and sent with the weights.
+    """
 
     mean: Tensor
     deviation: Tensor
 
-    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
+    def __init__(self, mean: Tensor, deviation: Tensor, *, measured: bool = False) -> None:
         super().__init__()
-        self.register_buffer("mean", torch.tensor(mean)[:, None, None], persistent=False)
-        self.register_buffer("deviation", torch.tensor(deviation)[:, None, None], persistent=False)
+        self.measured = measured
+        self.register_buffer("mean", mean, persistent=measured)
+        self.register_buffer("deviation", deviation, persistent=measured)
 
     def forward(self, x: Tensor) -> Tensor:
         return (x - self.mean) / self.deviation
 
+    def measure(self, x: Tensor) -> None:
+        """Take mean and deviation of training data [n, channels, rows, columns]; a constant is not scaled."""
+        deviation = x.double().std(0, correction=0)
+        self.mean.copy_(x.double().mean(0))
+        self.deviation.copy_(deviation.where(deviation > 0, 1.0))
 
-def normalised(network: nn.Module, statistics: str) -> nn.Module:
-    """Return `network` behind the normalisation of a data set in STATISTICS; itself for "none"."""
+
+def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] = (1, 1, 3)) -> nn.Module:
+    """Return `network` behind the normalisation of a data set in STATISTICS; itself for "none".
+
+    For "train" it is that of each value of `shape` (rows, columns, channels), which training measures.
+    """
     if statistics == "none":
         return network
-    return sequential(normalise=Normalise(*STATISTICS[statistics]), network=network)
+    if statistics == "train":
+        rows, columns, channels = shape
+        place = channels, rows, columns
+        layer = Normalise(torch.zeros(place), torch.ones(place), measured=True)
+    else:
+        mean, deviation = (torch.tensor(each)[:, None, None] for each in STATISTICS[statistics])
+        layer = Normalise(mean, deviation)
+    return sequential(normalise=layer, network=network)
 
 
 class Cast(nn.Module):
@@ -84,7 +105,10 @@ def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
 
 
 def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation [channels, 1, 1] of the model's own normalisation; 0 and 1 if it has none."""
+    """Return mean and deviation [channels, 1, 1] of the model's own normalisation; 0 and 1 if it has none.
+
+    Those that training measures are of each value, [channels, rows, columns].
+    """
     for layer in model.modules():
         if isinstance(layer, Normalise):
             return layer.mean, layer.deviation

@@ -17,17 +17,18 @@ def mlp(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     initial: Literal["glorot", "torch"] = "torch",
     deviation: Annotated[float, Field(gt=0)] | None = None,
-    normalise: Literal["none", "half", "cifar10", "cifar100"] = "none",
+    normalise: Literal["none", "half", "cifar10", "cifar100", "train"] = "none",
     precision: Literal["float32", "float64"] = "float32",
 ) -> nn.Module:
     """Dense layers of the widths `hidden`, each behind the activation, and a dense layer of the classes.
 
-    hidden: the number of neurons of each layer, the first reads pixels. activation: of all hidden layers.
-    initial: `glorot` as Keras does, with zero biases, or torch's defaults. deviation: if given, the first
-    layer's weights are normal with this standard deviation instead. normalise: the data set whose mean and
-    standard deviation pixels are normalised by. precision: of the weights, so that a client computes and
-    sends its update in it. Source of the defaults: arXiv:2609.09659, whose first layer
-    has 1,000 ReLUs, glorot and a deviation of 0.5.
+    hidden: the number of neurons of each layer, the first reads pixels or records. activation: of all hidden
+    layers. initial: `glorot` as Keras does, with zero biases, or torch's defaults. deviation: if given, the
+    first layer's weights are normal with this standard deviation instead. normalise: the data set whose mean
+    and standard deviation pixels are normalised by; `train` measures both of the training data, for each
+    value, and sends them with the weights. precision: of the weights, so that a client computes and sends its
+    update in it. Source of the defaults: arXiv:2609.09659, whose first layer has 1,000 ReLUs, glorot and a
+    deviation of 0.5.
     """
     rows, columns, channels = shape
     widths = [rows * columns * channels, *hidden]
@@ -42,4 +43,4 @@ def mlp(
         glorot(network)
     if deviation is not None:
         nn.init.normal_(network.dense1.weight, 0.0, deviation)  # type: ignore[arg-type,union-attr]
-    return in_precision(normalised(network, normalise), getattr(torch, precision))
+    return in_precision(normalised(network, normalise, shape), getattr(torch, precision))

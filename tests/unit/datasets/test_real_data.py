@@ -11,6 +11,7 @@ from catalogued import ROOT, available, spec
 
 from leakbench.artefacts import open_tensors
 from leakbench.datasets import fetch
+from leakbench.records import columns_of
 
 SEARCH = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 
@@ -52,6 +53,16 @@ def test_lfw_in_a_local_directory(tmp_path: Path) -> None:
     assert tensors["train/images"].shape == (992, 64, 64, 3)
     assert np.bincount(tensors["test/labels"]).tolist() == [4] * 62
     assert facts["classes"] == sorted(facts["classes"])  # type: ignore[call-overload]
+
+
+def test_adult_in_a_local_directory(tmp_path: Path) -> None:
+    tensors, facts = local("adult", tmp_path)
+    records = tensors["train/images"][:, 0, :, 0]
+    for column in columns_of(facts["columns"]):  # type: ignore[arg-type]
+        if column.values:
+            assert (records[:, column.place].sum(1) == 1).all()
+    # A quarter of the people earn more, as the set's own description says.
+    assert tensors["train/labels"].mean() == pytest.approx(0.2408, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", ["iiit5k", "svt", "icdar2003", "synth90k"])

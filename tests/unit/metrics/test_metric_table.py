@@ -12,6 +12,8 @@ from leakbench.metrics import METRICS, measure
 CONVENTIONS = {
     "mse": ("standard", False),
     "exact": ("standard", True),
+    "exact_record": ("standard", True),
+    "feature_accuracy": ("standard", True),
     "psnr": ("standard", True),
     "ssim": ("standard", True),
     "pearson": ("standard", True),
@@ -52,7 +54,8 @@ OF_UPDATES = {name for name, metric in METRICS.items() if metric.of in ("updates
 WITHOUT_WEIGHTS = sorted(
     name
     for name in set(CONVENTIONS) - OF_UPDATES
-    if not name.startswith(("lpips", "top")) and name != "identified"
+    if not name.startswith(("lpips", "top"))
+    and name not in ("identified", "exact_record", "feature_accuracy")
 )
 
 
