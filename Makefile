@@ -97,13 +97,15 @@ slurm:
 	  { command -v sbatch >/dev/null && test -x /usr/sbin/munged; } || $(call install,slurm-wlm munge) \
 	  || echo "Slurm is missing, so its test is skipped (apt-get install slurm-wlm munge)"
 
-# The test of a Flower app's capture runs that app; flwr wants an environment of its own.
+# The test of a Flower app's capture runs that app; flwr wants an environment of its own, which looks for torch and
+# leakbench here.
 flower: env
 	@$(MAKE) --no-print-directory .flower/.complete || echo "the environment of flwr could not be made, so its test is skipped (make flower)"
 .flower/.complete: tests/flower/requirements.lock $(VENV)/.complete
 	rm -f $@
 	test -x .flower/bin/python || $(UV) venv --quiet --python $(PYTHON) .flower
 	$(UV) pip sync --quiet --python .flower/bin/python --compile-bytecode --require-hashes $<
+	for folder in "$$PWD"/$(VENV)/lib/python3*/site-packages "$$PWD/src"; do echo "$$folder"; done > $$(echo .flower/lib/python3*/site-packages)/beside.pth
 	touch $@
 
 lock:

@@ -1,17 +1,28 @@
 """leakbench: how much of a client's private data can a server read back out of its updates?"""
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from leakbench.auditing.audit import audit as audit
+from importlib import import_module
+from typing import Any
 
 __version__ = "0.2.0"
 
+# Public function or class → its module (docs/api.md). None is imported before it is asked for.
+PUBLIC = {
+    "record": "leakbench.flower",
+    "attack": "leakbench.by_name",
+    "measure": "leakbench.metrics",
+    "known": "leakbench.by_name",
+    "Observation": "leakbench.attacks.observation",
+    "Reconstruction": "leakbench.attacks.reconstruction",
+    "UserError": "leakbench.errors",
+    "Unfit": "leakbench.errors",
+}
+
 
 def __getattr__(name: str) -> Any:
-    """Return a public function; its libraries are loaded when it is first asked for."""
-    if name == "audit":
-        from leakbench.auditing.audit import audit
+    if name not in PUBLIC:
+        raise AttributeError(f"module 'leakbench' has no attribute {name!r}")
+    return getattr(import_module(PUBLIC[name]), name)
 
-        return audit
-    raise AttributeError(f"module 'leakbench' has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return [*globals(), *PUBLIC]

@@ -2,9 +2,10 @@
 Flower app.
 
 It needs NumPy and this package, not torch, and no version of flwr in particular. `leakbench.rounds` reads
-what it wrote (docs/observation.md).
+what it wrote (docs/flower.md).
 """
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from leakbench.errors import UserError
 
 S = TypeVar("S")
 LONGEST = 200
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
@@ -74,7 +76,9 @@ def _samples(reply: Any, samples: str) -> Any:
 def _reason(reply: Any, samples: str) -> str:
     """Return why nothing can be kept of a reply, in one line; an empty text if it can."""
     if reply.has_error():
-        return " ".join(str(reply.error.reason).split())[:LONGEST] or "no reason given"
+        # A trace, whose end says what happened, in the colours of a terminal.
+        words = " ".join(_COLOUR.sub("", str(reply.error.reason)).split())
+        return f"…{words[-LONGEST:]}" if len(words) > LONGEST else words or "no reason given"
     records = len(reply.content.array_records)
     if records != 1:
         return f"its reply has {records} records of arrays, not one"

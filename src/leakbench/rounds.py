@@ -11,7 +11,7 @@ from leakbench.artefacts import Facts, open_tensors
 from leakbench.errors import UserError
 
 _ROUND = re.compile(r"round-([0-9]+)\.safetensors")
-_TOLD = 3
+_TOLD, _LONGEST = 3, 250
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,7 @@ def read_rounds(folder: Path) -> Rounds:
     """
     found = {int(m[1]): path for path in _files(folder) if (m := _ROUND.fullmatch(path.name))}
     if not found:
-        raise UserError(
-            f"{folder}: no round-<number>.safetensors (see docs/observation.md: leakbench.flower.record)"
-        )
+        raise UserError(f"{folder}: no round-<number>.safetensors (see docs/flower.md: leakbench.record)")
     rounds = {number: open_tensors(found[number]) for number in sorted(found)}
     facts = {number: _checked(each, found[number]) for number, (_, each) in rounds.items()}
     left_out = _left_out(facts)
@@ -117,7 +115,7 @@ def _checked(facts: Facts, path: Path) -> Facts:
         re.fullmatch("-?[0-9]{1,20}", node) and isinstance(why, str) for node, why in failed.items()
     ):
         raise UserError(f"{path}: failed and config are not mappings of words (record again)")
-    said = {int(node): repr(why[:200]) for node, why in failed.items()}
+    said = {int(node): repr(why[:_LONGEST]) for node, why in failed.items()}
     return {
         "samples": dict(zip(nodes, clients, strict=True)),
         "asked": asked,

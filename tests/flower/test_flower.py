@@ -1,113 +1,156 @@
-"""A real two-client Flower simulation, what its server received as a capture, and an attack on that alone."""
+"""Real Flower: an app of the usual three files in a simulation of three clients and as a deployment of
+processes on this machine, what its server received as a capture, and an attack on that alone."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
-from private import CLASSES, LR, SHAPE, private
 
-from leakbench.artefacts import open_tensors, read_facts, read_tensors
+import leakbench
+from leakbench.artefacts import open_tensors, read_facts
+from leakbench.rounds import Rounds, read_rounds
 
-ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".flower" / "bin" / "python"
-ROUNDS = 2
-
-
-def leakbench(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    own = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    return subprocess.run(
-        [sys.executable, "-m", "leakbench", *arguments], cwd=folder, env=own, capture_output=True, text=True,
-        timeout=120, check=False,
-    )  # fmt: skip
+HERE = Path(__file__).parent
+STRATEGIES = ("FedAvg", "FedProx", "FedAdam")
+# The client that raises an error in the second round of the simulation.
+FAILS = 2
 
 
-@pytest.fixture(scope="module")
-def received(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a simulation's rounds."""
-    if not PYTHON.exists():
+def module(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+network, task = module(HERE / "network.py"), module(HERE / "app/quickstart/task.py")
+
+
+def played(folder: Path, clients: int, simulated: bool, config: str) -> Path:
+    """Return the folder of a run's rounds."""
+    if not (network.BIN / "python").exists():
         pytest.skip("no .flower environment (make flower)")
-    folder = tmp_path_factory.mktemp("flower")
-    path = os.pathsep.join(map(str, (ROOT / "src", Path(__file__).parent)))
-    own = os.environ | {
-        "PYTHONPATH": path, "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0",
-        "FLWR_HOME": str(folder / "home"),
-    }  # fmt: skip
-    app = [str(PYTHON), str(Path(__file__).with_name("app.py")), str(folder / "rounds"), str(ROUNDS)]
-    done = subprocess.run(app, cwd=folder, env=own, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    return folder / "rounds"
+    rounds = folder / "rounds"
+    done = network.play(folder, clients, f'folder="{rounds}" {config}', simulated)
+    logs = "".join(path.read_text()[-2000:] for path in folder.glob("process-*.log"))
+    assert rounds.is_dir(), (done.stdout + done.stderr)[-3000:] + logs
+    return rounds
 
 
 @pytest.fixture(scope="module")
-def captured(received: Path) -> Path:
-    """The observation of that simulation."""
-    folder = received.parent
-    network = {"module": "fcnn", "parameters": {}, "shape": list(SHAPE), "classes": CLASSES}
-    spec = {"network": network, "local": {"lr": LR, "batch_size": None, "epochs": 1}}
-    (folder / "network.json").write_text(json.dumps(spec))
-    ran = leakbench(
-        folder, "capture", "--from-flower", "rounds", "--spec", "network.json", "--out", "capture.safetensors"
-    )
-    assert ran.returncode == 0, ran.stderr
-    return folder / "capture.safetensors"
+def simulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = f'strategies="{" ".join(STRATEGIES)}" fails={FAILS}'
+    return played(tmp_path_factory.mktemp("simulated"), 3, True, config)
 
 
-def test_every_round_is_kept_and_nothing_else(received: Path) -> None:
-    assert sorted(path.name for path in received.iterdir()) == ["round-1.safetensors", "round-2.safetensors"]
-    for path in received.iterdir():
-        facts = read_facts(path)
-        assert sorted(facts["clients"]) == [1, 2]
-        assert len(set(facts["nodes"])) == 2
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return played(tmp_path_factory.mktemp("deployed"), 2, False, "fails=-1") / "FedAvg"
 
 
-def test_the_next_model_is_the_mean_of_what_the_server_received(received: Path) -> None:
-    """What the recorder kept is what Flower's own FedAvg worked with."""
-    (first, facts), (second, _) = (
-        read_tensors(received / f"round-{number}.safetensors") for number in (1, 2)
-    )
-    weights = np.array(facts["clients"]) / sum(facts["clients"])
-    for name in (name.removeprefix("global/") for name in first if name.startswith("global/")):
-        mean = sum(
-            w * first[f"returned/{node}/{name}"] for w, node in zip(weights, facts["nodes"], strict=True)
-        )
-        np.testing.assert_allclose(second[f"global/{name}"], mean, atol=1e-6)
-
-
-def test_the_attack_finds_a_clients_private_image(captured: Path) -> None:
-    folder = captured.parent
-    attack = {"module": "fidel", "parameters": {}, "generator": None, "labels": "none", "matching": "best"}
-    spec = {"attack": attack, "attack_name": "fidel", "null_rounds": 1, "seed": 0}
-    (folder / "attack.json").write_text(json.dumps(spec))
-    ran = leakbench(
-        folder,
-        "attack",
-        "--capture",
-        "capture.safetensors",
+def captured(rounds: Path, folder: Path) -> tuple[Path, str]:
+    """Return the observation of rounds, and what was said on the way."""
+    victim = {"module": "perceptron", "parameters": {"activation": "relu", "width": task.WIDTH},
+              "shape": list(task.SHAPE), "classes": task.CLASSES}  # fmt: skip
+    facts = {"network": victim, "local": {"lr": 0.1, "batch_size": None, "epochs": 1}, "mode": "train"}
+    (folder / "network.json").write_text(json.dumps(facts))
+    out = folder / "capture.safetensors"
+    words = [
+        "capture",
+        "--from-flower",
+        str(rounds),
         "--spec",
-        "attack.json",
+        str(folder / "network.json"),
         "--out",
-        "guesses.safetensors",
-    )
+        str(out),
+    ]
+    own = os.environ | {"PYTHONPATH": str(HERE.parents[1] / "src")}
+    ran = subprocess.run(
+        [sys.executable, "-m", "leakbench", *words], env=own, capture_output=True, text=True, timeout=120,
+        check=False,
+    )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    guesses, _ = open_tensors(folder / "guesses.safetensors")
-    alone = read_facts(captured)["clients"].index(1)
-    image = private(0)[0].ravel()
-    for name, least in (("images", 0.99), ("null/images", -1.0)):
-        found = guesses[name][0, alone].reshape(guesses[name].shape[2], -1)
-        with np.errstate(invalid="ignore"):
-            best = np.nanmax([np.corrcoef(guess, image)[0, 1] for guess in found])
-        assert best > least
-        # The null baseline's best of many is chance.
-        assert (best < 0.9) == name.startswith("null/")
+    return out, ran.stderr
 
 
-def test_the_observation_tells_the_threat_model(captured: Path) -> None:
-    tensors, facts = open_tensors(captured)
-    assert facts["kind"] == "model"
-    assert facts["knows"]["source"] == "a Flower app"
-    assert tensors["updates/dense1.weight"].shape == (ROUNDS, 2, 128, 64)
-    assert tensors["origin"].tolist() == [0, 1]
+def mean_returned(rounds: Rounds, name: str, number: int) -> np.ndarray:
+    """Return the mean of the models that came back, weighted by the clients' samples."""
+    weights = np.array(rounds.clients, np.float32) / sum(rounds.clients)
+    return rounds.sent[name][number] + np.tensordot(weights, rounds.updates[name][number], 1)
+
+
+def test_a_deployed_apps_next_model_is_the_mean_of_what_was_recorded(deployment: Path) -> None:
+    """What the recorder kept is what Flower's own FedAvg worked with."""
+    rounds = read_rounds(deployment)
+    assert sorted(rounds.clients) == [1, 2]
+    assert len(set(rounds.nodes)) == 2
+    assert not rounds.left_out
+    assert rounds.config == {"lr": 0.1, "server-round": 2}
+    for name, sent in rounds.sent.items():
+        np.testing.assert_allclose(sent[1], mean_returned(rounds, name, 0), atol=1e-6)
+
+
+def test_every_round_of_every_strategy_is_kept(simulation: Path) -> None:
+    assert sorted(path.name for path in simulation.iterdir()) == sorted(STRATEGIES)
+    for name in STRATEGIES:
+        files = sorted((simulation / name).iterdir())
+        assert [path.name for path in files] == ["round-1.safetensors", "round-2.safetensors"]
+        first, second = map(read_facts, files)
+        assert sorted(first["clients"]) == [1, 2, 3]
+        assert sorted(second["clients"]) == [1, 2]
+        assert set(first["asked"]) == set(second["asked"]) == set(first["nodes"])
+        assert ("proximal-mu" in first["config"]) == (name == "FedProx")
+
+
+def test_the_next_model_follows_from_what_was_recorded(simulation: Path) -> None:
+    """Of all three clients in the first round, by each strategy's rule: FedAdam moves to the mean's side."""
+    for strategy in STRATEGIES:
+        first, facts = open_tensors(simulation / strategy / "round-1.safetensors")
+        second, _ = open_tensors(simulation / strategy / "round-2.safetensors")
+        weights = np.array(facts["clients"]) / sum(facts["clients"])
+        for name in (key.removeprefix("global/") for key in first if key.startswith("global/")):
+            sent, after = first[f"global/{name}"], second[f"global/{name}"]
+            back = [first[f"returned/{node}/{name}"] for node in facts["nodes"]]
+            mean = sum(weight * value for weight, value in zip(weights, back, strict=True))
+            if strategy == "FedAdam":
+                moved = np.abs(mean - sent) > 1e-5
+                assert moved.any()
+                assert (np.sign(after - sent) == np.sign(mean - sent))[moved].all()
+            else:
+                np.testing.assert_allclose(after, mean, atol=1e-6)
+
+
+def test_a_failed_client_is_said_to_have_failed(simulation: Path, tmp_path: Path) -> None:
+    capture, said = captured(simulation / "FedAvg", tmp_path)
+    assert sorted(read_facts(capture)["clients"]) == [1, 2]
+    (line,) = said.splitlines()
+    assert "left out: the client of node " in line
+    assert " failed (" in line
+    assert "no data on this device" in line
+    assert line.endswith(" in round 2")
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("where", ["FedAvg", "FedProx", "FedAdam", "deployed"])
+def test_the_attack_finds_a_clients_private_image(
+    where: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """In both rounds, from what the server received alone."""
+    deployed = where == "deployed"
+    rounds = request.getfixturevalue("deployment" if deployed else "simulation")
+    capture, _ = captured(rounds if deployed else rounds / where, tmp_path)
+    alone = read_facts(capture)["clients"].index(1)
+    image = task.load_data(0)[0].flatten()
+    found = leakbench.attack("fidel", capture)
+    assert found.images.shape[:2] == (2, 2)
+    for number in range(2):
+        candidates = found.images[number, alone][found.usable[number, alone]].flatten(1)
+        assert (candidates - image).abs().amax(1).min() < 1e-2

@@ -3,20 +3,21 @@
 import ast
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from leakbench.catalogue.api import api
 from leakbench.catalogue.load import RULES, load_kind
 from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
+from leakbench.catalogue.table import Row, table
 from leakbench.parts import SECTIONS
 
 PARTS = tuple(kind for kind, model in KINDS.items() if issubclass(model, Part))
 
-Row = tuple[str, ...]
 HEADS: Row = ("key", "type", "default", "meaning")
 
 INTRODUCTION = """\
@@ -62,7 +63,7 @@ what `parameters:` may hold. The text on each part is the docstring of its file 
 def manual(root: Path) -> dict[str, str]:
     """Return the text of each generated file, by its path below the checkout `root`."""
     schemas = {f"config/schemas/{kind}.json": _json(_editor_schema(model)) for kind, model in KINDS.items()}
-    return {"config/README.md": _readme(root), **schemas}
+    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas}
 
 
 def _readme(root: Path) -> str:
@@ -99,7 +100,7 @@ def _editor_schema(model: type[BaseModel]) -> dict[str, Any]:
 def _of_kind(kind: str, model: type[BaseModel]) -> str:
     schema = model.model_json_schema()
     lines = [f"## {kind}", f"Files: `{_files(kind)}`.", inspect.getdoc(model) or ""]
-    return "\n\n".join([*lines, _table(_rows(schema, schema.get("$defs", {})))]) + "\n"
+    return "\n\n".join([*lines, table(_rows(schema, schema.get("$defs", {})), HEADS)]) + "\n"
 
 
 def _of_room(root: Path, room: str) -> str:
@@ -121,8 +122,8 @@ def _of_part(room: str, module: str) -> str:
     rows = list(_rows(schema, {}))
     # A parameter may be described in its annotation, Field(description=...); most are in the docstring.
     columns = 4 if any(row[3] for row in rows) else 3
-    table = _table([row[:columns] for row in rows], HEADS[:columns]) if rows else "It takes no parameters."
-    return "\n\n".join([f"#### {module}", *(text for text in texts if text), table]) + "\n"
+    shown = table([row[:columns] for row in rows], HEADS[:columns]) if rows else "It takes no parameters."
+    return "\n\n".join([f"#### {module}", *(text for text in texts if text), shown]) + "\n"
 
 
 def _rows(
@@ -190,8 +191,3 @@ def _range(value: Mapping[str, Any]) -> str:
         "maximum": "up to",
     }
     return " ".join(f"{word} {value[key]:g}" for key, word in words.items() if key in value)
-
-
-def _table(rows: Iterable[Row], heads: Row = HEADS) -> str:
-    lines = [heads, ("---",) * len(heads), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -38,11 +38,17 @@ def measure(
     truths: np.ndarray,
     resources: Mapping[str, Any] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Score N reconstructions against their N private images (float [N, C, H, W]) with each metric named.
+    """Score reconstructions against their private images, each with its own.
 
-    `resources` holds what some metrics need, by the name in `Metric.needs` ("lpips_backbones": the tensors of
-    data/lpips-backbones.safetensors). Returns name → float64 [N]. Raises UserError for an unknown name or a
-    resource that is missing.
+    names: of metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
+    reconstructions: float [n, channels, rows, columns] in [0, 1], of 1 or 3 channels.
+    truths: the private images, of the same shape and in the same order.
+    resources: what some metrics need, by the name in `Metric.needs` (`lpips_backbones`: the tensors of
+    data/lpips-backbones.safetensors).
+
+    Returns name → float64 [n].
+
+    Raises UserError for an unknown name or a resource that is missing.
     """
     resources = resources or {}
     scores = {}

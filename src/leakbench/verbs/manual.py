@@ -1,4 +1,4 @@
-"""manual: write config/README.md and config/schemas/ from the models of the catalogue."""
+"""manual: write config/README.md, config/schemas/ and docs/api.md from models and docstrings."""
 
 from pathlib import Path
 

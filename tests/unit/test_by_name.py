@@ -1,0 +1,115 @@
+"""Attacks by their name, in Python: the same as on the command line; and what the package offers."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import leakbench
+from leakbench.artefacts import open_tensors, read_tensors, write_tensors
+from leakbench.attacks.observation import read_observation
+from leakbench.catalogue import api
+from leakbench.cli import main
+from leakbench.errors import Unfit, UserError
+
+SHAPES = {"dense1.weight": (6, 16), "dense1.bias": (6,), "dense2.weight": (3, 6), "dense2.bias": (3,)}
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    """An observation of random gradients of a perceptron."""
+    rng = np.random.default_rng(0)
+    tensors: dict[str, np.ndarray] = {"origin": np.zeros(2, np.int64)}
+    for name, shape in SHAPES.items():
+        tensors[f"global/{name}"] = rng.normal(size=(1, *shape)).astype(np.float32)
+        tensors[f"updates/{name}"] = rng.normal(size=(2, 1, *shape)).astype(np.float32)
+    network = {"module": "perceptron", "parameters": {"width": 6}, "shape": [4, 4, 1], "classes": 3}
+    path = tmp_path / "capture.safetensors"
+    write_tensors(path, tensors, {"network": network, "clients": [1], "kind": "gradient"})
+    return path
+
+
+def test_an_attack_by_name_is_that_of_the_command_line(capture: Path) -> None:
+    found = leakbench.attack("fidel", capture)
+    entry = {"module": "fidel", "parameters": {}, "generator": None, "labels": "none", "matching": "best"}
+    spec = capture.with_name("spec.json")
+    spec.write_text(json.dumps({"attack": entry, "attack_name": "fidel", "null_rounds": 1, "seed": 0}))
+    out = capture.with_name("out.safetensors")
+    assert main(["attack", "--capture", str(capture), "--spec", str(spec), "--out", str(out)]) == 0
+    np.testing.assert_array_equal(found.images.numpy(), open_tensors(out)[0]["images"])
+    again = leakbench.attack("fidel", read_observation(capture)[0])
+    assert np.array_equal(again.images, found.images)
+
+
+def test_a_change_is_one_of_the_attacks_yaml(capture: Path) -> None:
+    found = leakbench.attack("invg", capture, {"parameters": {"iterations": 3}}, seed=1)
+    assert found.iterations == 3
+    assert found.images.shape == (2, 1, 1, 1, 4, 4)
+    other = leakbench.attack("invg", capture, {"parameters": {"iterations": 3}}, seed=2)
+    assert not np.array_equal(found.images, other.images)
+
+
+def test_mistakes_are_named(capture: Path) -> None:
+    with pytest.raises(UserError, match="did you mean 'fidel'"):
+        leakbench.attack("fidle", capture)
+    with pytest.raises(UserError, match=r"attack 'invg': parameters.iterations: .*got -1"):
+        leakbench.attack("invg", capture, {"parameters": {"iterations": -1}})
+    with pytest.raises(UserError, match="attack 'invg-oracle': needs labels"):
+        leakbench.attack("invg-oracle", capture)
+    with pytest.raises(UserError, match="attack 'ggl': needs generator"):
+        leakbench.attack("ggl", capture)
+    tensors, facts = read_tensors(capture)
+    del tensors["updates/dense1.bias"]
+    write_tensors(capture, tensors, facts)
+    with pytest.raises(Unfit, match=r"updates/dense1\\.bias is missing"):
+        leakbench.attack("peel", capture)
+    with pytest.raises(UserError, match="there is no kind 'attack'"):
+        leakbench.known("attack")
+
+
+def test_what_there_is_has_a_summary() -> None:
+    for kind, name in (("attacks", "invg"), ("defences", "clip"), ("victims", "fcnn"), ("metrics", "psnr")):
+        found = leakbench.known(kind)
+        assert name in found
+        assert all(found.values())
+
+
+def test_metrics_by_name() -> None:
+    images = np.random.default_rng(0).random((2, 1, 16, 16))
+    found = leakbench.measure(["mse", "ssim"], images, images)
+    assert found["mse"].tolist() == [0, 0]
+    assert found["ssim"].tolist() == [1, 1]
+
+
+def test_every_public_name_is_there_and_no_other() -> None:
+    assert set(leakbench.PUBLIC) <= set(dir(leakbench))
+    for name in leakbench.PUBLIC:
+        assert getattr(leakbench, name).__name__ == name
+    with pytest.raises(AttributeError, match="has no attribute 'atack'"):
+        leakbench.atack  # noqa: B018
+
+
+@pytest.mark.parametrize("name", leakbench.PUBLIC)
+def test_every_argument_is_described(name: str) -> None:
+    node = api._definition(name)
+    assert ast.get_docstring(node)
+    if isinstance(node, ast.FunctionDef):
+        for argument, (kind, _, meaning) in api.arguments(node).items():
+            assert kind, argument
+            assert meaning.endswith("."), argument
+        assert "Raises" in (ast.get_docstring(node) or "")
+
+
+def test_the_package_and_the_recorder_load_no_heavy_library() -> None:
+    script = """
+import sys, leakbench
+heavy = {"torch", "pandas", "scipy", "numpy"} & set(sys.modules)
+leakbench.record
+print(sorted(heavy), sorted({"torch", "pandas", "scipy"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] []\n"
