@@ -74,6 +74,12 @@ kills: env
 	$(MAKE) -C scratch/kills env PYTHON=$(PYTHON)
 	here="$$PWD" && cd scratch/kills && .venv/bin/python tests/kills.py "$$here" --kills $(KILLS) --every $(EVERY)
 
+# Packages that `make env` leaves out. GPU=no: those that torch loads on a GPU alone. TORCH_INDEX, a package index of your
+# own with torch and torchvision built for the CPU: everything of CUDA, and these two come from there.
+GPU ?= yes
+CUDA := torch|torchvision|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+
+LEFT_OUT := $(if $(TORCH_INDEX),$(CUDA),$(if $(filter no,$(GPU)),triton|nvidia-cusolver|nvidia-nvjitlink|nvidia-nvtx))
+export TORCH_INDEX
 # uv makes the environment, and pip brings uv: neither root nor python3-venv is needed.
 env: $(VENV)/.complete
 $(VENV)/.complete: requirements.lock bootstrap.lock pyproject.toml
@@ -82,7 +88,10 @@ $(VENV)/.complete: requirements.lock bootstrap.lock pyproject.toml
 	rm -f $@
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check --upgrade --target .bootstrap --require-hashes -r bootstrap.lock
 	test -x $(BIN)/python || $(UV) venv --quiet --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes requirements.lock
+	awk -v names='^($(LEFT_OUT))==' '/^[^ #]/ { out = $$1 ~ names } !out' requirements.lock > .bootstrap/requirements.txt
+	$(UV) pip sync --quiet --python $(BIN)/python --compile-bytecode --require-hashes .bootstrap/requirements.txt
+	test -z "$$TORCH_INDEX" || $(UV) pip install --quiet --python $(BIN)/python --compile-bytecode --no-deps \
+	  --index "$$TORCH_INDEX" $$(grep -oE '^torch(vision)?==[0-9.]+' requirements.lock)
 	$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
 	touch $@
 

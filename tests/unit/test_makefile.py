@@ -1,9 +1,13 @@
 """The Makefile: which interpreter it takes, and what it leaves alone."""
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import venv
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, files
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
@@ -49,6 +53,77 @@ def test_packages_are_installed_only_where_that_is_asked_for(
     else:
         assert log.read_text() == ""
         assert ["skipped" in line for line in said] == [True, True]
+
+
+SLIM = ("triton", "nvidia-cusolver", "nvidia-nvjitlink", "nvidia-nvtx")
+
+
+@pytest.mark.parametrize(
+    ("words", "left_out"),
+    [
+        ((), ""),
+        (("GPU=no",), "|".join(SLIM)),
+        (("TORCH_INDEX=https://index.invalid/cpu",), "torch|torchvision|triton|nvidia-.*|cuda-.*"),
+    ],
+    ids=["whole", "without a GPU", "own index"],
+)
+def test_the_environment_is_the_lock_without_what_is_left_out(
+    words: tuple[str, ...], left_out: str, tmp_path: Path
+) -> None:
+    """uv is a script here that logs what it is asked for."""
+    for name in ("Makefile", "requirements.lock", "bootstrap.lock", "pyproject.toml"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    (tmp_path / ".bootstrap").mkdir()
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / "uv").write_text('#!/bin/sh\necho "$*" >> uv.log\n')
+    (tmp_path / "uv").chmod(0o755)
+    command = ["/usr/bin/make", "env", "UV=./uv", "PYTHON=true", *words]
+    own = {name: value for name, value in os.environ.items() if name not in (*OURS, "TORCH_INDEX", "GPU")}
+    subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, check=True)
+    lock, made = (
+        (tmp_path / name).read_text() for name in ("requirements.lock", ".bootstrap/requirements.txt")
+    )
+    before, after = (re.findall(r"^([a-z][^= ]*)==", text, re.MULTILINE) for text in (lock, made))
+    assert after == [name for name in before if not re.fullmatch(left_out, name)]
+    assert (len(after) == len(before)) == (not words)
+    # Nothing of what is left out stays behind, such as its digests.
+    assert made.count("--hash=") < lock.count("--hash=") or made == lock
+    asked = [line for line in (tmp_path / "uv.log").read_text().splitlines() if " --index " in line]
+    assert len(asked) == left_out.startswith("torch|")
+    for line in asked:
+        versions = dict(re.findall(r"^(torch|torchvision)==([0-9.]+)", lock, re.MULTILINE))
+        assert "--no-deps --index https://index.invalid/cpu" in line
+        assert line.endswith(f"torch=={versions['torch']} torchvision=={versions['torchvision']}")
+
+
+def test_torch_computes_without_what_is_left_out(tmp_path: Path) -> None:
+    """It decomposes and trains a network on the processor, in a copy of this environment without them."""
+    packages = Path(sysconfig.get_path("purelib"))
+    # A library looks for others beside itself, so its folder must not be a link.
+    for name in ("torch", "nvidia"):
+        subprocess.run(["cp", "-rs", str(packages / name), str(tmp_path)], check=True)
+    for path in packages.iterdir():
+        if not (tmp_path / path.name).exists() and path.suffix != ".pth":
+            (tmp_path / path.name).symlink_to(path)
+    for name in SLIM:
+        with suppress(PackageNotFoundError):
+            for file in files(name) or []:
+                own = tmp_path / file
+                if own.is_symlink():
+                    own.unlink()
+            (tmp_path / "triton").unlink(missing_ok=True)
+    script = """
+import sys, torch, torchvision
+torch.linalg.solve(torch.eye(3) + 1, torch.ones(3)), torch.linalg.svd(torch.ones(4, 4))
+torch.fft.fft(torch.ones(4))
+torchvision.models.resnet18()(torch.randn(2, 3, 32, 32)).sum().backward()
+print(torch.__file__, "triton" in sys.modules, "cusolver" in open("/proc/self/maps").read())
+"""
+    own = os.environ | {"PYTHONPATH": str(tmp_path), "CUDA_VISIBLE_DEVICES": ""}
+    command = [sys.executable, "-S", "-c", script]
+    done = subprocess.run(command, env=own, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path}/torch/__init__.py False False\n"
 
 
 def test_the_path_of_the_checkout_is_never_executed(tmp_path: Path) -> None:
