@@ -19,7 +19,7 @@ class Rounds:
     """What a server sent and received in several rounds of the same clients.
 
     sent: parameter or buffer → [rounds, *shape], the models that were sent out.
-    updates: those of them that are floating → float32 [rounds, clients, *shape], what came back less what was
+    updates: those of them that are floating → [rounds, clients, *shape], what came back less what was
     sent.
     nodes: the number of each client's node. clients: its number of samples.
     left_out: node → why it is none of the clients, in words.
@@ -65,7 +65,7 @@ def read_rounds(folder: Path) -> Rounds:
                 [np.stack([each[f"returned/{node}/{name}"] for node in nodes]) for each in tensors]
             )
             if np.issubdtype(sent[name].dtype, np.floating):
-                updates[name] = (back - sent[name][:, None]).astype(np.float32)
+                updates[name] = back - sent[name][:, None]
         except (KeyError, ValueError) as problem:
             raise UserError(
                 f"{folder}: {name} is not in every round and reply, in one shape (train one model: {problem})"
