@@ -7,6 +7,7 @@ __version__ = "0.2.0"
 
 # Public function or class → its module (docs/api.md). None is imported before it is asked for.
 PUBLIC = {
+    "audit": "leakbench.auditing.audit",
     "record": "leakbench.flower",
     "attack": "leakbench.by_name",
     "measure": "leakbench.metrics",

@@ -60,10 +60,11 @@ def read_rounds(folder: Path) -> Rounds:
     sent, updates = {}, {}
     for name in names:
         try:
-            sent[name] = np.stack([arrays[f"global/{name}"] for arrays in tensors])
             back = np.stack(
                 [np.stack([each[f"returned/{node}/{name}"] for node in nodes]) for each in tensors]
             )
+            # A strategy may compute in another precision, but clients train in their own.
+            sent[name] = np.stack([arrays[f"global/{name}"] for arrays in tensors]).astype(back.dtype)
             if np.issubdtype(sent[name].dtype, np.floating):
                 updates[name] = back - sent[name][:, None]
         except (KeyError, ValueError) as problem:

@@ -260,11 +260,19 @@ def audit(
     """Audit what one client's update of `model` gives away; the result shows its report in a notebook.
 
     model: any torch module that maps inputs [n, …] to class scores [n, classes], in the mode in which it
-    trains. loss: (scores, targets) → the loss, as torch.nn.CrossEntropyLoss(). batch: the private records,
-    inputs [n, numbers], [n, rows, columns] or [n, channels, rows, columns], and targets [n]. local_steps: of
-    SGD at rate `lr`, each on the whole batch; with 1 the client sends a gradient, else weights. budget: of
-    wall time, such as "90s" or "2m". show: whether the report has pictures of private records. tell: hears
-    one line for each finding. Raises UserError, in one sentence, for models that cannot be audited.
+    trains.
+    loss: (scores, targets) → the loss, such as torch.nn.CrossEntropyLoss().
+    batch: the private records: inputs [n, numbers], [n, rows, columns] or [n, channels, rows, columns], and
+    targets [n].
+    local_steps: of SGD, each on the whole batch. With 1 the client sends a gradient, else weights.
+    budget: of wall time, in seconds or as "90s" or "2m".
+    lr: the rate of these steps, above 0.
+    show: whether the report has pictures of private records.
+    tell: hears one line for each finding.
+
+    Returns an `Audit`: its report shows itself in a notebook, and `save(folder)` writes it.
+
+    Raises UserError, in one sentence, for models that cannot be audited.
     """
     own = client((model, loss, batch), None, local_steps, lr)
     return of_client(own, seconds_of(budget), tell, show=show)

@@ -179,6 +179,18 @@ def test_what_the_server_set_is_kept(tmp_path: Path, state: State) -> None:
     assert (rounds.nodes, rounds.clients) == ([1], [1])
 
 
+def test_what_a_strategy_sends_in_another_precision_is_the_clients(tmp_path: Path, state: State) -> None:
+    """FedAdam sends float64 from its second round on."""
+    play(tmp_path, {name: value.astype(np.float64) for name, value in state.items()}, [{1: 1}])
+    tensors, facts = read_tensors(tmp_path / "round-1.safetensors")
+    single = {n: v.astype(np.float32) if n.startswith("returned/") else v for n, v in tensors.items()}
+    write_tensors(tmp_path / "round-1.safetensors", single, facts)
+    rounds = read_rounds(tmp_path)
+    assert {value.dtype for value in (*rounds.sent.values(), *rounds.updates.values())} == {
+        np.dtype("float32")
+    }
+
+
 def test_a_reply_that_cannot_be_kept_is_a_failed_client(tmp_path: Path, state: State) -> None:
     """Training goes on, whatever the reply was."""
     strategy = record(Strategy(), tmp_path)
