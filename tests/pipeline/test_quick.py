@@ -15,6 +15,7 @@ from leakbench.catalogue.workflow import Workflow
 from leakbench.metrics.pearson import THRESHOLD
 from leakbench.papers.work import read_papers
 from leakbench.parts import part
+from leakbench.report.card import lines as report_lines
 
 # Fewer trials than these say nothing about spread.
 FEWEST = 3
@@ -180,3 +181,19 @@ def test_nothing_is_half_written() -> None:
 
 def test_the_page_is_whole_in_a_browser() -> None:
     assert chromium.faults(R / "report.html") == []
+
+
+def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
+    """Every sentence of the report's first screen stands in the README, with its interval, n, seed and scale."""
+    found = " ".join((ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0].split())
+    lines = [line for line in report_lines(card) if line["headline"]]
+    assert len(lines) >= 4
+    for line in lines:
+        words = (
+            f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
+        )
+        assert words + f"{line['scale']} scale" in found.replace("**", ""), line["id"]
+
+
+def test_the_page_is_light() -> None:
+    assert (R / "report.html").stat().st_size < 6e6
