@@ -184,7 +184,7 @@ def test_the_page_is_whole_in_a_browser() -> None:
 
 
 def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
-    """Every sentence of the report's first screen stands in the README, with its interval, n, seed and scale."""
+    """Every sentence of the first screen stands in the README, with its interval, n, seed and scale."""
     found = " ".join((ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0].split())
     lines = [line for line in report_lines(card) if line["headline"]]
     assert len(lines) >= 4
