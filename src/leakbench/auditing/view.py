@@ -74,7 +74,7 @@ def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -
     """
     parts: dict[str, nn.Module] = {}
     if mean.any() or (deviation != 1).any():
-        parts["normalise"] = Normalise(mean.tolist(), deviation.tolist())
+        parts["normalise"] = Normalise(mean[:, None, None], deviation[:, None, None])
     if inputs.dim() == 2:
         parts["flatten"] = nn.Flatten()
     elif inputs.dim() == 3:
