@@ -23,8 +23,8 @@ from leakbench.yamls import read_yaml
 
 # Trials that a verdict on a search takes at least, and the fewest iterations that are a search at all.
 TRIALS, FEWEST = 3, 100
-# Iterations that warm up and that are timed, to tell what one takes; what a search takes beyond that.
-WARM, TIMED, MARGIN = 2, 10, 1.25
+# Iterations of two short runs, whose difference tells what one takes, and the margin for a whole search.
+SHORT, LONGER, MARGIN = 2, 22, 1.3
 # Local steps that are simulated one by one.
 SIMULATED = 8
 
@@ -135,18 +135,18 @@ def matching(
     entry = _fitted(about["entry"], observation)
     try:
         with within(limit):
-            each = _cost(entry, observation)
+            start, each = _cost(entry, observation)
             left = limit - (time.perf_counter() - begun)
-            length = min(int(left / TRIALS / each), about["longest"])
+            length = min(int((left / TRIALS - start) / each), about["longest"])
             if length < FEWEST:
+                needed = TRIALS * (start + FEWEST * each)
                 found.why_not = (
-                    f"not run: {FEWEST} iterations of {TRIALS} trials take {FEWEST * TRIALS * each:.0f} s "
-                    f"(--budget)"
+                    f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
                 )
                 return found
             found.iterations = length
             entry |= {"parameters": entry["parameters"] | {"iterations": length}}
-            left_for_one = begun + limit - length * each
+            left_for_one = begun + limit - start - length * each
             _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     except OutOfTime:
         if not found.levels:
@@ -201,12 +201,15 @@ def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
     return entry | {"objective": objective, "parameters": parameters}
 
 
-def _cost(entry: dict[str, Any], observation: Observation) -> float:
-    """Return the seconds of one iteration of one trial and that of noise beside it."""
+def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float]:
+    """Return the seconds that a trial, with one of noise beside it, takes to begin and an iteration takes."""
     seen = replace(observation, labelling=entry["labels"])
     both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
-    for iterations in (WARM, TIMED):
+    spent = []
+    # The first run loads libraries.
+    for iterations in (SHORT, SHORT, LONGER):
         short = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
         begun = time.perf_counter()
         attacks.composed(short)(both, torch.Generator().manual_seed(0))
-    return MARGIN * (time.perf_counter() - begun) / TIMED
+        spent.append(time.perf_counter() - begun)
+    return MARGIN * spent[1], MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)

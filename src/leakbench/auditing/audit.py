@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from leakbench import __version__
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.attack import catalogue, exact, matching, started
+from leakbench.auditing.besides import Told, besides
 from leakbench.auditing.found import LABELLED, LEVELS, NOTHING, READ, Found, combined, merged, without_images
 from leakbench.auditing.look import Look, look
 from leakbench.auditing.remedies import Change, Remedy, remedies
@@ -44,7 +45,8 @@ class Audit:
     """What an audit found. `page()` is the report, `save()` writes it with its JSON and SARIF.
 
     records: the number of private records in the round. about: what was read off the client's code. look:
-    what closed forms say. found: each attack's result. remedies: what would help. declared: what the user
+    what closed forms say. found: each attack's result. besides: what is told of
+    labels and members. remedies: what would help. declared: what the user
     says of the federation. budget, seconds: of wall time. pictures: of records and their reconstructions, as
     PNG, only if they were asked for. source: what was audited, as in the command.
     """
@@ -53,6 +55,7 @@ class Audit:
     about: dict[str, Any]
     look: Look
     found: list[Found] = field(default_factory=list)
+    besides: list[Told] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     declared: dict[str, float] = field(default_factory=dict)
     budget: float = 0.0
@@ -100,6 +103,7 @@ class Audit:
         rows = []
         for letter, what in ATTACKERS.items():
             tried = [each.title for each in self.found if each.attacker == letter and each.levels]
+            tried += [each.title for each in self.besides if each.attacker == letter and each.ran]
             levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []
             counts = [levels.count(level) for level in range(len(LEVELS))]
             rows.append(
@@ -153,7 +157,9 @@ def of_client(
     """
     begun = time.perf_counter()
     played = own.play()
-    audit = of_round(played, budget, tell, declared=declared, show=show, source=source)
+    audit = of_round(
+        played, budget, tell, declared=declared, show=show, source=source, others=own.inputs[own.records :]
+    )
     left = budget - (time.perf_counter() - begun)
     audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
@@ -163,12 +169,18 @@ def of_client(
 
 
 def of_round(
-    played: Round, budget: float, tell: Tell, *, declared: dict[str, float] | None = None, show: bool = False,
+    played: Round,
+    budget: float,
+    tell: Tell,
+    *,
+    declared: dict[str, float] | None = None,
+    show: bool = False,
     source: str = "",
-) -> Audit:  # fmt: skip
-    """Audit a round that was played already."""
+    others: Tensor | None = None,
+) -> Audit:
+    """Audit a round that was played already. others: inputs of other clients, to tell members from."""
     begun = time.perf_counter()
-    observation, truth = view(played)
+    observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
     audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
@@ -201,6 +213,10 @@ def of_observations(
     for attack, number in known.predicted.items():
         tell(f"look: {attack} will read {number} of {records} records (predicted)")
     audit = Audit(records, about, known)
+    for observation, truth in parts:
+        for each in besides(observation, truth, plain_loss) if truth is not None else ():
+            audit.besides.append(each)
+            tell(f"besides: {each.title}: {each.line}")
     entries = catalogue()
     for name, entry in entries.items():
         if entry["stage"] == "matching" and audit.exposed() == records:

@@ -18,10 +18,12 @@ from leakbench.victims.layers import Normalise
 @dataclass(frozen=True)
 class Truth:
     """The private records: images [n, channels, rows, columns], each channel's range as 0 to 1, and labels
-    [n]. A record of k numbers has k channels of one row and column."""
+    [n]. A record of k numbers has k channels of one row and column. others: [m, …], records of other clients,
+    if there are any."""
 
     images: Tensor
     labels: Tensor
+    others: Tensor | None = None
 
 
 class Scores(nn.Module):
@@ -32,8 +34,8 @@ class Scores(nn.Module):
         return torch.cat([torch.zeros_like(logit), logit], 1)
 
 
-def view(played: Round) -> tuple[Observation, Truth]:
-    """Return what the server sees of a round, and the truth."""
+def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
+    """Return what the server sees of a round, and the truth. others: inputs of other clients."""
     mean, deviation, images = unit(played.inputs)
     model = wrapped(played.model, played.inputs, mean, deviation)
     channels, rows, columns = images.shape[1:]
@@ -52,7 +54,9 @@ def view(played: Round) -> tuple[Observation, Truth]:
         local={"lr": played.lr, "batch_size": played.batch_size, "epochs": played.steps},
         own=model,
     )
-    return observation, Truth(images, played.targets.flatten().long())
+    if others is not None:
+        others = others.reshape(-1, *images.shape[1:]) * deviation[:, None, None] + mean[:, None, None]
+    return observation, Truth(images, played.targets.flatten().long(), others)
 
 
 def drops(model: nn.Module) -> bool:

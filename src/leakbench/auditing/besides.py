@@ -1,0 +1,68 @@
+"""What an update gives away besides records: which labels were in the batch, and whose records."""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+
+from leakbench import attacks
+from leakbench.attacks.observation import Observation
+from leakbench.auditing.view import Truth
+from leakbench.errors import Unfit
+from leakbench.exact.membership import distances, spans, within
+
+RULE = "counted"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the attacker of a letter learns: `line` says it, or why the attack could not run (`ran` is
+    false)."""
+
+    title: str
+    attacker: str
+    source: str
+    line: str
+    ran: bool
+    seconds: float
+
+
+def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Told]:
+    """Yield what is told of labels, where the loss is the cross-entropy, and of membership, where records of
+    others are there to tell from."""
+    plans = [("label counts", "B", "Wainakh et al., arXiv:2105.09369", labels)] if plain_loss else []
+    if truth.others is not None and len(truth.others):
+        plans.append(("membership", "D", "Petrov et al., arXiv:2405.15586 (of text)", members))
+    for title, letter, source, attack in plans:
+        begun = time.perf_counter()
+        try:
+            line, ran = attack(observation, truth), True
+        except Unfit as reason:
+            line, ran = str(reason).removeprefix("attack: "), False
+        yield Told(title, letter, source, line, ran, round(time.perf_counter() - begun, 3))
+
+
+def labels(observation: Observation, truth: Truth) -> str:
+    """Return how many labels of the batch are counted right, from the last layer alone."""
+    entry = {"module": "labels", "parameters": {}, "labels": RULE}
+    made = attacks.run(entry, replace(observation, labelling=RULE), torch.Generator().manual_seed(0))
+    assert made.labels is not None
+    right = Counter(made.labels[0, 0].tolist()) & Counter(truth.labels.tolist())
+    return f"{right.total()} of {len(truth.labels)} labels are right"
+
+
+@torch.no_grad()
+def members(observation: Observation, truth: Truth) -> str:
+    """Return how many records are told from those of others by the span of the first dense layer's update."""
+    assert truth.others is not None
+    (seen,) = spans(observation, "membership")
+    found = []
+    for images in (truth.images, truth.others):
+        samples = seen.read(images)
+        found.append(int(within(seen.found, samples, distances(seen.found, samples)).sum()))
+    return (
+        f"{found[0]} of {len(truth.images)} records are recognised as members, and {found[1]} of "
+        f"{len(truth.others)} records of others are taken for members"
+    )

@@ -1,0 +1,114 @@
+"""Recorded rounds and captures, where only proofs count; and victims of the catalogue, as the pipeline has them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from clients import faces, mlp
+from torch import Tensor, nn
+
+from leakbench import victims
+from leakbench.artefacts import write_tensors
+from leakbench.attacks import run
+from leakbench.auditing.attack import catalogue, exact
+from leakbench.auditing.found import READ
+from leakbench.auditing.received import of_capture, of_rounds
+from leakbench.auditing.round import Client, client
+from leakbench.auditing.view import view
+from leakbench.errors import UserError
+from leakbench.metrics.exact import exact as exact_metric
+from leakbench.metrics.matching import match
+from leakbench.metrics.mse import mse_matrix
+
+OPTIONS: dict[str, Any] = {
+    "budget": 60.0, "declared": {}, "model": None, "lr": 0.5, "local_steps": 1, "show": False,
+}  # fmt: skip
+
+
+def rounds(folder: Path, network: nn.Module, clients: int = 2) -> None:
+    """Write a round of clients with 4 pictures each, one step at rate 0.5, as the recorder keeps it."""
+    sent = {name: value.detach().numpy() for name, value in network.state_dict().items()}
+    tensors = {f"global/{name}": value for name, value in sent.items()}
+    for node in range(clients):
+        own = client((network, nn.CrossEntropyLoss(), faces(4, 4 * node)), None, 1, 0.5).play()
+        for name, value in own.update.items():
+            tensors[f"returned/{node}/{name}"] = sent[name] - np.float32(0.5) * value.numpy()
+    facts = {
+        "round": 1,
+        "nodes": list(range(clients)),
+        "clients": [4] * clients,
+        "asked": list(range(clients)),
+    }
+    write_tensors(folder / "round-1.safetensors", tensors, facts)
+
+
+def test_recorded_rounds_are_audited_with_ones_own_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = mlp(400)
+    rounds(tmp_path, network)
+    monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    lines: list[str] = []
+    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+    assert found.records == 8
+    assert found.exposed() == max(each.proven for each in found.found) == 8
+    assert any("nothing proves" in each.why_not for each in found.found if each.attack == "fidel")
+    assert lines[-1].startswith("Exposed: 8 of 8 records")
+    with pytest.raises(UserError, match="--model is missing"):
+        of_rounds(tmp_path, OPTIONS, lines.append)
+    monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: mlp(300))
+    with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
+        of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+
+
+def catalogued(records: int) -> tuple[Client, dict[str, Any]]:
+    """Return a client of the catalogue's network of dense layers, and how a capture names that network."""
+    network = {"module": "mlp", "parameters": {"hidden": [300]}, "shape": [25, 25, 1], "classes": 2}
+    torch.manual_seed(0)
+    model = victims.build("mlp", (25, 25, 1), 2, {"hidden": [300]})
+    pictures, labels = faces(records)
+    pictures = (pictures * 255).round() / 255
+    return client((model, nn.CrossEntropyLoss(), (pictures[:, None], labels)), None, 1), network
+
+
+def test_a_capture_is_audited_like_its_client(tmp_path: Path) -> None:
+    own, network = catalogued(8)
+    played = own.play()
+    tensors = {"origin": np.zeros(1, np.int64)}
+    tensors |= {f"global/{name}": value.numpy()[None] for name, value in played.model.state_dict().items()}
+    tensors |= {f"updates/{name}": value.numpy()[None, None] for name, value in played.update.items()}
+    facts = {"network": network, "clients": [8], "kind": "gradient"}
+    write_tensors(tmp_path / "capture.safetensors", tensors, facts)
+    found = of_capture(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
+    observation, truth = view(played)
+    for each in found.found:
+        if each.levels:
+            about = catalogue()[each.attack]
+            assert each.proven == exact(each.attack, about, observation, truth, 60).proven > 0
+
+
+@pytest.mark.parametrize("name", ["fidel", "peel"])
+def test_the_audit_of_a_catalogued_victim_finds_what_the_pipeline_scores(name: str) -> None:
+    own, network = catalogued(12)
+    played = own.play()
+    observation, truth = view(played)
+    mine = exact(name, catalogue()[name], observation, truth, 60).count(READ)
+
+    def pipeline() -> Tensor:
+        from dataclasses import replace
+
+        # The victim by its name, as a capture has it.
+        weights, updates = (
+            {key.removeprefix("network."): value for key, value in each.items()}
+            for each in (observation.weights, observation.updates)
+        )
+        named = replace(observation, network=network, own=None, weights=weights, updates=updates)
+        made = run(catalogue()[name]["entry"], named, torch.Generator().manual_seed(0))
+        return made.images[0, 0][made.usable[0, 0]]
+
+    images = pipeline().numpy()
+    index = match(mse_matrix(images, truth.images.numpy()))
+    scored = exact_metric(images[np.maximum(index, 0)], truth.images.numpy())[index >= 0]
+    assert mine == int(scored.sum()) > 0

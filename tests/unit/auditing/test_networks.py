@@ -1,0 +1,125 @@
+"""Networks as people bring them: dropout, batch norm in both modes, residual networks, records of numbers."""
+
+import pytest
+import torch
+from clients import faces, mlp
+from torch import nn
+
+from leakbench.auditing.attack import catalogue, exact, matching
+from leakbench.auditing.audit import of_client
+from leakbench.auditing.found import READ
+from leakbench.auditing.look import look
+from leakbench.auditing.remedies import grouped, largest, noisy
+from leakbench.auditing.round import client
+from leakbench.auditing.view import facts, view
+
+
+def convolutional() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(inplace=True), nn.Flatten(),
+        nn.Linear(256, 10),
+    )  # fmt: skip
+
+
+def pictures(records: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
+
+
+def test_dropout_is_read_off_and_named_where_it_stops_an_attack() -> None:
+    played = client((mlp(400, dropout=0.5), nn.CrossEntropyLoss(), faces(6)), local_steps=1).play()
+    observation, truth = view(played)
+    assert observation.dropout
+    assert "peel" not in look(observation, truth).predicted
+    assert "dropout" in exact("peel", catalogue()["peel"], observation, truth, 60).why_not
+    assert exact("fidel", catalogue()["fidel"], observation, truth, 60).count(READ) > 0
+    # In evaluation mode nothing is dropped.
+    still = client((mlp(400, dropout=0.5).eval(), nn.CrossEntropyLoss(), faces(6)), local_steps=1).play()
+    assert not view(still)[0].dropout
+
+
+@pytest.mark.parametrize(("training", "mode"), [(True, "train"), (False, "eval")])
+def test_batch_norm_goes_by_the_mode_that_the_client_trains_in(training: bool, mode: str) -> None:
+    network = convolutional().train(training)
+    played = client((network, nn.CrossEntropyLoss(), pictures()), local_steps=1).play()
+    observation, truth = view(played)
+    assert observation.mode == mode
+    # The attacker's model causes the client's very update.
+    model = observation.model()
+    loss = nn.functional.cross_entropy(model(truth.images), truth.labels)
+    for (name, _), found in zip(
+        model.named_parameters(), torch.autograd.grad(loss, list(model.parameters())), strict=True
+    ):
+        sent = observation.update(name)[0, 0]
+        assert (found - sent).norm() <= 1e-4 * sent.norm() + 1e-6, name
+
+
+def test_a_search_runs_beside_noise_within_its_share() -> None:
+    played = client((convolutional().eval(), nn.CrossEntropyLoss(), pictures(1)), local_steps=1).play()
+    observation, truth = view(played)
+    about = catalogue()["invg"] | {"longest": 120}
+    found = matching("invg", about, observation, truth, 300)
+    assert found.trials >= 3
+    assert found.iterations == 120
+    assert found.interval is not None
+    short = matching("invg", about, observation, truth, 1.0)
+    assert not short.levels
+    assert "budget" in short.why_not
+
+
+def test_a_residual_network_is_looked_at_and_attacked() -> None:
+    torchvision = pytest.importorskip("torchvision")
+    torch.manual_seed(0)
+    network = torchvision.models.resnet18(num_classes=10)
+    played = client((network, nn.CrossEntropyLoss(), pictures(2)), local_steps=1).play()
+    observation, truth = view(played)
+    assert facts(played, observation)["parameters"] == 11_181_642
+    seen = look(observation, truth)
+    assert not seen.pixels
+    assert "20 layers" in seen.facts["batch norm"]
+    assert exact("peel", catalogue()["peel"], observation, truth, 60).why_not
+
+
+def test_records_of_numbers_are_read() -> None:
+    torch.manual_seed(0)
+    inputs = torch.randn(10, 12) * torch.logspace(-1, 2, 12)
+    network = nn.Sequential(nn.Linear(12, 400), nn.ReLU(), nn.Linear(400, 3))
+    own = client((network, nn.CrossEntropyLoss(), (inputs, torch.randint(0, 3, (10,)))), None, 1)
+    observation, truth = view(own.play())
+    found = exact("fidel", catalogue()["fidel"], observation, truth, 60)
+    assert found.count(READ) == look(observation, truth).predicted["fidel"] > 0
+
+
+def test_labels_and_members_are_told() -> None:
+    own = client((mlp(200), nn.CrossEntropyLoss(), faces(40)), 8, local_steps=2)
+    lines: list[str] = []
+    found = of_client(own, 5, lines.append)
+    told = {each.title: each.line for each in found.besides}
+    assert told["label counts"] == "8 of 8 labels are right"
+    assert told["membership"].startswith("8 of 8 records are recognised as members, and 0 of 32")
+
+
+def test_changes_do_what_they_say() -> None:
+    update = {"a": torch.randn(1000), "b": torch.randn(50, 20)}
+    kept = largest(update, 0.1)
+    assert sum(int((value != 0).sum()) for value in kept.values()) == pytest.approx(200, abs=1)
+    noise = torch.cat([(noisy(update, 0.5)[name] - update[name]).flatten() for name in update])
+    assert float(noise.std()) == pytest.approx(0.5, rel=0.1)
+    norms = [m for m in grouped(convolutional()).modules() if isinstance(m, nn.GroupNorm)]
+    assert [norm.num_channels for norm in norms] == [4]
+
+
+def test_what_helps_is_ranked_with_its_price() -> None:
+    inputs, targets = faces(16)
+    own = client((mlp(400), nn.CrossEntropyLoss(), (inputs, targets), faces(64, 100)), 4, local_steps=1)
+    found = of_client(own, 60, lambda line: None)
+    by = {each.what: each for each in found.remedies}
+    assert by["noise of 1 of the update's norm"].read == 0
+    assert "0.018" in by["noise of 1 of the update's norm"].note
+    assert by["batch × 2"].read > 0
+    assert by["secure sum of 5 clients"].why_not
+    assert by["top 1% of coordinates"].accuracy is not None
+    measured = [each for each in found.remedies if not each.why_not]
+    assert measured == sorted(measured, key=lambda each: each.rank())
+    assert found.remedies[: len(measured)] == measured
