@@ -24,7 +24,7 @@ from leakbench.yamls import read_yaml
 # Trials that a verdict on a search takes at least, and the fewest iterations that are a search at all.
 TRIALS, FEWEST = 3, 100
 # Iterations of two short runs, whose difference tells what one takes, and the margin for a whole search.
-SHORT, LONGER, MARGIN = 2, 22, 1.3
+SHORT, LONGER, MARGIN = 2, 22, 1.5
 # Local steps that are simulated one by one.
 SIMULATED = 8
 

@@ -1,4 +1,4 @@
-"""Recorded rounds and captures, where only proofs count; and victims of the catalogue, as the pipeline has them."""
+"""Recorded rounds and captures, where only proofs count; and victims of the catalogue beside the pipeline."""
 
 from pathlib import Path
 from typing import Any
