@@ -22,15 +22,6 @@ from leakbench.workers import Work
 
 
 @dataclass(frozen=True)
-class Auxiliary:
-    """Labelled images of the attacker's own, none of them private: images float [n, channels, rows, columns]
-    in [0, 1], labels int64 [n]."""
-
-    images: Tensor
-    labels: Tensor
-
-
-@dataclass(frozen=True)
 class Observation:
     """An honest-but-curious server's view.
 
@@ -40,8 +31,7 @@ class Observation:
     origin: [rounds], which of `weights` each round started from.
     clients: number of samples of each client, if the server knows it.
     knows: the threat model field by field; every table prints it in words.
-    generator: the attacker's own network, if the attack uses one. auxiliary: its own labelled images, if it
-    uses any.
+    generator: the attacker's own network, if the attack uses one.
     mode: what batch norms went by when clients computed their updates: in `train` by the batch at hand, in
     `eval` by the statistics that were sent. dropout: whether clients dropped units by masks of their own.
     local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
@@ -67,7 +57,6 @@ class Observation:
     kind: Literal["model", "gradient"]
     knows: ThreatModel = field(default_factory=ThreatModel)
     generator: nn.Module | None = None
-    auxiliary: Auxiliary | None = None
     mode: Literal["train", "eval"] = "eval"
     dropout: bool = False
     local: dict[str, Any] = field(default_factory=lambda: {"lr": 1.0, "batch_size": None, "epochs": 1})

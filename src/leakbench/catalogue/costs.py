@@ -53,6 +53,7 @@ NETWORKS = {
     "lenet-dlg": Network(1.5, 0.1, 4),
     "lenet-grnn": Network(1.5, 0.1, 4),
     "lenet-fedkl": Network(1.5, 0.1, 4),
+    "lenet5": Network(1.3, 0.1, 5),
     "resnet20-4": Network(1300, 4.4, 21),
     "cifar-resnet-20": Network(82, 0.3, 21),
     "cifar-resnet-32": Network(140, 0.5, 33),
@@ -107,6 +108,10 @@ def network(victim: Spec, shape: list[int]) -> Network:
     names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
     known = NETWORKS | GENERATORS
     found = next((known[key] for key in names if key in known), UNKNOWN)
+    if victim["module"] == "mlp":
+        widths = [math.prod(shape), *parameters.get("hidden", [1000])]
+        weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
+        return Network(2 * weights, weights, len(widths))
     larger = shape[0] * shape[1] / 1024
     if victim["module"] == "fcnn":
         # Nearly all of its weights are of the first layer, one for each value of an image.
@@ -173,6 +178,8 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
+    if attack["module"] == "labels":
+        return Work(calls=updates * STEPPED)
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]

@@ -145,16 +145,18 @@ class Auxiliary(Slice):
 class Generator(Part):
     """A network of the attacker that makes images, trained on images of its own or with published weights.
 
-    Give either `weights`, or both `auxiliary` and `training`. Published weights are put by hand into a
-    folder of `LEAKBENCH_DATA`; without them the cells that need them are `not-run`.
+    Give either `weights`, or both `auxiliary` and `training`; one that reads nothing has `auxiliary` alone.
+    Published weights are put by hand into a folder of `LEAKBENCH_DATA`; without them the cells that need them
+    are `not-run`.
     """
 
-    reads: Literal["features", "latent"] = Field(
+    reads: Literal["features", "latent", "nothing"] = Field(
         "features",
         description="What the generator makes images from. `features` are what the victim's first dense "
         "layer reads; the generator is then trained anew for each victim. `latent` is a "
         "random vector and a class; one generator then serves all victims, and its file has a "
-        "function `learner`.",
+        "function `learner`. `nothing`: the images themselves are kept, for attacks that "
+        "need labelled samples.",
     )
     auxiliary: Auxiliary | None = Field(
         None,
@@ -171,8 +173,10 @@ class Generator(Part):
     @model_validator(mode="after")
     def _made_somehow(self) -> "Generator":
         given = self.auxiliary is not None, self.training is not None
-        if given != ((False, False) if self.weights else (True, True)):
-            raise ValueError("give either weights, or auxiliary and training")
+        if given != ((False, False) if self.weights else (True, self.reads != "nothing")):
+            raise ValueError(
+                "give either weights, or auxiliary and training (no training where it reads nothing)"
+            )
         return self
 
 
@@ -219,6 +223,11 @@ class Federation(Strict):
         description="No two images of an update share a label. It cannot be combined with several "
         "`passes` over fresh sets.",
     )
+    alpha: Annotated[float, Field(ge=0.01)] | None = Field(
+        None,
+        description="The labels of each update are skewed: the shares of the classes are drawn for it from a "
+        "symmetric Dirichlet distribution of this concentration. Without it images are drawn at random.",
+    )
     passes: Positive = Field(
         1,
         description="How many times a client goes over one private set, in a new order each time. "
@@ -255,6 +264,10 @@ class Federation(Strict):
             raise ValueError(f"rounds {self.rounds} must be a multiple of passes {self.passes}")
         if self.passes > 1 and self.distinct_labels and self.local_set == "fresh":
             raise ValueError("distinct_labels does not hold for shuffled passes (set local_set: fixed)")
+        if self.alpha is not None and self.distinct_labels:
+            raise ValueError("alpha: labels cannot be skewed and all different (drop distinct_labels)")
+        if self.alpha is not None and self.passes > 1:
+            raise ValueError("alpha: shuffled passes draw their set at random (set passes: 1)")
         if self.evaluate and self.server == "frozen":
             raise ValueError("evaluate: a frozen server's model never changes (set server: fedavg)")
         return self

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,23 @@ def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels:
     return order[np.sort(first)[:k]]
 
 
+def _skewed(
+    rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray, alpha: float
+) -> np.ndarray:
+    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution of concentration
+    `alpha`. A class that has too few samples gives all; the rest are drawn at random."""
+    own = labels[pool]
+    classes = np.unique(own)
+    wanted = rng.choice(len(classes), k, p=rng.dirichlet(np.full(len(classes), alpha)))
+    drawn = []
+    for label, count in zip(classes, np.bincount(wanted, minlength=len(classes)), strict=True):
+        members = pool[own == label]
+        drawn.append(rng.choice(members, min(count, len(members)), replace=False))
+    chosen = np.concatenate(drawn)
+    more = rng.choice(np.setdiff1d(pool, chosen), k - len(chosen), replace=False)
+    return rng.permutation(np.concatenate([chosen, more]))
+
+
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
     """Draw every client's samples for every round, without repeats within an update, from the private range.
 
@@ -69,6 +87,8 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
         pool = np.arange(private["start"], stop)
         fixed = federation["local_set"] == "fixed"
         draw = _without_repeats if federation["distinct_labels"] else _any
+        if (alpha := federation.get("alpha")) is not None:
+            draw = partial(_skewed, alpha=alpha)
         if passes > 1 and not fixed:
             own = rng.choice(pool, k * rounds // passes, replace=False, shuffle=True)
             chosen = np.concatenate([rng.permutation(own) for _ in range(passes)]).reshape(rounds, k)

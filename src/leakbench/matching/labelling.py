@@ -10,6 +10,7 @@ from torch.func import functional_call
 
 from leakbench.attacks.observation import Observation
 from leakbench.errors import Unfit
+from leakbench.generators.samples import Samples
 from leakbench.labels import Answers, LastLayer, Probe, infer
 from leakbench.matching.received import as_gradient, local_steps, noise_images, received
 from leakbench.tensors import Tensors
@@ -65,7 +66,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
 
     layer = model.get_submodule(name)
     assert isinstance(layer, nn.Linear)
-    own = observation.auxiliary
+    own = observation.generator
     return LastLayer(
         weight=gradient["weight"],
         bias=gradient.get("bias"),
@@ -74,7 +75,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
         sent=deepcopy(layer).cpu(),
         steps=len(local_steps(observation, batch)) if observation.kind == "model" else 1,
         lr=float(observation.local["lr"]),
-        auxiliary=None if own is None else _probe(model, layer, own.images, moved, own.labels),
+        auxiliary=_probe(model, layer, own.images, moved, own.labels) if isinstance(own, Samples) else None,
     )
 
 

@@ -101,8 +101,8 @@ def train_generator(
     One that reads features goes from the victim's dense-layer input back to the image. Fidel trains on
     one-sample updates of each auxiliary image; their weight/bias ratio IS the dense layer's input, so the
     pairs are made by one forward pass. One that reads a latent and a class has a `learner`
-    (`generators.cvae`). The last `validation` share of the auxiliary images is held out; if training is to
-    see fewer images, the others are left alone.
+    (`generators.cvae`). One that reads nothing keeps the images themselves. The last `validation` share of
+    the auxiliary images is held out; if training is to see fewer images, the others are left alone.
     """
     entry, image = spec["generator"], spec["dataset"]
     seed = stream("generator", image["name"], spec["seed"])
@@ -117,6 +117,9 @@ def train_generator(
     if entry["weights"]:
         network = built(*inputs)
         load_weights(network, {name: torch.from_numpy(v.copy()) for name, v in arrays.items()}, data)
+    elif entry["reads"] == "nothing":
+        network = built(*inputs)
+        network.keep(*_auxiliary(entry, arrays)[:2])
     else:
         images, labels, count = _auxiliary(entry, arrays)
         if entry["reads"] == "features":
@@ -156,7 +159,7 @@ def train_generator(
 
 def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]:
     """Return an attacker's own images and labels, and how many of them are not held out."""
-    auxiliary, cap = entry["auxiliary"], entry["training"]["images"]
+    auxiliary, cap = entry["auxiliary"], (entry["training"] or {"images": None})["images"]
     wanted = auxiliary["stop"]
     if cap is not None:
         wanted = min(wanted, auxiliary["start"] + round(cap / (1 - entry["validation"])))

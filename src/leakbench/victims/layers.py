@@ -17,10 +17,11 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "linear": nn.Identity,
 }
 
-# Mean and standard deviation of each channel's pixels in [0, 1], as InvG's and torchvision's code have them,
-# and GGL's.
+# Mean and standard deviation of each channel's pixels in [0, 1], as the code of InvG, torchvision, GGL
+# and iLRG has them.
 STATISTICS = {
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+    "mnist": ((0.1306637,), (0.3081078,)),
     "cifar10": ((0.4914672, 0.4822617, 0.4467701), (0.2470322, 0.2434851, 0.2615878)),
     "cifar100": ((0.5071598, 0.4866937, 0.4412019), (0.2673343, 0.2564385, 0.2761505)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),

@@ -17,7 +17,7 @@ def mlp(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     initial: Literal["glorot", "torch"] = "torch",
     deviation: Annotated[float, Field(gt=0)] | None = None,
-    normalise: Literal["none", "half", "cifar10", "cifar100", "train"] = "none",
+    normalise: Literal["none", "half", "mnist", "cifar10", "cifar100", "train"] = "none",
     precision: Literal["float32", "float64"] = "float32",
 ) -> nn.Module:
     """Dense layers of the widths `hidden`, each behind the activation, and a dense layer of the classes.

@@ -33,6 +33,7 @@ CASES = [("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2), ("dens
 GENERATORS = {
     "features": {"module": "fidel-mnist", "parameters": {}},
     "latent": {"module": "cvae", "parameters": {"latent": 5, "width": 4}},
+    "nothing": {"module": "samples", "parameters": {"each": 2}},
 }
 
 
@@ -114,6 +115,8 @@ class World:
             "reads": reads, "weights": None, "validation": 0.25, "auxiliary": auxiliary, "training": training
         }  # fmt: skip
         out = self.root / f"generators/{reads}-{victim}.safetensors"
+        if reads == "nothing":
+            entry["training"] = None
         network = self.victim(victim) if reads == "features" else None
         made = spec(self.root / "specs/g.json", {"generator": entry, "dataset": IMAGE})
         train(made, self.data, out, network, None, self.root / "scratch")
@@ -124,7 +127,7 @@ class World:
         entry = json.loads(json.dumps(entries()[name]))
         if "iterations" in entry["parameters"]:
             entry["parameters"] |= {"iterations": 2, "snapshots": 0, "decay_over": None}
-        reads = "features" if entry["module"] == "fidel" else "latent"
+        reads = {"fidel": "features", "labels": "nothing"}.get(entry["module"], "latent")
         generator = self.generator(reads, case[0]) if entry["generator"] else None
         value = {"attack": entry | {"generator": "g" if generator else None}, "attack_name": name}
         made = spec(self.root / f"specs/{name}.json", value | {"null_rounds": 1})

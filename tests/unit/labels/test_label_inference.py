@@ -120,7 +120,7 @@ def test_row_minimum_gives_no_label_twice() -> None:
         ("idlg", 2, True, "idlg reads one label, the batch has 2 images.*use counted"),
         ("ilrg", 2, False, "ilrg needs the gradient of the last layer's bias, and it has none.*use counted"),
         ("rlu", 2, False, "rlu needs the gradient of the last layer's bias, and it has none.*use counted"),
-        ("rlu", 2, True, "rlu needs labelled samples of the attacker's own.*give the attack `auxiliary`"),
+        ("rlu", 2, True, "rlu needs labelled samples of the attacker's own.*name them under generator"),
     ],
 )
 def test_what_a_rule_cannot_serve_is_refused_in_one_line_with_a_remedy(

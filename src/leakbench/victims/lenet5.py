@@ -1,0 +1,40 @@
+"""LeNet-5 with ReLUs, as iLRG has it."""
+
+from typing import Literal
+
+from torch import nn
+
+from leakbench.victims.layers import normalised, sequential
+
+
+def lenet5(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    normalise: Literal["none", "half", "mnist", "cifar10", "cifar100"] = "none",
+) -> nn.Module:
+    """Conv 5×5×6 - max-pool - conv 5×5×16 - max-pool - dense 120, 84, classes, with ReLUs.
+
+    normalise: the data set whose mean and standard deviation pixels are normalised by. Convolutions start
+    with normal weights by He's rule (fan-out), the rest as torch has it. Source: the code of iLRG (Ma et al.,
+    2023).
+    """
+    rows, columns, channels = shape
+    flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)
+    network = sequential(
+        conv1=nn.Conv2d(channels, 6, 5),
+        activation1=nn.ReLU(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(6, 16, 5),
+        activation2=nn.ReLU(),
+        pool2=nn.MaxPool2d(2),
+        flatten=nn.Flatten(),
+        dense1=nn.Linear(flat, 120),
+        activation3=nn.ReLU(),
+        dense2=nn.Linear(120, 84),
+        activation4=nn.ReLU(),
+        dense3=nn.Linear(84, classes),
+    )
+    for layer in (network.conv1, network.conv2):
+        nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")  # type: ignore[arg-type,union-attr]
+    return normalised(network, normalise)
