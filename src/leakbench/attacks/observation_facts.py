@@ -16,6 +16,8 @@ Check = Callable[[Any], bool]
 # memory.
 MOST = 100_000
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
+# Of local training, what may be left out.
+PLAIN = {"weight_decay": 0.0, "optimiser": "sgd"}
 LONGEST = 200
 # Values of an image; of all images that an attack may try to find; steps of a client's training.
 PIXELS, VALUES, STEPS = 1 << 24, 1 << 28, 10_000
@@ -75,6 +77,8 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "local.lr": ("a number above 0", lambda v: _number(v) and v > 0),
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
     "local.epochs": (f"a whole number up to {MOST}", _whole),
+    "local.weight_decay": ("a number from 0", lambda v: _number(v) and v >= 0),
+    "local.optimiser": ("sgd or adam", lambda v: v in ("sgd", "adam")),
     "knows": ("a mapping", lambda v: isinstance(v, dict)),
     "knows.observer": (" or ".join(OBSERVERS), lambda v: v in OBSERVERS),
     "knows.shared": (f"a line of at most {LONGEST} letters", _text),
@@ -111,6 +115,8 @@ def told(facts: Facts, where: str) -> Facts:
         "knows": {},
         "hidden": {},
     } | facts
+    if isinstance(filled["local"], dict):
+        filled["local"] = PLAIN | filled["local"]
     if isinstance(filled["knows"], dict):
         fields = asdict(ThreatModel())
         for name in filled["knows"]:

@@ -188,6 +188,12 @@ class Local(Strict):
         None, description="Images in each local step. Without it the whole local set is one batch."
     )
     epochs: Positive = Field(1, description="Passes over the local set in one round.")
+    weight_decay: float = Field(
+        0.0,
+        ge=0,
+        exclude_if=lambda value: value == 0,
+        description="In each local step the gradient has this share of the weights added to it.",
+    )
 
 
 class Federation(Strict):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +26,9 @@ MARGIN = 2.0
 # What single precision leaves of what a client's layer reads, and the largest share outside the span that
 # still tells a member: half a level of 8 bits at every pixel of a dark image.
 LEAST, MOST = 4 * torch.finfo(torch.float32).eps, 0.01
+
+# A decay of a hundredth of the weights is found to the last digit in two.
+DECAY_ROUNDS = 3
 
 # Pixels [n, channels, rows, columns] in [0, 1] in, what the first dense layer reads of them [n, inputs] out.
 Read = Callable[[Tensor], Tensor]
@@ -46,8 +50,13 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
     A first dense layer behind others reads features, which are those of the model that was sent. Raises Unfit
     where features move during several local steps or depend on the batch, on dropout or on hidden parameters,
-    and where a layer has no more neurons and inputs than an update has samples.
+    where a layer has no more neurons and inputs than an update has samples, and where clients train by Adam.
     """
+
+    if observation.local.get("optimiser") == "adam":
+        raise Unfit(
+            f"attack: {attack} needs clients' plain gradient descent (Adam scales each weight by itself)"
+        )
 
     @cache
     def layer(origin: int) -> tuple[str, bool, Read]:
@@ -70,7 +79,33 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
             if not of_pixels and observation.kind == "model" and len(local_steps(observation, batch)) > 1:
                 raise Unfit(f"attack: {attack} needs features that stand still, and {name} reads what local "
                             "steps move")  # fmt: skip
-            yield Seen(number, client, read, of_pixels, span(updates[client], batch, clear=1.0))
+            update = updates[client]
+            if observation.kind == "model" and observation.local.get("weight_decay"):
+                sent = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double()
+                update = _without_decay(update, sent, batch)
+            yield Seen(number, client, read, of_pixels, span(update, batch, clear=1.0))
+
+
+def _without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
+    """Return an update [neurons, inputs] without the multiple of the weights `sent` that weight decay put in.
+
+    How large it is follows from the number of steps of each client and their momentum, or, where these are
+    not known, from the update: what lies in neither span of the leading singular vectors is that multiple
+    alone. Each time it is nearer, so are they.
+    """
+    for _ in range(DECAY_ROUNDS):
+        seen = span(update, batch, clear=1.0)
+        if seen is None:
+            break
+        rest, weights = (_beyond(seen, each) for each in (update, sent))
+        update = update - (rest * weights).sum() / weights.square().sum() * sent
+    return update
+
+
+def _beyond(seen: Span, matrix: Tensor) -> Tensor:
+    """Return what lies in neither the columns' nor the rows' span."""
+    matrix = matrix - seen.left @ (seen.left.T @ matrix)
+    return matrix - (matrix @ seen.right.T) @ seen.right
 
 
 def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:

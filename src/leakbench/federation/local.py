@@ -20,6 +20,7 @@ def local_update(
     epochs: int,
     kind: str,
     buffers: Tensors | None = None,
+    weight_decay: float = 0.0,
 ) -> Tensors:
     """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind
     gradient).
@@ -27,7 +28,8 @@ def local_update(
     `weights` is the model sent out, `buffers` what goes with it untrained (batch norm's statistics); `images`
     float [rounds, k, …] and `labels` int [rounds, k] are each round's local set; `masks` maps dropout buffers
     to [epochs, rounds, k, width]. Each epoch runs through the set in order, by batches of `batch_size` (none:
-    one batch), plain SGD at `lr`. A gradient is taken once, at the model sent out, over the whole set.
+    one batch), plain SGD at `lr`, whose gradients have `weight_decay` times the weights added. A gradient is
+    taken once, at the model sent out, over the whole set, without decay.
     Result: parameter → [rounds, *shape].
 
     A client sends weights, so the difference is taken after rounding: small steps on large weights lose
@@ -49,6 +51,10 @@ def local_update(
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
             step = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))
             gradient = step(current, images[:, part], labels[:, part], keep)
-            current = {name: torch.sub(current[name], g, alpha=lr) for name, g in gradient.items()}
+            kept = 1 - lr * weight_decay
+            current = {
+                name: torch.sub(current[name] * kept if weight_decay else current[name], g, alpha=lr)
+                for name, g in gradient.items()
+            }
             shared = False
     return {name: value.sub_(weights[name]) for name, value in current.items()}

@@ -183,6 +183,7 @@ def play(
             local["epochs"],
             federation["update"],
             {name: value for name, value in weights.items() if name not in trained},
+            local.get("weight_decay", 0.0),
         )
         update = _protect(defence, update, guard)
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

@@ -21,6 +21,7 @@ from leakbench.metrics.membership import membership_auc, tpr_at_fpr_0
 
 SHAPE, K, OTHERS = (8, 8, 3), 12, 100
 LOCAL = {"lr": 0.05, "batch_size": 4, "epochs": 3}
+DECAY = {"weight_decay": 0.01}
 
 
 def attacked(observation: Observation) -> Reconstruction:
@@ -62,7 +63,7 @@ def held(
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh", "sigmoid"])
-@pytest.mark.parametrize(("clients", "local"), [(1, None), (1, LOCAL), (3, LOCAL)])
+@pytest.mark.parametrize(("clients", "local"), [(1, None), (1, LOCAL), (3, LOCAL), (3, LOCAL | DECAY)])
 def test_members_are_found(activation: str, clients: int, local: dict[str, Any] | None) -> None:
     observation, members = held(activation, clients, local)
     found = attacked(observation)
@@ -71,6 +72,13 @@ def test_members_are_found(activation: str, clients: int, local: dict[str, Any] 
     assert not accepted[~members].any()
     assert accepted[members].mean() > 0.9
     assert found.images.numel() == 0
+
+
+def test_a_decay_that_nobody_declared_hides_members() -> None:
+    observation, members = held(local=LOCAL | DECAY)
+    found = attacked(replace(observation, local=LOCAL))
+    assert found.usable[0, 0].numpy()[members].mean() < 0.5
+    assert not found.usable[0, 0].numpy()[~members].any()
 
 
 def test_noise_tells_nothing() -> None:
@@ -143,6 +151,7 @@ def test_features_of_a_convolutional_network_are_told_apart() -> None:
     ("changes", "says"),
     [
         ({"candidates": None}, "needs candidates"),
+        ({"local": {"lr": 1.0, "batch_size": None, "epochs": 1, "optimiser": "adam"}}, "Adam scales each"),
         ({"clients": [64]}, "needs fewer samples than the first"),
     ],
 )
