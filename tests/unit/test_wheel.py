@@ -80,7 +80,7 @@ def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
     own |= {"PYTHONNOUSERSITE": "1", "OMP_NUM_THREADS": "1"}
     words = list(map(str, command))
     return subprocess.run(
-        words, cwd=folder, env=own, capture_output=True, text=True, timeout=120, check=False
+        words, cwd=folder, env=own, capture_output=True, text=True, timeout=300, check=False
     )
 
 
@@ -146,6 +146,16 @@ def test_an_attack_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found, _ = open_tensors(tmp_path / "out.safetensors")
     np.testing.assert_allclose(found["images"][0, 0, 0].ravel(), sample, atol=1e-5)
+
+
+def test_the_audits_demonstration_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
+    """With its model and its data, and nothing else on the machine."""
+    done = run(tmp_path, installed / "leakbench", "audit", "--demo", "--budget", "10s", "--out", "audit")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Exposed: 32 of 32 records" in done.stdout
+    assert {path.name for path in (tmp_path / "audit").iterdir()} >= {"report.html", "audit.json"}
+    facts = json.loads((tmp_path / "audit/audit.json").read_text())
+    assert facts["version"] == distribution_version(installed, tmp_path)
 
 
 @pytest.mark.parametrize("verb", ["plan", "check", "manual"])
