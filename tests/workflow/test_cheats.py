@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import yaml
 from project import CELL, DATASET, Project, Ran
 
-from leakbench.artefacts import read_facts, read_tensors
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.pixels import pixels
 
 CHEATS = Path(__file__).parents[1] / "cheats"
@@ -99,3 +100,16 @@ def test_private_images_under_another_sets_name_stop_the_run(copied: Project) ->
     assert len(told) == 1, ran.text[-2000:]
     assert "200 of 200 images of tiny-other are images of tiny" in told[0].read_text()
     assert "Traceback" not in told[0].read_text()
+
+
+@pytest.mark.parametrize("name", ["scratch/train/study.safetensors", f"{QUICK}/studies/study.safetensors"])
+def test_no_attack_reads_what_a_training_study_drew(name: str, copied: Project) -> None:
+    """Its clients' chance has no salt. What is left of it while it runs, and afterwards, is closed."""
+    write_tensors(copied.path(name), {"images/0": np.zeros((3, 1), np.int64)}, {"split": "test"})
+    drawn = str(copied.path(name).resolve())
+    ran, out = cheated(copied, {"truth": drawn, "data": str(copied.path("data/tiny.safetensors").resolve())})
+    assert ran.rc == 0, ran.text
+    assert read_tensors(out)[0] == {}
+    reason = read_facts(out)["absent"]
+    assert "sees its observation and nothing else" in reason
+    assert drawn in reason

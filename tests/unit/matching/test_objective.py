@@ -1,5 +1,7 @@
 """The whole loss of a trial: its derivative against finite differences, its parts, its memory."""
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -171,3 +173,19 @@ def test_only_the_updates_of_the_trials_at_work_are_read() -> None:
     assert set(asked) == {1}
     objective.evaluate(torch.tensor([7, 2, 3]))
     assert set(asked) == {1, 3}
+
+
+@pytest.mark.parametrize(("total", "expected"), [(1 << 34, 9), (1, 1)])
+def test_the_memory_of_a_gpu_decides_and_not_what_others_leave_free(
+    total: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks are part of the arithmetic, so a job beside must not change them."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda *_: pytest.fail("free memory was asked for"))
+    properties = SimpleNamespace(total_memory=total)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
+    monkeypatch.setattr(module, "measured_bytes", lambda *_: 1000)
+    group: Any = SimpleNamespace(
+        device="cuda:0", trials=9, observed=lambda _: {}, draw=lambda *_: {"images": torch.zeros(1, 2)}
+    )
+    objective = replace(Objective(trials(), terms("squares", ones, 0.0)), group=group)
+    assert objective.chunk(ADAM) == expected
