@@ -214,7 +214,11 @@ def bare_project(folder: Path, *, experiments: bool = False) -> Path:
     profile.write_text(profile.read_text().replace("1000/10s", "100/1s"))
     if not experiments:
         # Maps and claims name experiments, which are gone with them.
-        for path in [*(root / "papers").glob("*/experiments/*.yaml"), *(root / "reference").glob("*/*.*")]:
+        named = [
+            *(root / "papers").glob("*/experiments/*.yaml"),
+            *(root / "papers").glob("leakbench/claims.yaml"),
+        ]
+        for path in [*named, *(root / "reference").glob("*/*.*")]:
             path.unlink()
         for folder in (root / "papers").glob("*/paper.yaml"):
             if folder.parent.name != "leakbench":

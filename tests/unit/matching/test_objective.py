@@ -1,6 +1,5 @@
 """The whole loss of a trial: its derivative against finite differences, its parts, its memory."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -184,8 +183,9 @@ def test_the_memory_of_a_gpu_decides_and_not_what_others_leave_free(
     properties = SimpleNamespace(total_memory=total)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda *_: properties)
     monkeypatch.setattr(module, "measured_bytes", lambda *_: 1000)
-    group: Any = SimpleNamespace(
-        device="cuda:0", trials=9, observed=lambda _: {}, draw=lambda *_: {"images": torch.zeros(1, 2)}
-    )
-    objective = replace(Objective(trials(), terms("squares", ones, 0.0)), group=group)
-    assert objective.chunk(ADAM) == expected
+    objective = Objective(trials(count=9), terms("squares", ones, 0.0))
+    unknowns: Any = SimpleNamespace(start={"images": torch.zeros(1, 2)}, through=lambda _: lambda _: None)
+    monkeypatch.setattr(Group, "observed", lambda *_: {})
+    monkeypatch.setattr(Group, "draw", lambda *_: {})
+    monkeypatch.setattr(Group, "device", "cuda:0")
+    assert objective.chunk(ADAM, unknowns) == expected
