@@ -6,6 +6,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.exact.membership import distances, spans, within
+from leakbench.pixels import pixels
 
 
 @torch.no_grad()
@@ -20,13 +21,13 @@ def membership(observation: Observation, rng: torch.Generator) -> Reconstruction
     """
     if observation.candidates is None:
         raise Unfit("attack: membership needs candidates (give the federation some: candidates)")
-    pixels = torch.from_numpy(observation.candidates[:]).permute(0, 3, 1, 2) / 255
-    lead = observation.rounds, len(observation.clients), len(pixels)
+    held = pixels(torch.from_numpy(observation.candidates[:]))
+    lead = observation.rounds, len(observation.clients), len(held)
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
     read = samples = None
     for seen in spans(observation, "membership"):
         if seen.read is not read:
-            read, samples = seen.read, seen.read(pixels)
+            read, samples = seen.read, seen.read(held)
         assert samples is not None
         place = seen.round, seen.client
         distance[place] = distances(seen.found, samples)

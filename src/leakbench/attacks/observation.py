@@ -42,8 +42,8 @@ class Observation:
     hidden: what is known of parameters that clients hide, if they do (docs/observation.md): `weights` and
     `updates` lack weight and bias of the batch norms `layers`.
     shown: tensors behind them that clients share all the same → [rounds, clients, *shape].
-    candidates: uint8 [n, rows, columns, channels], images among which the private ones of all rounds are, in
-    an order by chance; none where the attacker holds none.
+    candidates: uint8 [n, rows, columns, channels] (of records float32), images among which the private ones
+    of all rounds are, in an order by chance; none where the attacker holds none.
     work: where a killed attack finds what it has done, and how many processes it may use.
     own: the network as an object, where it is somebody's own and no victim of the catalogue; `network` then
     names no module.
@@ -261,10 +261,12 @@ def _check_candidates(observation: Observation, where: str) -> None:
         raise Unfit(f"{where}: the tensor candidates and the fact knows.candidates_known go together")
     if found is None:
         return
-    if found.ndim != 4 or found.shape[1:] != shape or found.dtype != np.uint8:
-        raise Unfit(f"{where}: candidates is {found.dtype} {found.shape}, not uint8 images of {shape}")
+    if found.ndim != 4 or found.shape[1:] != shape or found.dtype not in (np.uint8, np.float32):
+        raise Unfit(f"{where}: candidates is {found.dtype} {found.shape}, not uint8 or float32 of {shape}")
     if not 0 < found.size <= VALUES:
         raise Unfit(f"{where}: candidates: {found.size} values of images, not 1 to {VALUES}")
+    if not np.isfinite(found).all():
+        raise Unfit(f"{where}: candidates holds NaN or Inf")
 
 
 def _read_generator(path: Path, network: dict[str, Any]) -> nn.Module:

@@ -155,7 +155,7 @@ def capture(
         layout = _layout(protected, defence, total, len(seen_samples), sent)
         held = candidates(federation, hidden, len(arrays[f"{split}/labels"]), names)
         if len(held):
-            layout["candidates"] = ((len(held), *image["shape"]), "uint8")
+            layout["candidates"] = ((len(held), *image["shape"]), str(arrays[f"{split}/images"].dtype))
         made = provenance(value, "leakbench.verbs.capture")
         observed = _observed(value, protected, defence)
         epochs_by_round = np.repeat(np.array(epochs), rounds)
