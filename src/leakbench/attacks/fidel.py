@@ -79,7 +79,7 @@ def fidel(
     partial = ratio.unflatten(-1, features)
     if observation.generator is None and features == pixels:
         mean, deviation = normalisation(model, channels)
-        if mean.any():
+        if mean.any() or (deviation != 1).any():
             partial = torch.where(usable[..., None, None, None], partial * deviation + mean, 0)
         return Reconstruction(partial, usable)
     if observation.generator is None:

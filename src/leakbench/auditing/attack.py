@@ -80,10 +80,10 @@ def exact(
                 _unjudged(found, about, made)
                 return found
             scored = score(
-                pixels_of(made, observation, name == "fidel"),
+                pixels_of(made),
                 None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
                 truth,
-                None if about["proves"] else _of_noise(entry, observation, truth, name == "fidel").error,
+                None if about["proves"] else _of_noise(entry, observation, truth).error,
             )
             found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
             _fill(found, scored)
@@ -112,10 +112,10 @@ def _run(entry: dict[str, Any], observation: Observation, seed: int = 0) -> Reco
     return attacks.run(entry, replace(observation, labelling=entry["labels"]), rng)
 
 
-def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth, divided: bool) -> Score:
+def _of_noise(entry: dict[str, Any], observation: Observation, truth: Truth) -> Score:
     noise = observation.randomised(1, torch.Generator().manual_seed(1))
     made = _run(entry, noise)
-    return score(pixels_of(made, noise, divided), None, truth)
+    return score(pixels_of(made), None, truth)
 
 
 def _fill(found: Found, scored: Score) -> None:
@@ -173,8 +173,8 @@ def _search(
         own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
         assert own.labels is not None
         assert own.losses is not None
-        of_noise = score(pixels_of(null, noise, False), None, truth)
-        scored = score(pixels_of(own, seen, False), own.labels[0, 0], truth, of_noise.error)
+        of_noise = score(pixels_of(null), None, truth)
+        scored = score(pixels_of(own), own.labels[0, 0], truth, of_noise.error)
         gains.append(float(scored.r.mean() - of_noise.r.mean()))
         found.trials += 1
         loss = float(own.losses[0, 0, -1])

@@ -6,12 +6,10 @@ from math import sqrt
 import numpy as np
 from torch import Tensor
 
-from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.auditing.view import Truth
 from leakbench.metrics.matching import match
 from leakbench.metrics.pearson import pearson
-from leakbench.victims.layers import normalisation
 
 # What a record can come to: nothing of it is found, it is recognisable, read, or read with its label.
 NOTHING, RECOGNISABLE, READ, LABELLED = range(4)
@@ -79,16 +77,9 @@ class Score:
     images: Tensor
 
 
-def pixels_of(found: Reconstruction, observation: Observation, divided: bool) -> Tensor:
-    """Return the usable candidates of the one update, [n, channels, rows, columns], from 0 to 1.
-
-    divided: whether they are as the first layer read them.
-    """
-    images = found.images[0, 0][found.usable[0, 0]]
-    if divided:
-        mean, deviation = normalisation(observation.model(), images.shape[1])
-        images = images * deviation + mean
-    return images
+def pixels_of(found: Reconstruction) -> Tensor:
+    """Return the usable candidates of the one update, [n, channels, rows, columns]."""
+    return found.images[0, 0][found.usable[0, 0]]
 
 
 def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray | None = None) -> Score:
