@@ -165,6 +165,9 @@ def _parser() -> argparse.ArgumentParser:
     audit.add_argument("--memory", default="4g", help="what your code and the attacks may use (default: 4g)")
     audit.add_argument("--show", action="store_true", help="show private records in the report")
     audit.add_argument("--model", metavar="FILE.py:NAME", help="the network of recorded rounds")
+    audit.add_argument(
+        "--repeats", action="store_true", help="clients hold the same records in every recorded round"
+    )
     audit.add_argument("--defence", metavar="FILE.py:NAME", help="your own defence: update → update")
     audit.add_argument(
         "--fail-if",

@@ -14,7 +14,17 @@ from leakbench import __version__
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.attack import catalogue, exact, matching, started
 from leakbench.auditing.besides import Told, besides
-from leakbench.auditing.found import LABELLED, LEVELS, NOTHING, READ, Found, combined, merged, without_images
+from leakbench.auditing.found import (
+    LABELLED,
+    LEVELS,
+    NOTHING,
+    READ,
+    Found,
+    combined,
+    merged,
+    pooled,
+    without_images,
+)
 from leakbench.auditing.look import Look, look
 from leakbench.auditing.remedies import Change, Remedy, remedies
 from leakbench.auditing.round import Client, Loss, Round, client
@@ -202,12 +212,13 @@ def of_observations(
     tell: Tell,
     about: dict[str, Any],
     plain_loss: bool = True,
+    repeats: int = 0,
 ) -> Audit:
     """Run the stages on updates, each what one client sent in one round, with the records where they are
-    known."""
+    known. repeats: the number of clients, if each holds the same records in every round; else 0."""
     begun = time.perf_counter()
     known = look(*parts[0])
-    records = sum(observation.clients[0] for observation, _ in parts)
+    records = sum(observation.clients[0] for observation, _ in parts[: repeats or None])
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")
     for attack, number in known.predicted.items():
@@ -234,7 +245,8 @@ def of_observations(
             else:
                 one = matching(name, entry, observation, truth, left / searches)
             found.append(one)
-        audit.found.append(merged(found))
+        whole = merged(pooled(found, repeats) if repeats else found)
+        audit.found.append(whole if parts[0][1] is not None else without_images(whole))
         tell(f"{entry['stage']}: {audit.found[-1].line()}")
     audit.seconds = round(time.perf_counter() - begun, 2)
     return audit

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from math import sqrt
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from leakbench.attacks.reconstruction import Reconstruction
@@ -125,6 +126,27 @@ def merged(found: list[Found]) -> Found:
         ran[0], levels=levels, records=len(levels), images=None, quality=[],
         proven=sum(each.proven for each in ran), seconds=sum(each.seconds for each in found),
     )  # fmt: skip
+
+
+def pooled(found: list[Found], clients: int) -> list[Found]:
+    """Return what one attack proved of each client's records, which are the same in every round.
+
+    found: of each round and client, rounds first, with the proven records as `images`. A record that several
+    rounds prove counts once.
+    """
+    out = []
+    for own in (found[client::clients] for client in range(clients)):
+        ran = [each for each in own if each.levels and each.images is not None]
+        if not ran:
+            out.append(own[0])
+            continue
+        images = torch.cat([each.images.flatten(1) for each in ran if each.images is not None])
+        again = (torch.cdist(images, images, p=torch.inf) <= 2 * HALF_A_LEVEL).tril(-1).any(1)
+        k, proven = own[0].records, min(int((~again).sum()), own[0].records)
+        levels = [LABELLED] * proven + [NOTHING] * (k - proven)
+        seconds = sum(each.seconds for each in own)
+        out.append(replace(ran[0], levels=levels, proven=proven, seconds=seconds, images=None))
+    return out
 
 
 def combined(found: list[Found], letters: str) -> list[int]:

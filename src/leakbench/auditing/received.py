@@ -62,7 +62,7 @@ def recorded(folder: Path, model: nn.Module, example: Tensor, options: dict[str,
         mode="train" if batch_statistics(model) else "eval",
         dropout=drops(model),
         local={"lr": options["lr"], "batch_size": None, "epochs": options["local_steps"]},
-        knows=ThreatModel(source="a Flower app"),
+        knows=ThreatModel(source="a Flower app", local_set_repeats=options.get("repeats", False)),
         own=whole,
     )
 
@@ -87,10 +87,13 @@ def _audited(observation: Observation, source: str, options: dict[str, Any], tel
     each = product(range(observation.rounds), range(len(observation.clients)))
     parts = [(one(observation, number, client), None) for number, client in each]
     about = {"rounds": observation.rounds, "clients": len(observation.clients), **in_words(observation)}
-    audit = of_observations(parts, options["budget"], tell, about)
+    again = observation.knows.local_set_repeats
+    repeats = len(observation.clients) if again else 0
+    audit = of_observations(parts, options["budget"], tell, about, repeats=repeats)
     audit.source, audit.declared, audit.budget = source, options["declared"], options["budget"]
     audit.assumptions = [
         "The records are unknown here, so only what an attack proves counts.",
+        "Clients hold the same records in every round." if again else "Every round has records of its own.",
         f"Clients took {observation.local['epochs']} local steps at rate {observation.local['lr']:g}.",
     ]
     tell(audit.headline())

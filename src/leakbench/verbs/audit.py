@@ -22,7 +22,8 @@ Tell = Callable[[str], None]
 def audit(
     target: str | None, out: Path, model: str | None, batch: int | None, local_steps: int | None, lr: float,
     budget: str | None, memory: str, show: bool, fail_if: list[str], defence: str | None, demo: bool,
-    clients: float | None = None, rounds: float | None = None, prior: float | None = None,
+    repeats: bool = False, clients: float | None = None, rounds: float | None = None,
+    prior: float | None = None,
 ) -> int:  # fmt: skip
     """Audit a client's code, recorded rounds or a capture, write the report to `out` and return 0, or 1 if a
     condition of `fail_if` holds. The parameters are those of the command line."""
@@ -40,7 +41,7 @@ def audit(
         "batch": batch if batch or not demo else DEMO_RECORDS,
         "local_steps": local_steps or (DEMO_STEPS if demo else 5),
         "lr": lr, "budget": seconds, "show": show or demo, "declared": declared, "model": model,
-        "defence": defence,
+        "defence": defence, "repeats": repeats,
     }  # fmt: skip
     for code in (model, defence):
         if code is not None:

@@ -27,21 +27,23 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def rounds(folder: Path, network: nn.Module, clients: int = 2) -> None:
-    """Write a round of clients with 4 pictures each, one step at rate 0.5, as the recorder keeps it."""
+def rounds(folder: Path, network: nn.Module, clients: int = 2, number: int = 1, idle: int = -1) -> None:
+    """Write a round of clients with 4 pictures each, one step at rate 0.5, as the recorder keeps it; the
+    client `idle` sends back what it was sent."""
     sent = {name: value.detach().numpy() for name, value in network.state_dict().items()}
     tensors = {f"global/{name}": value for name, value in sent.items()}
     for node in range(clients):
         own = client((network, nn.CrossEntropyLoss(), faces(4, 4 * node)), None, 1, 0.5).play()
         for name, value in own.update.items():
-            tensors[f"returned/{node}/{name}"] = sent[name] - np.float32(0.5) * value.numpy()
+            step = np.float32(0 if node == idle else 0.5)
+            tensors[f"returned/{node}/{name}"] = sent[name] - step * value.numpy()
     facts = {
-        "round": 1,
+        "round": number,
         "nodes": list(range(clients)),
         "clients": [4] * clients,
         "asked": list(range(clients)),
     }
-    write_tensors(folder / "round-1.safetensors", tensors, facts)
+    write_tensors(folder / f"round-{number}.safetensors", tensors, facts)
 
 
 def test_recorded_rounds_are_audited_with_ones_own_network(
@@ -61,6 +63,25 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
     monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: mlp(300))
     with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
         of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+
+
+@pytest.mark.parametrize(("repeats", "records", "exposed"), [(True, 8, 8), (False, 16, 12)])
+def test_a_record_that_several_rounds_give_away_counts_once(
+    repeats: bool, records: int, exposed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two clients with the same pictures in both rounds, one of which is seen in the second round alone."""
+    networks = [mlp(400), mlp(400)]
+    for value in networks[1].parameters():
+        value.data *= 0.9
+    for number, network in enumerate(networks, 1):
+        rounds(tmp_path, network, number=number, idle=1 if number == 1 else -1)
+    monkeypatch.setattr(
+        "leakbench.auditing.received.loaded", lambda name: (networks[0], torch.rand(1, 25, 25))
+    )
+    options = OPTIONS | {"model": "my_app.py:net", "repeats": repeats}
+    found = of_rounds(tmp_path, options, lambda line: None)
+    assert (found.records, found.exposed()) == (records, exposed)
+    assert ("the same records" in " ".join(found.assumptions)) == repeats
 
 
 def catalogued(records: int) -> tuple[Client, dict[str, Any]]:
