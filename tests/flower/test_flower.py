@@ -159,17 +159,8 @@ def test_the_attack_finds_a_clients_private_image(
 def test_an_audit_reads_the_rounds_with_the_apps_own_file(deployment: Path, tmp_path: Path) -> None:
     """Every record of both clients is proven, in both rounds, and counts once."""
     own = str(HERE / "app/quickstart/task.py")
-    words = (
-        "--lr",
-        "0.1",
-        "--local-steps",
-        "1",
-        "--budget",
-        "30s",
-        "--repeats",
-        "--out",
-        str(tmp_path / "audit"),
-    )
-    said = command("audit", str(deployment), "--model", f"{own}:Net", *words).stdout
+    words = ["--lr", "0.1", "--local-steps", "1", "--budget", "30s", "--repeats"]
+    out = ["--out", str(tmp_path / "audit")]
+    said = command("audit", str(deployment), "--model", f"{own}:Net", *words, *out).stdout
     assert "Exposed: 3 of 3 records" in said
     assert (tmp_path / "audit/report.html").is_file()

@@ -78,7 +78,7 @@ def exact(
                 return found
             if truth is None:
                 _unjudged(found, about, made)
-                found.images = pixels_of(made, observation, name == "fidel")
+                found.images = pixels_of(made)
                 return found
             scored = score(
                 pixels_of(made),

@@ -69,7 +69,7 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
 def test_a_record_that_several_rounds_give_away_counts_once(
     repeats: bool, records: int, exposed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of two clients with the same pictures in both rounds, one of which is seen in the second round alone."""
+    """Of two clients with the same pictures in both rounds; one is seen in the second round alone."""
     networks = [mlp(400), mlp(400)]
     for value in networks[1].parameters():
         value.data *= 0.9
