@@ -85,7 +85,7 @@ class Part(Strict):
 
 
 class Dataset(Part):
-    """A set of images or words, with the digests that its arrays must have.
+    """A set of images, words or records of a table, with the digests that its arrays must have.
 
     First the folders of `LEAKBENCH_DATA` (separated by colons) are searched, then the other sources are tried
     in the order of the file. A data set that no source has makes its cells `not-run`, and the
@@ -93,7 +93,9 @@ class Dataset(Part):
     """
 
     shape: tuple[Positive, Positive, Positive] | None = Field(
-        None, description="Rows, columns and channels of an image."
+        None,
+        description="Rows, columns and channels of an image. A record has one row, one channel, and a column "
+        "for each number and each category.",
     )
     classes: Positive | None = Field(None, description="Number of classes (of words: of characters).")
     counts: dict[str, Positive] = Field({}, description="Number of images in each split.")
