@@ -22,7 +22,8 @@ def label_rows(
     secret = hidden.secret
     truth = np.array(secret[f"labels/{client}"])
     rounds, k = truth.shape
-    known = np.array(hidden.arrays.get("train/labels", hidden.arrays[f"{hidden.facts['split']}/labels"]))
+    split = "train" if "train/labels" in hidden.arrays else hidden.facts["split"]
+    known = np.array(hidden.arrays[f"{split}/labels"])
     classes = int(read_facts(hidden.victim)["network"]["classes"])
     shares = np.bincount(known, minlength=classes) / len(known)
     constant = constant_labels(shares, k)
