@@ -1,5 +1,6 @@
 """Span membership: which of the images that a server holds were in a batch."""
 
+import numpy as np
 import torch
 
 from leakbench.attacks.observation import Observation
@@ -21,7 +22,7 @@ def membership(observation: Observation, rng: torch.Generator) -> Reconstruction
     """
     if observation.candidates is None:
         raise Unfit("attack: membership needs candidates (give the federation some: candidates)")
-    held = pixels(torch.from_numpy(observation.candidates[:]))
+    held = pixels(torch.from_numpy(np.array(observation.candidates)))
     lead = observation.rounds, len(observation.clients), len(held)
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
     read = samples = None

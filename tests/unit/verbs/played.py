@@ -23,9 +23,13 @@ def captured(
     defence: dict[str, Any] = PRUNED,
     clients: tuple[int, ...] = (2, 6),
     private: str = "train",
+    activation: str = "relu",
+    **more: Any,
 ) -> dict[str, Any]:
-    """Play clients of so many images each; return the tensors of observation, labels and truth, and the
-    data."""
+    """Play clients of so many images each; return the tensors of observation, labels and truth, and the data.
+
+    `more` are further keys of the federation.
+    """
     rng = np.random.default_rng(0)
     data: dict[str, np.ndarray] = {}
     for split in splits:
@@ -33,8 +37,8 @@ def captured(
         data[f"{split}/labels"] = rng.integers(0, 5, 60)
     write_tensors(root / "data.safetensors", data, {})
     torch.manual_seed(0)
-    network = {"module": "fcnn", "parameters": {"width": 7}}
-    state = victims.build("fcnn", SHAPE, 5, {"width": 7}).state_dict()
+    network = {"module": "fcnn", "parameters": {"width": 7, "activation": activation}}
+    state = victims.build("fcnn", SHAPE, 5, network["parameters"]).state_dict()
     write_tensors(
         root / "victim.safetensors",
         {f"epoch-0/{name}": value.numpy() for name, value in state.items()},
@@ -44,7 +48,7 @@ def captured(
         "clients": list(clients), "rounds": ROUNDS, "private": {"split": private, "start": 0, "stop": 60},
         "local": {"lr": 3.0, "batch_size": None, "epochs": 1}, "update": "gradient", "server": "fedavg",
         "local_set": "fresh", "distinct_labels": False, "passes": 1, "checkpoints": "last", "keep": True,
-        "evaluate": evaluate,
+        "evaluate": evaluate, **more,
     }  # fmt: skip
     spec = {
         "federation": federation, "federation_name": "f", "victim": network, "seed": 0, "salt": "1",

@@ -1,0 +1,60 @@
+"""A cell whose server holds candidates, from the capture to the rows of its scores."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from played import ROUNDS, captured
+
+from leakbench import attacks
+from leakbench.attacks.observation import read_observation
+from leakbench.errors import Unfit
+from leakbench.scoring.columns import add_distance
+from leakbench.scoring.membership import membership_rows
+
+NONE = {"module": "none", "parameters": {}}
+NAMES = ["membership_auc", "tpr_at_fpr_0", "members_accepted", "false_acceptances"]
+
+
+def test_members_are_known_to_the_truth_alone_and_found_from_the_observation(tmp_path: Path) -> None:
+    files = captured(
+        tmp_path, None, defence=NONE, clients=(3, 5), candidates=20, server="frozen", activation="tanh"
+    )
+    seen, truth = files["capture"]["candidates"], files["truth"]
+    np.testing.assert_array_equal(seen, files["data"]["train/images"][truth["candidates"]])
+    assert "candidates" not in files["oracle"]
+    observation, _ = read_observation(tmp_path / "capture.safetensors")
+    entry = {"module": "membership", "parameters": {}}
+    found = attacks.run(entry, observation, torch.Generator()).tensors()
+    noise = observation.randomised(1, torch.Generator().manual_seed(0))
+    null = attacks.run(entry, noise, torch.Generator()).tensors()
+    tensors = {n: v.numpy() for n, v in found.items()} | {f"null/{n}": v.numpy() for n, v in null.items()}
+    for client, k in enumerate((3, 5)):
+        rows = membership_rows(tensors, truth, client, NAMES)
+        assert rows["baseline"].tolist() == [""] * ROUNDS + ["random-gradient"]
+        own = rows[rows["baseline"] == ""]
+        assert (own[["membership_auc", "tpr_at_fpr_0", "members_accepted"]] == 1).all(axis=None)
+        assert (own["false_acceptances"] == 0).all()
+        assert (own["local_samples"] == k).all()
+        assert own["round"].tolist() == list(range(ROUNDS))
+
+
+def test_candidates_and_the_fact_go_together(tmp_path: Path) -> None:
+    captured(tmp_path, None, defence=NONE)
+    observation, _ = read_observation(tmp_path / "capture.safetensors")
+    assert observation.candidates is None
+    with pytest.raises(Unfit, match="needs candidates"):
+        attacks.run({"module": "membership", "parameters": {}}, observation, torch.Generator())
+
+
+def test_each_image_has_the_distance_of_its_own_reconstruction() -> None:
+    tensors = {"span_distance": np.array([[[0.1, 0.2, 0.3]], [[0.4, 0.5, np.nan]]])}
+    frame = pd.DataFrame({"match": [2, 0, 1, -1]})
+    add_distance(frame, tensors, 0, "")
+    np.testing.assert_array_equal(frame["span_distance"], [0.3, 0.1, 0.5, np.nan])
+    for baseline in ("random-noise", "random-gradient", "snapshot"):
+        other = pd.DataFrame({"match": [0, 0]})
+        add_distance(other, tensors, 0, baseline)
+        assert "span_distance" not in other
