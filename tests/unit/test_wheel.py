@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -73,6 +74,13 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (packages / "hiding.py").write_text(HIDING % hidden)
     (packages / "beside.pth").write_text(f"import hiding\n{sysconfig.get_path('purelib')}\n")
     return folder / "bin"
+
+
+def test_the_lock_has_what_the_package_and_its_workflow_need() -> None:
+    lock = set(re.findall(r"^([a-z0-9-]+)==", (ROOT / "requirements.lock").read_text(), re.MULTILINE))
+    extras = PROJECT["optional-dependencies"]
+    for text in (*PROJECT["dependencies"], *extras["vision"], *extras["private"], *extras["pipeline"]):
+        assert canonicalize_name(Requirement(text).name) in {*lock, "leakbench"}, text
 
 
 def run(folder: Path, *command: str | Path) -> subprocess.CompletedProcess[str]:
