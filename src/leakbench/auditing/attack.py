@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,7 @@ def exact(
     except Unfit as reason:
         found.why_not = str(reason).removeprefix("attack: ")
     finally:
-        found.seconds = time.perf_counter() - begun
+        found.seconds = round(time.perf_counter() - begun, 3)
     return found
 
 
@@ -155,7 +156,7 @@ def matching(
     except Unfit as reason:
         found.why_not = str(reason).removeprefix("attack: ")
     finally:
-        found.seconds = time.perf_counter() - begun
+        found.seconds = round(time.perf_counter() - begun, 3)
     return found
 
 
@@ -186,7 +187,7 @@ def _search(
             found.null = sum(level > 0 for level in of_noise.levels)
         if found.trials >= TRIALS:
             low, high = interval(np.array(gains))
-            found.interval = (round(low, 4), round(high, 4))
+            found.interval = None if isnan(low) else (round(low, 4), round(high, 4))
             if low > 0 or high < 0:
                 return
 

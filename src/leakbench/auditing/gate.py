@@ -7,7 +7,7 @@ from typing import Any
 from leakbench.errors import UserError
 
 _FORM = re.compile(
-    r"\s*(exposed|recognisable|labelled)\s*(>=|>|<=|<|==)\s*([0-9]+)\s*(?:at\s+([A-H])(?:\.\.([A-H]))?)?\s*"
+    r"\s*(exposed|recognisable|labelled)\s*(>=|>|<=|<|==)\s*([0-9]+)\s*(?:at\s+([A-D])(?:\.\.([A-D]))?)?\s*"
 )
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq}
 _LEVEL = {"recognisable": 1, "exposed": 2, "labelled": 3}
@@ -18,7 +18,7 @@ def check(condition: str) -> None:
     if not _FORM.fullmatch(condition):
         raise UserError(
             f"--fail-if: {condition!r} is no condition (write 'exposed > 0 at A..D', with exposed, "
-            "recognisable or labelled, a number, and letters from A to H)"
+            "recognisable or labelled, a number, and letters from A to D: E to H are not tried)"
         )
 
 
@@ -28,7 +28,7 @@ def met(condition: str, audit: dict[str, Any]) -> bool:
     match = _FORM.fullmatch(condition)
     assert match is not None
     what, relation, number, first, last = match.groups()
-    letters = "ABCDEFGH"
+    letters = "ABCD"
     first, last = first or "A", last or first or "D"
     wanted = letters[letters.index(first) : letters.index(last) + 1]
     own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted and found["levels"]]

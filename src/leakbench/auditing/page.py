@@ -88,4 +88,6 @@ def _command(audit: Mapping[str, Any]) -> str:
     words = ["leakbench", "audit", source if source == "--demo" else quote(source)]
     if ":" in source or source == "--demo":
         words += ["--batch", str(audit["records"]), "--local-steps", str(about["local steps"])]
+    if "rounds" in about and "network" in about:
+        words += ["--model", quote(about["network"])]
     return " ".join([*words, "--budget", f"{audit['budget']:g}s"])

@@ -32,7 +32,9 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
     model, example = _network(loaded(options["model"]))
-    return _audited(recorded(folder, model, example, options), str(folder), options, tell)
+    found = _audited(recorded(folder, model, example, options), str(folder), options, tell)
+    found.about = {"network": options["model"]} | found.about
+    return found
 
 
 def recorded(folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]) -> Observation:

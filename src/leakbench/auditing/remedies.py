@@ -236,9 +236,12 @@ def largest(update: Tensors, share: float) -> Tensors:
 
 
 def _sent(played: Round, change: Change) -> Round:
-    changed = change({name: value.clone() for name, value in played.update.items()})
+    try:
+        changed = change({name: value.clone() for name, value in played.update.items()})
+    except Exception as problem:
+        raise UserError(" ".join(f"it raised {type(problem).__name__}: {problem}".split())) from problem
     shapes = {name: tuple(value.shape) for name, value in played.update.items()}
-    if {name: tuple(value.shape) for name, value in changed.items()} != shapes:
+    if not isinstance(changed, dict) or {n: tuple(v.shape) for n, v in changed.items()} != shapes:
         raise UserError("the defence returns other tensors than it was given")
     return replace(played, update=changed)
 

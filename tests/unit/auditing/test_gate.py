@@ -28,7 +28,8 @@ def test_conditions_compare_the_best_level_of_each_record(condition: str, holds:
 
 
 @pytest.mark.parametrize(
-    "condition", ["", "exposed", "exposed > x", "leaked > 0", "exposed > 0 at Z", "1 > 0"]
+    "condition",
+    ["", "exposed", "exposed > x", "leaked > 0", "exposed > 0 at Z", "1 > 0", "exposed > 0 at E..H"],
 )
 def test_what_is_no_condition_is_refused(condition: str) -> None:
     with pytest.raises(UserError, match="no condition"):

@@ -113,13 +113,26 @@ def test_changes_do_what_they_say() -> None:
 def test_what_helps_is_ranked_with_its_price() -> None:
     inputs, targets = faces(16)
     own = client((mlp(400), nn.CrossEntropyLoss(), (inputs, targets), faces(64, 100)), 4, local_steps=1)
-    found = of_client(own, 60, lambda line: None)
+    found = of_client(
+        own, 60, lambda line: None, defence=lambda update: update | {"1.bias": update["1.bias"] * 0}
+    )
     by = {each.what: each for each in found.remedies}
     assert by["noise of 1 of the update's norm"].read == 0
     assert "0.018" in by["noise of 1 of the update's norm"].note
     assert by["batch × 2"].read > 0
     assert by["secure sum of 5 clients"].why_not
+    # Without the bias's gradient Fidel knows records up to their brightness, and peeling nothing.
+    assert by["your defence"].read == 0
     assert by["top 1% of coordinates"].accuracy is not None
     measured = [each for each in found.remedies if not each.why_not]
     assert measured == sorted(measured, key=lambda each: each.rank())
     assert found.remedies[: len(measured)] == measured
+
+
+def test_a_defence_that_fails_is_named_and_takes_no_other_result() -> None:
+    own = client((mlp(400), nn.CrossEntropyLoss(), faces(8)), 4, local_steps=1)
+    for defence, words in ((lambda update: 1 / 0, "ZeroDivisionError"), (lambda update: {}, "other tensors")):
+        found = of_client(own, 30, lambda line: None, defence=defence)
+        by = {each.what: each for each in found.remedies}
+        assert words in by["your defence"].why_not
+        assert not by["top 10% of coordinates"].why_not
