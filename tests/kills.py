@@ -38,8 +38,6 @@ IDENTICAL, DIFFERENT, MISSING, LEFT_OVER = "identical", "different", "missing", 
 # A job's own process; a fork that works for it, such as the sealed one of an attack; the process that jobs
 # fork from, alone; Snakemake alone; Snakemake with all that it started, but for the warm process.
 KINDS = ("job", "worker", "warm", "snakemake", "group")
-# Seconds after which nothing of a killed run may be alive.
-GRACE = 10
 _WARM, _JOB = "leakbench.warm_process", "-m leakbench "
 # Takes all orphans of the run, and waits for them or for nobody. The run is a group of its own, whose shell
 # writes how Snakemake ended.
@@ -63,6 +61,8 @@ class Run:
     root: Path
     targets: Sequence[str]
     cores: int = 2
+    # Seconds after which nothing of a killed run may be alive.
+    grace: float = 10
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     struck: Counter[str] = field(default_factory=Counter)
     starts: int = 0
@@ -77,8 +77,8 @@ class Run:
                 ours = "snakemake" in words or "leakbench" in words
                 if ours and (folder / "cwd").readlink().is_relative_to(self.root):
                     found[int(folder.name)] = words
-        mine = {os.getpid(), self._parent.pid if self._parent else 0}
-        return {pid: words for pid, words in found.items() if pid not in mine}
+        parent = self._parent.pid if self._parent else 0
+        return {pid: words for pid, words in found.items() if pid != parent and "kills.py" not in words}
 
     def of_kind(self, kind: str) -> list[int]:
         """Return the processes that are of one kind now; of a group, its first."""
@@ -126,10 +126,10 @@ class Run:
 
     def end(self) -> None:
         """See to it that nothing of the run is left, and end its parent."""
-        stop = time.monotonic() + GRACE
+        stop = time.monotonic() + self.grace
         while left := {pid: words for pid, words in self.processes().items() if alive(pid)}:
             if time.monotonic() > stop:
-                raise RuntimeError(f"{left} live {GRACE} s after their run has ended")
+                raise RuntimeError(f"{left} live {self.grace} s after their run has ended")
             time.sleep(0.1)
         assert self._parent is not None
         self._parent.kill()

@@ -23,6 +23,8 @@ LIBRARIES = (
     "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black",
     "ipykernel.kernelapp", "matplotlib.pyplot", "seaborn", "jinja2",
 )  # fmt: skip
+# Seconds between two looks at the owner while libraries load.
+_LOOKS = 0.5
 
 
 def _serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoReturn:
@@ -65,10 +67,21 @@ def _work(order: dict[str, Any], files: Sequence[int], run: Callable[[Sequence[s
 
 def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str]) -> None:
     """Load `libraries`, then fork a process for every job that asks, until process `owner` is gone."""
+    begun = born(owner)
+
+    def end_with_the_owner(*_: Any) -> None:
+        if not begun or born(owner) != begun:
+            shutil.rmtree(address.parent, ignore_errors=True)
+            os._exit(0)
+
+    # Loading takes long on a busy machine.
+    before = signal.signal(signal.SIGALRM, end_with_the_owner)
+    signal.setitimer(signal.ITIMER_REAL, _LOOKS, _LOOKS)
     for library in libraries:
         __import__(library)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    begun = born(owner)
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(address))
         door.listen(64)

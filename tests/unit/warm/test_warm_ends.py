@@ -92,6 +92,22 @@ def test_the_warm_process_is_gone_soon_after_its_owner(run: Run) -> None:
     assert not run.folder.exists()
 
 
+def test_a_warm_process_that_still_loads_is_gone_soon_after_its_owner(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "slow_library.py").write_text("import time\nopen('loading', 'w').close()\ntime.sleep(600)\n")
+    address = tmp_path / "of the run" / "socket"
+    address.parent.mkdir()
+    code = "import sys; from pathlib import Path; from leakbench.warm_process import serve\n"
+    code += "serve(int(sys.argv[1]), Path(sys.argv[2]), len, ['slow_library'])"
+    words = [sys.executable, "-c", code, str(run.owner.pid), str(address)]
+    path = os.pathsep.join([str(tmp_path), run.environment["PYTHONPATH"]])
+    warm = subprocess.Popen(words, cwd=tmp_path, env=run.environment | {"PYTHONPATH": path})
+    until((tmp_path / "loading").exists, 60)
+    assert warm.poll() is None
+    run.owner.communicate(b"\n")
+    assert warm.wait(timeout=30) == 0
+    assert not address.parent.exists()
+
+
 @pytest.mark.parametrize("code", [signal.SIGTERM, signal.SIGKILL])
 def test_a_process_ends_with_its_owner(run: Run, code: signal.Signals) -> None:
     """By SIGTERM, or by SIGKILL where it does not heed that."""

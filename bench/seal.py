@@ -1,0 +1,90 @@
+"""What the seal and the digests cost: processor seconds of real attack jobs with them and without, in turns.
+
+    python -m bench.seal [--pairs 10] [--jobs 5]
+
+Takes attacks of the quick scale whose updates are here, evenly from the list of all. Each runs in a fork of a
+process that has the libraries loaded, as jobs do; what it writes is thrown away.
+"""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from leakbench import artefacts, blinding, provenance
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.workflow import Workflow
+from leakbench.cli import run
+from leakbench.metrics.interval import interval
+from leakbench.process import prepare
+from leakbench.warm_process import LIBRARIES
+from leakbench.whole import replacing
+
+
+def _bare() -> None:
+    """Take away what is measured. The product has no such switch."""
+    blinding.seal = blinding.unsealed
+    blinding.apart = lambda files, job: job(files)
+    artefacts.whole = provenance.whole = lambda path: ""
+    artefacts.sealing = replacing
+
+
+def spent(argv: list[str], bare: bool) -> float:
+    """Return the processor seconds of a job and all its processes."""
+    child = os.fork()
+    if child == 0:
+        if bare:
+            _bare()
+        os._exit(run(argv))
+    _, status, used = os.wait4(child, 0)
+    if status:
+        raise RuntimeError(f"{' '.join(argv)} ended with {status}")
+    return used.ru_utime + used.ru_stime
+
+
+def commands(flow: Workflow, out: Path) -> dict[str, list[str]]:
+    """Return by name the attack jobs whose inputs are here."""
+    found = {}
+    for stem in sorted(cell.stem for cell in flow.plan.cells):
+        inputs = {"capture": [f"{flow.results}/captures/{capture_of(stem)}.safetensors"]}
+        inputs |= {"generator": flow.generator(stem), "labels": flow.oracle(stem)}
+        if all(Path(file).is_file() for files in inputs.values() for file in files):
+            given = [word for name, files in inputs.items() for file in files for word in (f"--{name}", file)]
+            spec, places = f"{flow.results}/specs/attack/{stem}.json", ("out", "record")
+            kept = [word for name in places for word in (f"--{name}", str(out / name))]
+            found[stem] = ["attack", *given, "--spec", spec, *kept]
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--pairs", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=5)
+    given = parser.parse_args()
+    prepare(1)
+    for library in LIBRARIES:
+        __import__(library)
+    with tempfile.TemporaryDirectory(prefix="leakbench-seal-", dir=".") as folder:
+        jobs = commands(Workflow(Path.cwd(), "quick"), Path(folder))
+        chosen = [sorted(jobs)[place] for place in np.linspace(0, len(jobs) - 1, given.jobs).astype(int)]
+        extra, whole = np.zeros((2, given.pairs, len(chosen)))
+        for pair in range(given.pairs):
+            for number, name in enumerate(chosen):
+                # Whichever is first finds colder caches.
+                order = (False, True) if pair % 2 else (True, False)
+                seconds = {bare: spent(jobs[name], bare) for bare in order}
+                whole[pair, number], extra[pair, number] = seconds[False], seconds[False] - seconds[True]
+    for name, cost, total in zip(chosen, extra.mean(0), whole.mean(0), strict=True):
+        print(f"{name}: {total:.3f} s, of which seal and digests {1000 * cost:.0f} ms")
+    of_job = extra.mean(1) * 1000
+    low, high = interval(of_job)
+    print(
+        f"a job: {of_job.mean():.1f} ms [{low:.1f}, {high:.1f}] of {whole.mean():.3f} s, n = {given.pairs} "
+        f"pairs of {len(chosen)} jobs; {len(jobs)} attack jobs are here"
+    )
+
+
+if __name__ == "__main__":
+    main()
