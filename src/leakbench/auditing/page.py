@@ -11,6 +11,8 @@ from markupsafe import Markup
 from leakbench.report.numbers import count, number
 
 LEVELS = ("nothing found", "recognisable", "read", "read with label")
+# Bars that a phone has room for.
+MOST = 11
 DECLARED = {
     "clients": "clients of the federation",
     "rounds": "rounds that a client takes part in",
@@ -61,9 +63,9 @@ def _row(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
-    """Return bars of the neurons that are open for 1, 2, … records, at most 16 of them."""
+    """Return bars of the neurons that are open for 1, 2, … records, at most MOST of them."""
     shown = list(degrees[1:])
-    step = -(-len(shown) // 16) or 1
+    step = -(-len(shown) // MOST) or 1
     groups = [
         (f"{at + 1}" if step == 1 else f"{at + 1}–{min(at + step, len(shown))}", sum(shown[at : at + step]))
         for at in range(0, len(shown), step)

@@ -45,6 +45,7 @@ class Remedy:
     recognisable: int = 0
     accuracy: float | None = None
     note: str = ""
+    unfinished: bool = False
     why_not: str = ""
 
     @property
@@ -58,12 +59,14 @@ class Remedy:
             return f"{self.what}: not measured, {self.why_not}"
         cost = "" if self.accuracy is None else f", accuracy changes by {-100 * self.accuracy:+.1f} points"
         note = f"; {self.note}" if self.note else ""
-        return f"{self.what}: {self.read} of {self.records} records read, {self.before} before{cost}{note}"
+        read = f"at least {self.read}" if self.unfinished else self.read
+        return f"{self.what}: {read} of {self.records} records read, {self.before} before{cost}{note}"
 
-    def rank(self) -> tuple[bool, float]:
-        """Return what to sort by: leak removed, for each point of accuracy where that is known."""
+    def rank(self) -> tuple[bool, bool, float]:
+        """Return what to sort by: leak removed, for each point of accuracy where that is known, and last what
+        was measured in part or not at all."""
         points = max(100 * (self.accuracy or 0.0), 1.0)
-        return bool(self.why_not), -self.removed / points
+        return bool(self.why_not), self.unfinished, -self.removed / points
 
 
 def remedies(
@@ -105,6 +108,7 @@ def _measure(each: Remedy, after: Round, names: list[str], until: float) -> None
         limit = until - time.perf_counter()
         made = exact(name, entries[name], observation, truth, limit) if limit > 0 else None
         if made is None or made.out_of_time:
+            each.unfinished = True
             each.note = "; ".join(filter(None, [each.note, f"{entries[name]['title']} did not finish"]))
         if made is not None:
             found.append(made)

@@ -124,6 +124,7 @@ def test_what_helps_is_ranked_with_its_price() -> None:
     # Without the bias's gradient Fidel knows records up to their brightness, and peeling nothing.
     assert by["your defence"].read == 0
     assert by["top 1% of coordinates"].accuracy is not None
+    assert not any(each.unfinished for each in by.values() if each.what.startswith("noise"))
     measured = [each for each in found.remedies if not each.why_not]
     assert measured == sorted(measured, key=lambda each: each.rank())
     assert found.remedies[: len(measured)] == measured
