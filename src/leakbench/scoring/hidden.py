@@ -64,11 +64,12 @@ class Hidden:
             out[TYPICAL] = typical_record(records, self.columns).reshape(out[DATASET_MEAN].shape)
         return out
 
-    def needs(self, pool: int) -> dict[str, Callable[[], Any]]:
+    def needs(self, pool: int) -> dict[str, Callable[[], Any] | None]:
         """Return what metrics may need of the data set, by name: the first `pool` images, and of records
-        columns and deviations."""
-        found: dict[str, Callable[[], Any]] = {"pool": lambda: pixels(np.array(self.pictures[:pool]))}
-        if self.columns:
-            found["columns"] = lambda: self.columns
-            found["deviations"] = lambda: np.array(self.known).std(0, dtype=np.float64).ravel()
-        return found
+        columns and deviations; none of what is not of records."""
+        found: dict[str, Callable[[], Any] | None] = {
+            "pool": lambda: pixels(np.array(self.pictures[:pool])),
+            "columns": lambda: self.columns,
+            "deviations": lambda: np.array(self.known).std(0, dtype=np.float64).ravel(),
+        }
+        return found if self.columns else found | {"columns": None, "deviations": None}

@@ -64,11 +64,14 @@ def open_backbones(path: Path | None) -> Backbones:
 
 
 def gather(
-    names: list[str], backbones: Backbones, judges: dict[str, Path], of_data: Mapping[str, Callable[[], Any]]
+    names: list[str],
+    backbones: Backbones,
+    judges: dict[str, Path],
+    of_data: Mapping[str, Callable[[], Any] | None],
 ) -> tuple[list[str], Resources]:
     """Return the metrics that can be measured, and what they need.
 
-    judges: victim → its file. of_data: need → what makes it of the data set.
+    judges: victim → its file. of_data: need → what makes it of the data set; none where only records have it.
     What is absent leaves out the metrics that need it, with its reason. Raises UserError if a metric's judge
     has no file.
     """
@@ -87,11 +90,11 @@ def gather(
             lacking[need] = reason
         else:
             answers[need], classes = _asked(path), read_facts(path)["network"]["classes"]
-    others = {need for name in names for need in METRICS[name].needs if need != BACKBONES and not judge(need)}
-    lacking |= dict.fromkeys(others - of_data.keys(), "the data set holds no records of a table")
+    asked = {need for name in names for need in METRICS[name].needs} & of_data.keys()
+    made = {need: make() for need in sorted(asked) if (make := of_data[need])}
+    lacking |= dict.fromkeys(asked - made.keys(), "the data set holds no records of a table")
     kept = [name for name in names if not lacking.keys() & set(METRICS[name].needs)]
-    fixed |= {need: of_data[need]() for need in others & of_data.keys()}
-    return kept, Resources(fixed, answers, classes, "; ".join(dict.fromkeys(lacking.values())))
+    return kept, Resources(fixed | made, answers, classes, "; ".join(dict.fromkeys(lacking.values())))
 
 
 def _asked(path: Path) -> Answer:
