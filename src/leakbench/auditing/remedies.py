@@ -34,8 +34,8 @@ class Remedy:
 
     what: the change. read, recognisable: records of the client, of `records`. before: what was read without
     it. accuracy: the accuracy that it costs in this round, as a share; none where validation data are missing
-    or training anew would be needed. bound: what is certified of any attacker, in words. why_not: why it was
-    not measured.
+    or training anew would be needed. note: what is certified of any attacker, and what did not finish.
+    unfinished: whether an attack ran out of time, so that more may be read. why_not: why it was not measured.
     """
 
     what: str
@@ -62,11 +62,11 @@ class Remedy:
         read = f"at least {self.read}" if self.unfinished else self.read
         return f"{self.what}: {read} of {self.records} records read, {self.before} before{cost}{note}"
 
-    def rank(self) -> tuple[bool, bool, float]:
+    def rank(self) -> tuple[bool, bool, float, int]:
         """Return what to sort by: leak removed, for each point of accuracy where that is known, and last what
         was measured in part or not at all."""
         points = max(100 * (self.accuracy or 0.0), 1.0)
-        return bool(self.why_not), self.unfinished, -self.removed / points
+        return bool(self.why_not), self.unfinished, -self.removed / points, self.recognisable
 
 
 def remedies(
