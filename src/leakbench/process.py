@@ -74,7 +74,7 @@ def folder_of_the_run(owner: int) -> Path:
     return folder
 
 
-def end_with(owner: int, patience: float = 10.0) -> None:
+def end_with(owner: int, patience: float = 5.0) -> None:
     """Terminate this process soon after `owner` is gone; kill it if it has not ended `patience` seconds
     later.
 
