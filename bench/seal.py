@@ -66,7 +66,7 @@ def main() -> None:
     prepare(1)
     for library in LIBRARIES:
         __import__(library)
-    with tempfile.TemporaryDirectory(prefix="leakbench-seal-", dir=".") as folder:
+    with tempfile.TemporaryDirectory(prefix="leakbench-seal-", dir=Path.cwd()) as folder:
         jobs = commands(Workflow(Path.cwd(), "quick"), Path(folder))
         chosen = [sorted(jobs)[place] for place in np.linspace(0, len(jobs) - 1, given.jobs).astype(int)]
         extra, whole = np.zeros((2, given.pairs, len(chosen)))
