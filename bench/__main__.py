@@ -15,7 +15,7 @@ from bench.measure import COLUMNS, kept
 from leakbench.artefacts import write_text
 from leakbench.process import prepare
 
-ENTRIES = ("fidel", "membership", "grnn", "encryption", "matching", "scheduler")
+ENTRIES = ("fidel", "exact", "membership", "grnn", "encryption", "matching", "scheduler")
 SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before", "load_after")]
 
 

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.exact.columns import columns_of, samples_of
-from leakbench.exact.first_layer import FirstLayer, reconstruction
+from leakbench.exact.columns import columns_of
+from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.proof import proof
+from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span, first_alike
 
 # A neuron is read while what is left of its gradient is this many times the error that it has gathered.
@@ -39,9 +40,9 @@ def peel(
     return reconstruction(observation, lambda layer, seen: peeled(layer, seen, levels), "peel")
 
 
-def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return the samples [n, inputs] and their labels [n]."""
-    samples, labels = layer.weight[:0], torch.zeros(0, dtype=torch.int64)
+def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
+    """Return the samples that are proven, one after the other."""
+    samples, labels, _ = nothing(layer)
     slope, offset = layer.slope, layer.offset
     error = seen.noise * offset.abs() + seen.entry
     while len(samples) < layer.batch:
@@ -52,10 +53,10 @@ def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> tuple[Te
         slope, offset = slope - caused.T @ found, offset - caused.sum(0)
         error = error + seen.noise * caused.abs().sum(0)
     if len(samples) == len(seen.values):
-        exact, classes = samples_of(layer, seen, columns_of(layer, seen, samples))
-        if len(exact) == len(samples):
-            samples, labels = exact, classes
-    return samples[: layer.batch], labels[: layer.batch]
+        exact = samples_of(layer, seen, columns_of(layer, seen, samples)[0])
+        if len(exact.samples) == len(samples):
+            return exact
+    return Solved(samples[: layer.batch], labels[: layer.batch])
 
 
 def _certified(
@@ -78,9 +79,13 @@ def _certified(
     samples = _rounded(samples, layer, levels)
     new = ~(torch.cdist(samples, known) <= SAME * samples.norm(dim=1, keepdim=True)).any(1)
     of_new = new[group]
-    samples, relative, group = samples[new], relative[of_new], (new.cumsum(0) - 1)[group[of_new]]
+    neurons, relative = neurons[of_new], relative[of_new]
+    samples, group = samples[new], (new.cumsum(0) - 1)[group[of_new]]
     worst = relative.new_zeros(len(samples)).scatter_reduce_(0, group, relative, "amax")
     labels, proven, caused = proof(layer, seen, samples, worst)
+    if layer.logits is None:
+        # Nothing tells a mixture of samples from a sample but that two neurons seldom mix alike.
+        proven &= group.bincount(minlength=len(samples)) > 1
     # Of a sample that two groups hold, the group with the smaller error is kept.
     order = worst[proven].argsort()
     samples, labels, caused = (value[proven][order] for value in (samples, labels, caused))

@@ -28,6 +28,9 @@ class Reconstruction:
     snapshot_gaps: [rounds, clients] and [s, rounds, clients], the mean squared difference of the gradients
     that the images at the end and on the way would cause from those observed.
 
+    agreement: [rounds, clients], the share of neurons and samples in which the columns of the gradient and
+    the samples that follow from them say the same of a ReLU (`leakbench.exact`).
+
     partners: name → int64 [rounds, clients, n], which candidate of an earlier round (round · n + its place)
     an attack took for the same sample, -1 where none. The name begins with "partner", the rest tells a way of
     matching.
@@ -46,6 +49,7 @@ class Reconstruction:
     snapshot_iterations: Tensor | None = None
     gap: Tensor | None = None
     snapshot_gaps: Tensor | None = None
+    agreement: Tensor | None = None
     partners: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,6 +67,7 @@ class Reconstruction:
                 "attack: its reconstruction: images hold NaN or Inf (mark such candidates as not usable)"
             )
         wanted = {"labels": lead, "span_distance": lead, "diverged": lead[:2], "gap": lead[:2]}
+        wanted |= {"agreement": lead[:2]}
         wanted |= dict.fromkeys(self.partners, lead)
         for name, shape in wanted.items():
             value = self.partners[name] if name in self.partners else getattr(self, name)

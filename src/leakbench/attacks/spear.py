@@ -1,7 +1,9 @@
 """SPEAR (Dimitrov et al., arXiv:2403.03945) by a search in polynomial time: batches from the span of a
 gradient."""
 
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -10,13 +12,12 @@ from torch import Tensor
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.peel import peeled
 from leakbench.attacks.reconstruction import Reconstruction
-from leakbench.exact.columns import columns_of, samples_of
-from leakbench.exact.first_layer import FirstLayer, reconstruction
+from leakbench.exact.columns import columns_of, last_column
+from leakbench.exact.first_layer import FirstLayer
+from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span
 from leakbench.exact.sparse import directions, distinct
 
-# What counts as zero, in units of the noise of a row of length one.
-ZERO, LEAST = 2e3, 1e-9
 # A column is new if at least this much of it is not spanned by the others.
 INDEPENDENT = 1e-6
 
@@ -28,44 +29,44 @@ def spear(
     peel: bool = False,
     starts: Annotated[int, Field(gt=0)] = 60,
     share: Annotated[float, Field(gt=0, lt=1)] = 0.3,
+    search: Literal["reweighted", "drawn"] = "reweighted",
 ) -> Reconstruction:
     """Recover whole batches, with labels, from the gradient of a first dense layer behind which is a ReLU.
 
     The gradient is the product of what each sample adds to each neuron's offset, which is zero where the
     neuron is closed, and the samples. Its singular vectors tell the factors but for an invertible matrix, and
     the zeros tell that matrix, column by column (`exact.sparse`). The bias's gradient tells the scale of
-    each. The published search draws subsets of neurons, whose number grows exponentially with the batch; this
-    one weights least squares anew. peel: whether samples are peeled first, so that fewer are searched for.
-    starts: the largest number of batches of starts. share: of the neurons that are not needed to tell a
-    column, the share that must be closed for one sample. Only proven samples are usable. Raises Unfit where
-    `first_layers` does.
+    each. search: `drawn` is the published one, whose number of draws grows exponentially with the batch;
+    `reweighted` weights least squares anew. peel: whether samples are peeled first, so that fewer are
+    searched for. starts: the largest number of batches of starts. share: of the neurons that are not needed
+    to tell a column, the share that must be closed for one sample. Only proven samples are usable, and behind
+    dropout they have no labels. Raises Unfit where `first_layers` does.
     """
 
-    def solve(layer: FirstLayer, seen: Span) -> tuple[Tensor, Tensor]:
-        known = peeled(layer, seen) if peel else (layer.weight[:0], torch.zeros(0, dtype=torch.int64))
-        return _searched(layer, seen, known, starts, share, rng)
+    tries = partial(directions, share=share, most=starts, rng=rng, search=search)
+
+    def solve(layer: FirstLayer, seen: Span) -> Solved:
+        return _searched(layer, seen, peeled(layer, seen) if peel else nothing(layer), tries)
 
     return reconstruction(observation, solve, "spear")
 
 
 def _searched(
-    layer: FirstLayer, seen: Span, best: tuple[Tensor, Tensor], starts: int, share: float,
-    rng: torch.Generator,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Return the largest number of samples [n, inputs] that are proven, with their labels [n].
-
-    best: samples that were peeled, with their labels. Others are proven once there are as many columns as
-    samples.
-    """
+    layer: FirstLayer, seen: Span, best: Solved, tries: Callable[..., Iterator[tuple[int, Tensor]]]
+) -> Solved:
+    """Return the largest number of samples that are proven. Others than those of `best`, which were peeled,
+    are proven once there are as many columns as samples."""
     rows, rank = distinct(seen.left), len(seen.values)
-    known = columns_of(layer, seen, best[0])
+    known, _ = columns_of(layer, seen, best.samples)
     pool = [(len(rows), q) for q in known]
-    found = directions(rows, max(ZERO * seen.noise, LEAST), share, starts, rng, known)
-    while len(best[0]) < rank and (each := next(found, None)):
+    found = tries(rows, seen.zero, known=known)
+    while len(best.samples) < rank and (each := next(found, None)):
         pool.append(each)
         columns = _independent(pool, rank)
+        if len(columns) == rank - 1:
+            columns = torch.cat([columns, last_column(layer, seen, columns)])
         if len(columns) == rank:
-            best = max(best, samples_of(layer, seen, columns), key=lambda both: len(both[0]))
+            best = max(best, samples_of(layer, seen, columns), key=lambda each: len(each.samples))
     return best
 
 

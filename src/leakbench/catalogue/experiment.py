@@ -63,7 +63,8 @@ class Drawing(BaseModel):
 
     drawing: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")] = Field(
         description="The file in src/leakbench/drawing/ that draws it, without its suffix: `lines`, `dots`, "
-        "`heat`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of drawing."
+        "`heat`, `squares`, `grid`, `side-by-side`, `boundaries` or `word-examples`. Its arguments: Parts of "
+        "drawing."
     )
 
 

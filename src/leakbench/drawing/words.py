@@ -34,6 +34,8 @@ METRICS = {
     "tpr_at_fpr_0_001": "TPR at FPR 0.1 %",
     "members_accepted": "members accepted",
     "false_acceptances": "others accepted",
+    "false_accepted": "accepted, but no private image",
+    "agreement": "neurons and samples that agree (λ)",
     "span_distance": "distance from the span",
     "tv_ratio": "total variation, ratio",
     "seconds": "seconds per update",

@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.attacks.observation import Observation
-from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
-from leakbench.exact.span import Span, span
 from leakbench.matching.received import as_gradient, local_steps, noise_images
 from leakbench.victims.layers import Drawn, first_dense, normalisation
 
@@ -22,7 +20,7 @@ class FirstLayer:
     weight: [neurons, inputs] and bias: [neurons], as they were sent out. slope: [neurons, inputs] and
     offset: [neurons], the gradient of the loss by them. batch: the number of samples of the client. low,
     high: [inputs], the range of what the layer reads. logits: what the network makes of the layer's output
-    [n, neurons]: [n, classes]. All are float64.
+    [n, neurons]: [n, classes]; none where dropout hides it. All are float64.
     """
 
     weight: Tensor
@@ -32,7 +30,7 @@ class FirstLayer:
     batch: int
     low: Tensor
     high: Tensor
-    logits: Callable[[Tensor], Tensor]
+    logits: Callable[[Tensor], Tensor] | None
 
     def caused(self, samples: Tensor) -> Tensor:
         """Return what each sample would add to `offset`, were it of each class: [n, classes, neurons].
@@ -41,6 +39,7 @@ class FirstLayer:
         sample of class l adds (Jᵀp − J[l]) / batch, for the loss is the mean cross-entropy (Shariati and
         Alambardar Meybodi, arXiv:2609.09659, the certificate of a recovered sample).
         """
+        assert self.logits is not None
         output = (samples @ self.weight.T + self.bias).requires_grad_(True)
         with torch.enable_grad():
             logits = self.logits(output)
@@ -56,8 +55,8 @@ class FirstLayer:
 def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:
     """Yield round, client and first layer of every update. `attack` is named where it cannot be applied.
 
-    Raises Unfit for updates of several local steps, for dropout, for batch norm that uses the batch, and for
-    a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
+    Raises Unfit for updates of several local steps, for batch norm that uses the batch, and for a network
+    whose first dense layer has no bias or reads something other than the (normalised) pixels.
     """
     rows, columns, channels = observation.network["shape"]
     for number in range(observation.rounds):
@@ -71,8 +70,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
             raise Unfit(f"attack: {attack} needs a bias, and the dense layer {name} has none")
         if observation.mode == "train" and any(isinstance(m, nn.BatchNorm1d) for m in model.modules()):
             raise Unfit(f"attack: {attack} needs samples that do not see each other (batch norm sees all)")
-        if observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules()):
-            raise Unfit(f"attack: {attack} needs to know the network, and dropout hides which part was used")
+        masked = observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules())
         low, high = (
             ((value - mean) / deviation).expand(channels, rows, columns).flatten() for value in (0.0, 1.0)
         )
@@ -97,7 +95,7 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
                     batch=batch,
                     low=low,
                     high=high,
-                    logits=_behind(model, layer, noise),
+                    logits=None if masked else _behind(model, layer, noise),
                 ),
             )
 
@@ -115,27 +113,3 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
         return found
 
     return logits
-
-
-Solve = Callable[[FirstLayer, Span], tuple[Tensor, Tensor]]
-
-
-def reconstruction(observation: Observation, solve: Solve, attack: str) -> Reconstruction:
-    """Return what `solve` finds in every update: samples [n, inputs] and labels [n], n at most the batch.
-
-    An update of which noise leaves no span gives nothing.
-    """
-    rows, columns, channels = observation.network["shape"]
-    lead = (observation.rounds, len(observation.clients), max(observation.clients))
-    mean, deviation = normalisation(observation.model(), channels)
-    images = torch.zeros(*lead, channels, rows, columns)
-    usable, labels = torch.zeros(lead, dtype=torch.bool), torch.full(lead, -1)
-    for number, client, layer in first_layers(observation, attack):
-        seen = span(layer.slope, layer.batch)
-        if seen is None:
-            continue
-        samples, classes = solve(layer, seen)
-        place = (number, client, slice(0, len(samples)))
-        pixels = samples.float().view(-1, channels, rows, columns) * deviation + mean
-        images[place], usable[place], labels[place] = pixels, True, classes
-    return Reconstruction(images, usable, labels=labels)

@@ -9,6 +9,10 @@ from torch import Tensor
 MORE = 16
 # A singular value belongs to the samples if it is this many times the first that belongs to the noise.
 CLEAR = 10.0
+# What rounding leaves of a singular value that is zero, in units of the precision.
+ROUNDED = 1e3
+# What counts as zero, in units of the noise, and what float64 leaves of it.
+ZERO, LEAST = 2e3, 1e-9
 # A row of a basis is dead if it is shorter than this share of the longest.
 DEAD = 1e-5
 
@@ -27,6 +31,11 @@ class Span(NamedTuple):
     noise: float
     entry: float
 
+    @property
+    def zero(self) -> float:
+        """What counts as zero of a row of length one times a direction."""
+        return max(ZERO * self.noise, LEAST)
+
 
 def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     """Return the span of the samples behind a gradient [neurons, inputs]; none if noise leaves none.
@@ -43,10 +52,12 @@ def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     # Once more through the gradient, so that small singular values are as sharp as the large ones.
     basis = torch.linalg.qr(slope @ (slope.T @ torch.linalg.qr(mixed).Q)).Q
     left, values, right = torch.linalg.svd(basis.T @ slope, full_matrices=False)
-    rank = int((values[:batch] > clear * values[batch]).sum())
+    eps = torch.finfo(slope.dtype).eps
+    # A batch of fewer different samples has a smaller rank, behind which rounding alone is left.
+    rank = int((values[:batch] > (clear * values[batch]).clamp_min(ROUNDED * eps * values[0])).sum())
     if not rank:
         return None
-    noise = max(float(values[rank] / values[0]), torch.finfo(slope.dtype).eps)
+    noise = max(float(values[rank] / values[0]), eps)
     entry = noise * float(values[0]) / sum(side**0.5 for side in slope.shape)
     return Span(basis @ left[:, :rank], values[:rank], right[:rank], noise, entry)
 

@@ -1,6 +1,7 @@
 """The columns of a matrix, of which only the span is known, found because a ReLU leaves them sparse."""
 
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -17,6 +18,8 @@ STAGES = ((30, 0.5), (42, 0.25), (60, 1.0))
 # Starts are kept away from known columns for the first AWAY steps, by PUSH times the mean moment.
 AWAY, PUSH = 30, 30.0
 STARTS = 64
+# Values that draws may hold at once; a drawn direction is looked at if it is zero within NEAR times the zero.
+DRAWN, NEAR = 1 << 23, 100.0
 # The search ends after this number of batches of starts in a row that found no new column.
 FRUITLESS = 12
 # The share of rows that a column may be taken to be zero in, while it is sharpened.
@@ -32,25 +35,30 @@ def distinct(left: Tensor) -> Tensor:
 
 
 def directions(
-    rows: Tensor, zero: float, share: float, most: int, rng: torch.Generator, known: Tensor
+    rows: Tensor,
+    zero: float,
+    share: float,
+    most: int,
+    rng: torch.Generator,
+    known: Tensor,
+    search: Literal["reweighted", "drawn"] = "reweighted",
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield (number of zeros, direction [rank]) of columns, as they are found, in at most `most` batches of
     starts.
 
-    rows: [n, rank], of `distinct`. A direction q is a column where rows @ q has many zeros. Each start
-    minimises the sum of log((row · q)² + width²) over the sphere, by least squares that are weighted anew in
-    every step, while the width falls; the limit of width zero counts what is not zero (reweighted least
-    squares with exponent 0). zero: what counts as zero. share: of the rows that are free, the share that must
-    be zero. known: [k, rank], columns that are not looked for.
+    rows: [n, rank], of `distinct`. A direction q is a column where rows @ q has many zeros. zero: what counts
+    as zero. share: of the rows that are free, the share that must be zero. known: [k, rank], columns that are
+    not looked for. search: `reweighted` minimises the sum of log((row · q)² + width²) over the sphere, by
+    least squares that are weighted anew in every step, while the width falls; the limit of width zero counts
+    what is not zero (reweighted least squares with exponent 0). `drawn` takes what is orthogonal to rank - 1
+    rows that are drawn by lot, as SPEAR is published; that needs few draws where most entries are zero.
     """
     rank = rows.shape[1]
     least = rank - 1 + share * (len(rows) - rank + 1)
     fruitless = 0
     for _ in range(most):
-        starts = torch.randn(STARTS, rank, generator=rng, dtype=rows.dtype)
-        basis = torch.linalg.qr(known.T).Q
-        starts = starts - starts @ basis @ basis.T
-        found = [_sharpened(rows, q, zero) for q in _minimised(rows, starts, basis)]
+        begun = _minimised(rows, rng, known) if search == "reweighted" else _drawn(rows, zero, least, rng)
+        found = [_sharpened(rows, q, zero) for q in begun]
         before = len(known)
         for zeros, q in sorted(found, key=lambda each: -each[0]):
             if zeros >= least and not ((known @ q).abs() > 1 - 1e-6).any():
@@ -61,12 +69,27 @@ def directions(
             return
 
 
-def _minimised(rows: Tensor, starts: Tensor, known: Tensor) -> Tensor:
-    """Return where starts [k, rank] end, without those that were given up. known: [rank, n], orthonormal."""
+def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Tensor:
+    """Return directions [n, rank] that are each orthogonal to rank - 1 rows and zero in at least `least`."""
+    rank = rows.shape[1]
+    count = DRAWN // rank**2
+    chosen = torch.rand(count, len(rows), generator=rng).argsort(1)[:, : rank - 1]
+    solution, failed = torch.linalg.solve_ex(rows[chosen][:, :, :-1], -rows[chosen][:, :, -1])
+    q = torch.cat([solution, torch.ones(count, 1, dtype=rows.dtype)], 1)[failed == 0]
+    q = torch.nn.functional.normalize(q, dim=1)
+    # What a solution has lost in digits, `_sharpened` mends.
+    return q[((q @ rows.T).abs() < NEAR * zero).sum(1) >= least]
+
+
+def _minimised(rows: Tensor, rng: torch.Generator, away_from: Tensor) -> Tensor:
+    """Return where STARTS starts, drawn away from known columns [k, rank], end, without those given up."""
+    basis = torch.linalg.qr(away_from.T).Q
+    starts = torch.randn(STARTS, rows.shape[1], generator=rng, dtype=rows.dtype)
+    starts = starts - starts @ basis @ basis.T
     # Single precision finds the neighbourhood of a column; `_sharpened` finds the column.
     table = rows.float()
     q = torch.nn.functional.normalize(starts.float(), dim=1)
-    away = (known @ known.T).float()
+    away = (basis @ basis.T).float()
     width, step = WIDTH, 0
     for until, share in STAGES:
         while step < until:

@@ -9,6 +9,7 @@ from leakbench.metrics.baselines import blank
 from leakbench.metrics.matching import best, match
 from leakbench.metrics.mse import mse_matrix
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
+from leakbench.metrics.proofs import false_accepted
 from leakbench.scoring.resources import Resources
 
 # Few enough to stay in a processor's cache from one pass over them to the next.
@@ -49,7 +50,8 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
     """Match [rounds, n, …] candidates with [rounds, k, …] truths.
 
     One-to-one matching costs the squared error of images; features have no range of their own, so r decides
-    there. Returns `match`, `pearson` and `neurons` (candidates with r ≥ 0.98), each [rounds, k].
+    there. Returns `match`, `pearson`, `neurons` (candidates with r ≥ 0.98) and `false_accepted` (usable
+    candidates that are no private image), each [rounds, k].
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
@@ -57,6 +59,7 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
         "match": np.empty((rounds, k), np.int64),
         "pearson": np.empty((rounds, k)),
         "neurons": np.empty((rounds, k), np.int64),
+        "false_accepted": np.empty((rounds, k), np.int64),
     }
     step = max(1, WORKING_FLOATS // max(1, n * width))
     for start in range(0, rounds, step):
@@ -64,6 +67,7 @@ def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[st
         guess = np.asarray(candidates.images[part]).reshape(-1, n, width)
         r = pearson_matrix(guess, truth[part].reshape(-1, k, width)).astype(np.float64)
         out["neurons"][part] = (r >= THRESHOLD).sum(-2)
+        out["false_accepted"][part] = false_accepted(r, candidates.usable[part], THRESHOLD)[:, None]
         r[~candidates.usable[part]] = np.nan
         if by.matching == "best":
             out["match"][part], out["pearson"][part] = best(r)

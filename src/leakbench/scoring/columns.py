@@ -18,8 +18,12 @@ def add_labels(
     client: int,
     baseline: str,
 ) -> None:
-    """Add the columns about labels, and mark what diverged, if the attack inferred labels."""
+    """Add the columns about labels, and mark what diverged, if the attack inferred labels; and how well an
+    attack's own findings agree, if it says so."""
     part = {"": "", "random-gradient": "null/"}.get(baseline)
+    if part is not None and f"{part}agreement" in tensors:
+        agreement = tensors[f"{part}agreement"][:, client]
+        frame["agreement"] = of_rounds(agreement, len(frame) // len(agreement))
     if part is None or f"{part}labels" not in tensors:
         return
     given = np.array(tensors[f"{part}labels"][:, client])

@@ -31,6 +31,8 @@ CONVENTIONS = {
     "lpips_vgg_raw255_bgr": ("published", False),
     "seconds": ("standard", False),
     "identified": ("standard", True),
+    "false_accepted": ("standard", False),
+    "agreement": ("standard", True),
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),
     "label_presence": ("standard", True),
@@ -107,7 +109,7 @@ def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
     with pytest.raises(
         UserError,
-        match=r"'pnsr' is not a metric \(there are accuracy, channel_pearson, coarse_error, colour_error, ",
+        match=r"'pnsr' is not a metric \(there are accuracy, agreement, channel_pearson, ",
     ):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):

@@ -1,0 +1,87 @@
+"""Exact attacks: seconds of one core for an update, beside Fidel on the same update and gradient matching.
+
+Peeling of 64 CIFAR-10 images and SPEAR of 32, both from gradients of 1,000 neurons in single precision. InvG
+runs for as many iterations as take the exact attack's seconds.
+"""
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from bench.ceiling import Ceiling
+from bench.matching import ROOT
+from bench.measure import Row, Side, compare
+from leakbench import attacks, victims
+from leakbench.artefacts import open_tensors
+from leakbench.attacks.observation import Observation
+
+SHAPE, CLASSES = (32, 32, 3), 10
+WORK: dict[str, dict[str, Any]] = {
+    "peel": {"batch": 64, "network": {}},
+    "spear": {"batch": 32, "network": {"hidden": [1000, 200, 200, 200, 200], "normalise": "cifar10"}},
+}
+INVG = {
+    "module": "gradient-matching",
+    "objective": {"cosine": {}},
+    "unknowns": {"dummies": {"boxed": True}},
+    "optimiser": {"adam": {"lr": 0.1, "signed": True, "decay": True}},
+}
+
+
+def setting(batch: int, network: dict[str, Any]) -> Observation:
+    """Return what a server sees of one client with `batch` test images, and their labels for InvG alone."""
+    arrays, _ = open_tensors(ROOT / "data" / "cifar10.safetensors")
+    chosen = np.random.default_rng(0).choice(10_000, batch, replace=False)
+    images = torch.from_numpy(np.array(arrays["test/images"])[chosen]).permute(0, 3, 1, 2).float() / 255
+    labels = np.array(arrays["test/labels"])[chosen].astype(np.int64)
+    torch.manual_seed(0)
+    model = victims.build("mlp", SHAPE, CLASSES, network)
+    named = dict(model.named_parameters())
+    loss = cross_entropy(model(images), torch.from_numpy(labels))
+    gradients = torch.autograd.grad(loss, list(named.values()))
+    return Observation(
+        network={"module": "mlp", "parameters": network, "shape": list(SHAPE), "classes": CLASSES},
+        weights={name: value.detach().numpy()[None] for name, value in named.items()},
+        updates={name: value.numpy()[None, None] for name, value in zip(named, gradients, strict=True)},
+        origin=np.zeros(1, np.int64), clients=[batch], kind="gradient", labelling="oracle",
+        labels=[labels[None]],
+    )  # fmt: skip
+
+
+def _run(observation: Observation, entry: dict[str, Any]) -> object:
+    return attacks.run(entry, observation, torch.Generator().manual_seed(0))
+
+
+def _seconds(observation: Observation, entry: dict[str, Any]) -> float:
+    start = time.perf_counter()
+    _run(observation, entry)
+    return time.perf_counter() - start
+
+
+def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
+    """Yield the bench's rows. small: a tiny batch, to try it."""
+    cores = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for module, work in WORK.items():
+        batch = 8 if small else work["batch"]
+        seen = setting(batch, work["network"])
+        exact = {"module": module, "parameters": {}}
+        few = 2 if small else 20
+        step = _seconds(seen, INVG | {"parameters": {"iterations": few}}) / few
+        steps = 2 if small else max(2, round(_seconds(seen, exact) / step))
+        invg = INVG | {"parameters": {"iterations": steps}}
+        yield from compare(
+            module,
+            f"{module}: one update of {batch} CIFAR-10 images, 1,000 neurons, one core",
+            "seconds per update",
+            Side("ours", lambda seen=seen, exact=exact: _run(seen, exact), 1),
+            [
+                Side("Fidel", lambda seen=seen: _run(seen, {"module": "fidel", "parameters": {}}), 1),
+                Side(f"InvG, {steps} iterations", lambda seen=seen, invg=invg: _run(seen, invg), 1),
+            ],
+        )
+    torch.set_num_threads(cores)

@@ -1,0 +1,52 @@
+"""Squares: a map for each metric, with one condition down and one across, and the number in each square."""
+
+from typing import Any
+
+import seaborn as sns
+from matplotlib.figure import SubFigure
+
+from leakbench.drawing.result import Result
+from leakbench.drawing.rows import chosen, counted, levels, word
+from leakbench.drawing.sheet import Body
+
+SQUARE, HEAD, FOOT = 0.4, 0.5, 0.5
+
+
+def squares(
+    result: Result, *, metrics: tuple[str, ...], down: str, across: str, text: dict[str, str] | None = None
+) -> Body | None:
+    """Draw a map for each metric, with the mean in each square; an empty one was not measured.
+
+    metrics: what is drawn, a map each, side by side. down, across: the columns whose values are rows and
+    columns of a map. text: value → words.
+    """
+    rows = chosen(result, metrics)
+    if rows.empty:
+        return None
+    order = [levels(result, rows, column) for column in (down, across)]
+    measured = [metric for metric in metrics if metric in set(rows["metric"])]
+
+    def paint(body: SubFigure) -> None:
+        grid: Any = body.subplots(1, len(measured), squeeze=False, sharey=True)
+        for metric, axes in zip(measured, grid.flat, strict=True):
+            part = rows[rows["metric"] == metric]
+            means = part.pivot_table(index=down, columns=across, values="mean")
+            sns.heatmap(
+                means.reindex(index=order[0], columns=order[1]),
+                ax=axes,
+                cmap="rocket_r",
+                vmin=0,
+                annot=True,
+                fmt=".2g",
+                linewidths=0.6,
+                linecolor="white",
+                cbar=False,
+                xticklabels=[word(result, across, value, text) for value in order[1]],
+                yticklabels=[word(result, down, value, text) for value in order[0]],
+            )
+            axes.set(xlabel=word(result, "column", across, text), ylabel="")
+            axes.set_title(word(result, "metric", metric, text))
+            axes.tick_params(length=0, rotation=0)
+            axes.grid(visible=False)
+
+    return Body(SQUARE * len(order[0]) + HEAD + FOOT, counted(rows), paint)

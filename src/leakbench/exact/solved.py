@@ -1,0 +1,69 @@
+"""From the columns of the gradient to its samples, and from those to a reconstruction."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.exact.first_layer import FirstLayer, first_layers
+from leakbench.exact.proof import proof
+from leakbench.exact.span import Span, span, unit_rows
+from leakbench.victims.layers import normalisation
+
+
+class Solved(NamedTuple):
+    """What follows from all columns: the proven samples [n, inputs], their labels [n] (-1: not known), and
+    how well all of it fits together.
+
+    agreement: of all neurons and samples, the share in which a column is not zero exactly where the sample
+    opens the ReLU (the published self-certificate); 0 before all columns are known. Where dropout closes
+    neurons too, those that are zero although they are open count as agreeing.
+    """
+
+    samples: Tensor
+    labels: Tensor
+    agreement: float = 0.0
+
+
+def nothing(layer: FirstLayer) -> Solved:
+    """Return no samples."""
+    return Solved(layer.weight[:0], torch.zeros(0, dtype=torch.int64))
+
+
+def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
+    """Return the proven samples that follow from all columns [rank, rank]."""
+    scale = torch.linalg.lstsq(seen.left @ columns.T, layer.offset[:, None]).solution
+    samples = torch.linalg.lstsq(columns.T * scale.T, seen.values[:, None] * seen.right).solution
+    rows, alive = unit_rows(seen.left)
+    opened = (rows @ columns.T).abs() > seen.zero
+    outputs = (samples @ layer.weight.T + layer.bias).T[alive] > 0
+    agree = opened == outputs if layer.logits else outputs | ~opened
+    labels, proven, _ = proof(layer, seen, samples, samples.new_full((len(samples),), seen.noise))
+    return Solved(samples[proven], labels[proven], float(agree.double().mean()))
+
+
+def reconstruction(
+    observation: Observation, solve: Callable[[FirstLayer, Span], Solved], attack: str
+) -> Reconstruction:
+    """Return what `solve` finds in every update, at most as many samples as the batch has.
+
+    An update of which noise leaves no span gives nothing. `attack` is named where it cannot be applied.
+    """
+    rows, columns, channels = observation.network["shape"]
+    lead = (observation.rounds, len(observation.clients), max(observation.clients))
+    mean, deviation = normalisation(observation.model(), channels)
+    images, agreement = torch.zeros(*lead, channels, rows, columns), torch.zeros(lead[:2])
+    usable, labels = torch.zeros(lead, dtype=torch.bool), torch.full(lead, -1)
+    for number, client, layer in first_layers(observation, attack):
+        seen = span(layer.slope, layer.batch)
+        if seen is None:
+            continue
+        found = solve(layer, seen)
+        place = (number, client, slice(0, len(found.samples)))
+        pixels = found.samples.float().view(-1, channels, rows, columns) * deviation + mean
+        images[place], usable[place], labels[place] = pixels, True, found.labels
+        agreement[number, client] = found.agreement
+    return Reconstruction(images, usable, labels=labels, agreement=agreement)
