@@ -44,7 +44,7 @@ def squares(
                 xticklabels=[word(result, across, value, text) for value in order[1]],
                 yticklabels=[word(result, down, value, text) for value in order[0]],
             )
-            axes.set(xlabel=word(result, "column", across, text), ylabel="")
+            axes.set(xlabel=(text or {}).get(across, across), ylabel="")
             axes.set_title(word(result, "metric", metric, text))
             axes.tick_params(length=0, rotation=0)
             axes.grid(visible=False)

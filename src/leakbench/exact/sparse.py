@@ -19,7 +19,7 @@ STAGES = ((30, 0.5), (42, 0.25), (60, 1.0))
 AWAY, PUSH = 30, 30.0
 STARTS = 64
 # Values that draws may hold at once; a drawn direction is looked at if it is zero within NEAR times the zero.
-DRAWN, NEAR = 1 << 23, 100.0
+DRAWN, NEAR = 1 << 24, 100.0
 # The search ends after this number of batches of starts in a row that found no new column.
 FRUITLESS = 12
 # The share of rows that a column may be taken to be zero in, while it is sharpened.
@@ -72,7 +72,7 @@ def directions(
 def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Tensor:
     """Return directions [n, rank] that are each orthogonal to rank - 1 rows and zero in at least `least`."""
     rank = rows.shape[1]
-    count = DRAWN // rank**2
+    count = DRAWN // (rank * len(rows))
     chosen = torch.rand(count, len(rows), generator=rng).argsort(1)[:, : rank - 1]
     solution, failed = torch.linalg.solve_ex(rows[chosen][:, :, :-1], -rows[chosen][:, :, -1])
     q = torch.cat([solution, torch.ones(count, 1, dtype=rows.dtype)], 1)[failed == 0]
