@@ -233,6 +233,8 @@ class Federation(Strict):
     )
     alpha: Annotated[float, Field(ge=0.01)] | None = Field(
         None,
+        # What an older spec does not name must not make it another one.
+        exclude_if=lambda value: value is None,
         description="The labels of each update are skewed: the shares of the classes are drawn for it from a "
         "symmetric Dirichlet distribution of this concentration. Without it images are drawn at random.",
     )
