@@ -17,14 +17,14 @@ from pathlib import Path
 
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, unpack
-from leakbench.errors import raise_if_unwritable
+from leakbench.errors import UserError, raise_if_unwritable
 
 SECONDS = 600.0
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
     """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs, UserError on a
-    full disk."""
+    full disk and where a signal ended it."""
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
@@ -49,6 +49,10 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | N
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    if process.returncode < 0:
+        # It says nothing of the source, and no later run asks again for what is recorded as absent.
+        ended = signal.Signals(-process.returncode).name
+        raise UserError(f"{name} was ended by {ended} (run the same command again)")
     if process.returncode:
         if os.strerror(errno.ENOSPC).lower() in output.lower():
             raise_if_unwritable(OSError(errno.ENOSPC, ""), folder)

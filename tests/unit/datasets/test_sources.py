@@ -15,6 +15,7 @@ import pytest
 from leakbench.datasets import official, packages
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.official import Unavailable, download
+from leakbench.errors import UserError
 
 
 @pytest.fixture
@@ -58,6 +59,13 @@ def test_a_failing_client_gives_one_telling_line(place: Path, programs: Path) ->
     with pytest.raises(Unavailable) as caught:
         packages.npm("thing@1.0.0", place)
     assert str(caught.value) == "npm failed: npm error code ENOTFOUND"
+
+
+def test_a_client_that_was_killed_says_nothing_of_the_source(place: Path, programs: Path) -> None:
+    """Else a set would be recorded as absent, which no later run asks about again."""
+    program(programs, "slow", "kill -9 $$")
+    with pytest.raises(UserError, match="slow was ended by SIGKILL"):
+        packages.run(["slow"], place)
 
 
 def test_a_hanging_client_ends_with_its_children(
