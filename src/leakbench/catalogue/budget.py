@@ -197,7 +197,8 @@ def paid(
             groups.setdefault(ask.group, []).append(found)
     left = [kept for group in groups.values() if (kept := purse.fair(group, asked, out))]
     wanted = Counter(ask.job for ask in asks)
-    spent = EXPERIMENT * len({ask.experiment for ask in asks})
+    # An experiment that is left out whole still has its table and its page.
+    spent = EXPERIMENT * len({ask.experiment for ask in asks} | papers.keys())
     made: dict[str, float] = {}
 
     def more(group: list[_Fitted]) -> dict[str, float]:

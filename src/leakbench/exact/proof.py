@@ -44,6 +44,9 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
         held = (read * columns / seen.values).sum(1, keepdim=True)
         return torch.full((len(samples),), -1), proven & near, columns @ seen.left.T / held
     classes = layer.logits(layer.bias[None]).shape[1]
+    # A sample that is there twice takes a dimension from the span. Where none is missing, the mean of two
+    # samples that open the same neurons would pass for one that is there twice.
+    most = min(TIMES, 1 + max(0, layer.batch - len(seen.values)))
     size = max(1, VALUES_AT_ONCE // (classes * len(layer.bias)))
     found: list[tuple[Tensor, ...]] = []
     for part, share in zip(samples.split(size), error.split(size), strict=True):
@@ -53,7 +56,7 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
         outside = (caused - within @ seen.left.T).norm(dim=2) / length
         noise = MARGIN * seen.noise * seen.values[0]
         allowed = FIT * share[:, None] + noise / (length * part.norm(dim=1, keepdim=True)) + LEAST
-        away, slack, times = _weight(seen, part, within, share, noise)
+        away, slack, times = _weight(seen, part, within, share, noise, most)
         fits = (outside < allowed.clamp_max(MOST)) & (away < slack) & (slack < MOST)
         label = torch.where(fits, away, torch.inf).argmin(1)
         rows = torch.arange(len(part))
@@ -63,20 +66,21 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
 
 
 def _weight(
-    seen: Span, samples: Tensor, within: Tensor, error: Tensor, noise: Tensor
+    seen: Span, samples: Tensor, within: Tensor, error: Tensor, noise: Tensor, most: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return how far the gradient is from holding each sample [n, inputs] with each label a whole number of
     times, how far it may be, and that number: [n, classes] each.
 
     within: [n, classes, rank], what a sample adds to the offset, in the basis of the span. error: [n], the
-    share by which samples may be off. noise: what the gradient may be off by. The gradient G is M Xᵀ, with
+    share by which samples may be off. noise: what the gradient may be off by. most: the largest number that a
+    sample may be there. The gradient G is M Xᵀ, with
     samples as columns of X and what they add as columns of M, so xᵀ G⁺ m is one for a pair of them, and half
     of that if the sample is there twice.
     """
     read, caused = samples @ seen.right.T, within / seen.values
     reach = caused.norm(dim=2)
     held = (read[:, None] * caused).sum(2)
-    times = held.reciprocal().nan_to_num().round().clamp(1, TIMES)
+    times = held.reciprocal().nan_to_num().round().clamp(1, most)
     away = (times * held - 1).abs()
     drawn = noise * (read / seen.values).norm(dim=1)
     slack = (FIT * error * read.norm(dim=1) + drawn)[:, None] * reach * times + LEAST

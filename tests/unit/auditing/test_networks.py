@@ -27,12 +27,13 @@ def pictures(records: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
 
 
-def test_dropout_is_read_off_and_named_where_it_stops_an_attack() -> None:
+def test_dropout_is_read_off_and_what_peeling_proves_behind_it_was_read() -> None:
     played = client((mlp(400, dropout=0.5), nn.CrossEntropyLoss(), faces(6)), local_steps=1).play()
     observation, truth = view(played)
     assert observation.dropout
     assert "peel" not in look(observation, truth).predicted
-    assert "dropout" in exact("peel", catalogue()["peel"], observation, truth, 60).why_not
+    peeled = exact("peel", catalogue()["peel"], observation, truth, 60)
+    assert peeled.proven == peeled.count(READ)
     assert exact("fidel", catalogue()["fidel"], observation, truth, 60).count(READ) > 0
     # In evaluation mode nothing is dropped.
     still = client((mlp(400, dropout=0.5).eval(), nn.CrossEntropyLoss(), faces(6)), local_steps=1).play()

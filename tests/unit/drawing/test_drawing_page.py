@@ -14,7 +14,7 @@ from leakbench.drawing.result import read_result
 from leakbench.errors import UserError
 from leakbench.verbs.figure import figure
 
-NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
 PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}
 
 
