@@ -60,13 +60,7 @@ def planned(root: Path, scale: str, only: str = "") -> Plan:
 
 def digests(asked: Plan, experiment: str) -> tuple[str, str]:
     """Return the digests of all specs, and of all code, that an experiment's table follows from."""
-    cells = asked.experiments[experiment]
-    names = {f"study/{study.stem}" for study in asked.studies[experiment]}
-    names |= {name for cell in cells for name in (f"attack/{cell.stem}", f"capture/{cell.capture}")}
-    trained = {name for c in cells for name in (f"train/{c.dataset}/{c.victim}/", f"generator/{c.dataset}/")}
-    specs = {
-        name: spec for name, spec in asked.specs.items() if name in names or name.startswith(tuple(trained))
-    }
+    specs = {name: asked.specs[name] for name in asked.needed(experiment)}
     verbs = ["capture", "attack", "train", "score", "table"]
     parts = {part for value in specs.values() for part in parts_of(value)}
     return digest(specs), code_digest(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))

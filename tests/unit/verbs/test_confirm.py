@@ -1,11 +1,13 @@
 """Recorded tables of older code: kept valid by a sample that gives the same numbers, and by nothing else."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cell import ORIGIN, SHARES, STEM, Cell, make_table
+from project import ROOT
 
 from leakbench.artefacts import read_json, read_table, write_table
 from leakbench.catalogue.resolve import Plan
@@ -13,7 +15,7 @@ from leakbench.errors import UserError
 from leakbench.provenance import machine
 from leakbench.verbs import confirm as module
 from leakbench.verbs.confirm import confirm
-from leakbench.verbs.record import outdated
+from leakbench.verbs.record import digests, outdated, planned
 
 SPEC = {
     "cells": [STEM], "scale": "quick", "left_out": "", "cells_left_out": {}, "shares": SHARES,
@@ -97,3 +99,13 @@ def test_a_record_of_other_settings_is_not_sampled(
     recorded.write_text(json.dumps(read_json(recorded, "", "") | {"specs": "other"}))
     confirm(cell.root, "quick", targets=True)
     assert capsys.readouterr().out == ""
+
+
+def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> None:
+    asked = planned(ROOT, "quick")
+    before = digests(asked, "fidel-figure-13")
+    beside = replace(asked, specs=asked.specs | {"generator/mnist/_any/other/0": {"generator": {}}})
+    assert digests(beside, "fidel-figure-13") == before
+    own = next(name for name in asked.needed("fidel-figure-13") if name.startswith("capture/"))
+    changed = replace(asked, specs=asked.specs | {own: asked.specs[own] | {"more": 1}})
+    assert digests(changed, "fidel-figure-13")[0] != before[0]
