@@ -185,14 +185,15 @@ def test_the_page_is_whole_in_a_browser() -> None:
 
 def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
     """Every sentence of the first screen stands in the README, with its interval, n, seed and scale."""
-    found = " ".join((ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0].split())
+    found = (ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0]
+    found = " ".join(found.replace("**", "").split())
     lines = [line for line in report_lines(card) if line["headline"]]
     assert len(lines) >= 4
     for line in lines:
         words = (
             f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
         )
-        assert words + f"{line['scale']} scale" in found.replace("**", ""), line["id"]
+        assert words + f"{line['scale']} scale" in found, line["id"]
 
 
 def test_the_page_is_light() -> None:
