@@ -40,7 +40,8 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
         script=Markup(script()),
         digest=digest(script()),
         columns=columns(),
-        cells=cells(rows),
+        # What was measured comes first.
+        cells=cells(sorted(rows, key=lambda line: line["word"] == "not-run")),
         headlines=[line for line in rows if line["headline"]],
         maps=facts.get("maps", []),
         attackers=ATTACKERS,
