@@ -1,5 +1,6 @@
 """Every data set of a folder of samples, through fetch, train, capture and a short attack or training."""
 
+import json
 import os
 from pathlib import Path
 
@@ -102,6 +103,12 @@ def test_pictures_are_attacked_with_and_without_training_images(project: Project
     assert ("resnet50" in set(own["victim"])) == (name == "imagenet")
     if "lpips-backbones" in KNOWN:
         assert "lpips_alex" in set(table.loc[table["dataset"] == name, "metric"])
+
+
+@pytest.mark.skipif("imagenet" not in PICTURES, reason="no samples of ImageNet")
+def test_a_network_for_imagenet_is_attacked_in_the_memory_of_a_laptop(project: Project) -> None:
+    record = "results/quick/records/attack/imagenet/resnet50/agic-gradient/none/dlg-adam/0.json"
+    assert json.loads(project.path(record).read_text())["peak_memory_mb"] < 6_000
 
 
 @pytest.mark.parametrize("name", WORDS)

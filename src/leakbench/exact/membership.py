@@ -111,7 +111,7 @@ def _beyond(seen: Span, matrix: Tensor) -> Tensor:
 def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str, bool]:
     """Return the name of the first dense layer, and whether it reads (normalised) pixels."""
     rows, columns, channels = observation.network["shape"]
-    noise = noise_images((channels, rows, columns)).double()
+    noise = noise_images((channels, rows, columns))[:2].double()
     name, read = first_dense(model, noise)
     mean, deviation = (value.double() for value in normalisation(model, channels))
     if read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation):

@@ -31,12 +31,12 @@ class Answers:
 class Probe:
     """Images of the attacker's own in the networks that the server knows.
 
-    before: the answers of the model that was sent. later: returns those of each client's model after its
-    local steps, tensors [trials, images, ...]; it costs a pass for each trial. labels: of the images
-    [images], if they have any.
+    before: returns the answers of the model that was sent; it costs a pass. later: returns those of each
+    client's model after its local steps, tensors [trials, images, ...]; it costs a pass for each trial.
+    labels: of the images [images], if they have any.
     """
 
-    before: Answers
+    before: Callable[[], Answers]
     later: Callable[[], Answers]
     labels: Tensor | None = None
 
@@ -68,7 +68,7 @@ class LastLayer:
     @cached_property
     def prior(self) -> Tensor:
         """The mean prediction on noise, [classes]."""
-        return self.noise.before.logits.softmax(-1).mean(0)
+        return self.noise.before().logits.softmax(-1).mean(0)
 
     def needed_bias(self, method: str) -> Tensor:
         """Return the bias's gradient. Raises Unfit, which names the method, if there is none."""

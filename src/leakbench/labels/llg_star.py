@@ -14,7 +14,7 @@ def llg_star(layer: LastLayer) -> Tensor:
     averaged over labels, is the mean of (1/K - 1) O over B. LLG multiplies it by 1 + 1/K. Source: as `llg`;
     of the published kinds of dummies these are the random ones.
     """
-    rows, noise = layer.weight.sum(2), layer.noise.before
+    rows, noise = layer.weight.sum(2), layer.noise.before()
     inputs = noise.inputs.sum(1)
     offset = (noise.logits.softmax(1) * inputs[:, None]).mean(0)
     impact = (1 / layer.classes**2 - 1) * inputs.mean() / layer.batch

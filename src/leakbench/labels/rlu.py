@@ -31,7 +31,7 @@ def rlu(layer: LastLayer) -> Tensor:
     bias = layer.needed_bias("rlu").double()
     if layer.auxiliary is None:
         raise Unfit("labels: rlu needs labelled samples of the attacker's own (name them under generator)")
-    sent = mean_logits(layer.auxiliary, layer.auxiliary.before.logits)
+    sent = mean_logits(layer.auxiliary, layer.auxiliary.before().logits)
     start = sent.expand_as(bias)
     confidence = start.softmax(1)
     if layer.steps == 1:

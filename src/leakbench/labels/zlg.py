@@ -14,7 +14,7 @@ def zlg(layer: LastLayer) -> Tensor:
     rounded by the largest remainders. Source: Geng et al., Towards general deep leakage in federated learning
     (2021), as the code of Dimitrov et al., Data leakage in federated averaging (2022), has it.
     """
-    answers = [layer.noise.before] + ([layer.noise.later()] if layer.steps > 1 else [])
+    answers = [layer.noise.before()] + ([layer.noise.later()] if layer.steps > 1 else [])
     predictions = [each.logits.softmax(-1).mean(-2) for each in answers]
     inputs = [each.inputs.sum(-1).mean(-1) for each in answers]
     share = (layer.steps - 1) / (2 * layer.steps)

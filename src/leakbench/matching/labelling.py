@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from copy import deepcopy
+from functools import cache
 
 import numpy as np
 import torch
@@ -101,4 +102,4 @@ def _probe(
         inputs, logits = zip(*((one.inputs, one.logits) for one in each), strict=True)
         return Answers(torch.stack(inputs), torch.stack(logits))
 
-    return Probe(answers({}), later, labels)
+    return Probe(cache(lambda: answers({})), later, labels)

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import torch
@@ -197,39 +198,50 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
     images or features of them. It does not matter whether a module or a function flattens it. Raises Unfit if
     there is no such layer.
     """
-    noted: list[Tensor] = [images]
-    found: list[tuple[str, Tensor]] = []
-
-    def note(values: Any) -> None:
-        if not found:
-            noted.extend(x for x in (values if isinstance(values, tuple) else (values,)) if _has_pixels(x))
+    few = [images[:2]]
+    found: list[tuple[str, int]] = []
 
     def read(name: str, x: Tensor) -> None:
-        alike = (each for each in reversed(noted) if each[0].numel() == x[0].numel())
-        flattened = (each for each in alike if torch.equal(each.flatten(1), x))
-        found.extend((name, each) for each in flattened if not found)
+        alike = (place for place in reversed(range(len(few))) if few[place][0].numel() == x[0].numel())
+        flattened = (place for place in alike if torch.equal(few[place].flatten(1), x))
+        found.extend((name, place) for place in flattened if not found)
 
-    hooks = [layer.register_forward_pre_hook(lambda _, inputs: note(inputs)) for layer in model.modules()]
+    _watch(model, few[0], few.append, read)
+    if not found:
+        raise Unfit("attack: no dense layer of the victim reads flattened images (Fidel needs one)")
+    name, place = found[0]
+    # The second pass keeps one tensor alone: all tensors of a deep network take gigabytes.
+    seen, kept = count(1), [images]
+    _watch(model, images, lambda x: kept.extend([x] if next(seen) == place else []))
+    return name, kept[-1]
+
+
+def _watch(
+    model: nn.Module, images: Tensor, note: Callable[[Tensor], None],
+    read: Callable[[str, Tensor], None] | None = None,
+) -> None:  # fmt: skip
+    """Send images through a model: `note` gets every tensor of pixels, `read` the inputs of dense layers."""
+
+    def noted(values: Any) -> None:
+        for x in values if isinstance(values, tuple) else (values,):
+            if isinstance(x, Tensor) and x.dim() == 4:
+                note(x)
+
+    hooks = [layer.register_forward_pre_hook(lambda _, inputs: noted(inputs)) for layer in model.modules()]
     hooks += [
-        layer.register_forward_hook(lambda _, inputs, output: note(output)) for layer in model.modules()
+        layer.register_forward_hook(lambda _, inputs, output: noted(output)) for layer in model.modules()
     ]
-    hooks += [
-        layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear)
-    ]
+    if read is not None:
+        hooks += [
+            layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
+            for name, layer in model.named_modules()
+            if isinstance(layer, nn.Linear)
+        ]
     try:
         model(images)
     finally:
         for hook in hooks:
             hook.remove()
-    if not found:
-        raise Unfit("attack: no dense layer of the victim reads flattened images (Fidel needs one)")
-    return found[0]
-
-
-def _has_pixels(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.dim() == 4
 
 
 def dense_input(model: nn.Module, images: Tensor) -> Tensor:

@@ -43,7 +43,7 @@ def seen(
     layer.register_forward_pre_hook(lambda _, inputs: read.append(inputs[0]))
     with torch.no_grad():
         logits = model(torch.rand(64, 3, 32, 32))
-    noise = Probe(Answers(read[0], logits), never, torch.arange(64) % classes)
+    noise = Probe(lambda: Answers(read[0], logits), never, torch.arange(64) % classes)
     part = slice(None) if only is None else slice(only, only + 1)
     return LastLayer(
         weight[part], bias[part] if biased else None, truth.shape[1], noise, layer, auxiliary=noise
@@ -54,6 +54,6 @@ def by_hand(bias: Tensor, batch: int, biased: bool = True) -> LastLayer:
     """Return a layer whose inputs are 0.5, 2 and 0.25 for every image, with the bias's gradient [classes];
     noise is predicted evenly."""
     inputs = torch.tensor([0.5, 2.0, 0.25])
-    noise = Probe(Answers(inputs.expand(4, 3), torch.zeros(4, len(bias))), never)
+    noise = Probe(lambda: Answers(inputs.expand(4, 3), torch.zeros(4, len(bias))), never)
     layer = nn.Linear(3, len(bias))
     return LastLayer((bias[:, None] * inputs)[None], bias[None] if biased else None, batch, noise, layer)

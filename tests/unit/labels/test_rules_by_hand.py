@@ -26,7 +26,7 @@ def exact(counts: Tensor, spread: float = 2.0) -> LastLayer:
         logits = layer(inputs)
     shares = counts.double() / batch
     errors = logits.softmax(1) - torch.eye(classes)
-    own = Probe(Answers(inputs, logits), never, torch.arange(classes))
+    own = Probe(lambda: Answers(inputs, logits), never, torch.arange(classes))
     return LastLayer(
         weight=torch.einsum("ti,ik,id->tkd", shares, errors, inputs),
         bias=shares @ errors,
@@ -59,7 +59,7 @@ def test_ilrg_solves_its_equations_exactly_where_classes_keep_apart() -> None:
         layer.sent.bias.copy_(torch.tensor([0.0, 0.0, 0.0, 30.0]))
     sure = layer.sent.bias.softmax(0)
     shares = COUNTS.double() / layer.batch
-    inputs = layer.noise.before.inputs
+    inputs = layer.noise.before().inputs
     mean = shares @ inputs
     weight = sure[None, :, None] * mean[:, None] - shares[:, :, None] * inputs
     found = infer("ilrg", replace(layer, weight=weight, bias=sure - shares))
@@ -72,7 +72,7 @@ def test_counts_are_exact_where_the_prior_is_the_batchs_own_prediction(rule: str
     inputs = torch.tensor([[0.5, 2.0, 0.25]]).double()
     logits = torch.tensor([[1.0, -1.0, 0.5, 0.0]]).double()
     bias = logits.softmax(1) - COUNTS.double() / 8
-    noise = Probe(Answers(inputs, logits), never)
+    noise = Probe(lambda: Answers(inputs, logits), never)
     layer = LastLayer(bias[:, :, None] * inputs[0], bias, 8, noise, nn.Linear(3, 4).double())
     assert torch.equal(counted(infer(rule, layer), 4), COUNTS)
 
@@ -83,7 +83,9 @@ def test_zlg_takes_the_statistics_of_the_models_that_steps_started_from() -> Non
     first, last = torch.tensor([0.9, 0.05, 0.05]).double(), torch.tensor([0.1, 0.1, 0.8]).double()
     counts = torch.tensor([[3, 4, 3]])
     bias = first + 0.4 * (last - first) - counts / 10
-    noise = Probe(Answers(inputs, first.log()[None]), lambda: Answers(inputs[None], last.log()[None, None]))
+    noise = Probe(
+        lambda: Answers(inputs, first.log()[None]), lambda: Answers(inputs[None], last.log()[None, None])
+    )
     layer = LastLayer(bias[:, :, None] * inputs[0], bias, 10, noise, nn.Linear(3, 3), steps=5)
     assert counted(infer("zlg", layer), 3).tolist() == counts.tolist()
     assert counted(infer("zlg", replace(layer, steps=1)), 3).tolist() != counts.tolist()
@@ -104,7 +106,7 @@ def test_llg_star_measures_its_impact_as_backward_passes_would() -> None:
     counts = torch.tensor([1, 2, 3, 2])
     weight = ((offset + impact * counts)[:, None] / 6).expand(4, 6)[None]
     with torch.no_grad():
-        noise = Probe(Answers(dummies, layer(dummies)), never)
+        noise = Probe(lambda: Answers(dummies, layer(dummies)), never)
     found = infer("llg-star", LastLayer(weight, None, batch, noise, layer))
     assert counted(found, 4)[0].tolist() == counts.tolist()
 
@@ -117,7 +119,7 @@ def test_llg_reads_the_published_example_of_a_row_that_is_negative_twice_as_much
 
 def test_rlus_confidence_is_of_samples_of_other_classes() -> None:
     logits = torch.tensor([[9.0, 1.0], [3.0, 7.0], [5.0, 8.0]])
-    own = Probe(Answers(logits, logits), never, torch.tensor([0, 1, 1]))
+    own = Probe(lambda: Answers(logits, logits), never, torch.tensor([0, 1, 1]))
     assert mean_logits(own, logits).tolist() == [4.0, 1.0]
 
 
@@ -127,7 +129,7 @@ def test_rlu_weights_no_step_without_momentum() -> None:
     confidence = torch.tensor([0.6, 0.2, 0.2])
     logits = confidence.log()
     # One sample of each class, all with the mean logits.
-    own = Probe(Answers(logits.expand(3, 3), logits.expand(3, 3)), never, torch.arange(3))
+    own = Probe(lambda: Answers(logits.expand(3, 3), logits.expand(3, 3)), never, torch.arange(3))
     bias = confidence - torch.tensor([0.0, 0.5, 0.5])
     layer = replace(by_hand(bias, 16), auxiliary=own)
     assert counted(infer("rlu", layer), 3).tolist() == [[0, 8, 8]]
@@ -148,7 +150,7 @@ def test_rlu_simulates_the_logits_of_local_steps() -> None:
         logits = logits - lr * inputs.square().sum() * (logits.softmax(1) - counts / batch)
     bias = total / steps - counts / batch
     own = Probe(
-        Answers(inputs.expand(3, 3), start.expand(3, 3)),
+        lambda: Answers(inputs.expand(3, 3), start.expand(3, 3)),
         lambda: Answers(inputs.expand(1, 3, 3), logits[:, None].expand(1, 3, 3)),
         torch.arange(3),
     )

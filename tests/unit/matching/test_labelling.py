@@ -53,7 +53,7 @@ def test_noise_is_answered_by_the_model_that_was_sent_and_by_each_clients_own(
     seen: tuple[Observation, Tensor, LastLayer],
 ) -> None:
     observation, _, known = seen
-    model, before = observation.model(), known.noise.before
+    model, before = observation.model(), known.noise.before()
     assert torch.allclose(before.logits, model.dense3(before.inputs), atol=1e-6)
     later = known.noise.later()
     for trial in range(2):
