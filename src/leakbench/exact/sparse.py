@@ -11,17 +11,21 @@ from leakbench.exact.span import first_alike, unit_rows
 
 # Rows that are nearly parallel are one: neurons that are open for one sample alone all are.
 PARALLEL = 1e-4
-# Reweighting: the first width of the zero, its fall from step to step, and after how many steps which share
-# of the starts goes on. The objective tells by then which of them have found a column.
-WIDTH, FALL = 0.3, 0.95
-STAGES = ((30, 0.5), (42, 0.25), (60, 1.0))
-# Starts are kept away from known columns for the first AWAY steps, by PUSH times the mean moment.
-AWAY, PUSH = 30, 30.0
-STARTS = 64
+# Fixed points, where entries have a mean square of one: the width of the zero falls slowly down to NARROW and
+# then fast down to LAST, with STEPS steps at each width. Starts of the next batch take the next of the first
+# widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss.
+FIRST, AWAY = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0)
+SLOW, NARROW, FAST, LAST, STEPS = 0.95, 0.3, 0.85, 0.02, 3
+STARTS = 128
+# Entries below this are taken for zeros of an end that is not sharpened yet, and ends that are this parallel
+# for one.
+SMALL, ONE = 0.03, 0.97
 # Values that draws may hold at once; a drawn direction is looked at if it is zero within NEAR times the zero.
 DRAWN, NEAR = 1 << 24, 100.0
+# An end is sharpened if this share of the zeros that it needs are small.
+NEARLY = 0.8
 # The search ends after this number of batches of starts in a row that found no new column.
-FRUITLESS = 12
+FRUITLESS = 24
 # The share of rows that a column may be taken to be zero in, while it is sharpened.
 QUARTER = 4
 
@@ -41,23 +45,26 @@ def directions(
     most: int,
     rng: torch.Generator,
     known: Tensor,
-    search: Literal["reweighted", "drawn"] = "reweighted",
+    search: Literal["fixed-point", "drawn"] = "fixed-point",
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield (number of zeros, direction [rank]) of columns, as they are found, in at most `most` batches of
     starts.
 
     rows: [n, rank], of `distinct`. A direction q is a column where rows @ q has many zeros. zero: what counts
     as zero. share: of the rows that are free, the share that must be zero. known: [k, rank], columns that are
-    not looked for. search: `reweighted` minimises the sum of log((row · q)² + width²) over the sphere, by
-    least squares that are weighted anew in every step, while the width falls; the limit of width zero counts
-    what is not zero (reweighted least squares with exponent 0). `drawn` takes what is orthogonal to rank - 1
-    rows that are drawn by lot, as SPEAR is published; that needs few draws where most entries are zero.
+    not looked for. search: `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while
+    the width falls (`_settled`); the limit of width zero counts what is not zero. `drawn` takes what is
+    orthogonal to rank - 1 rows that are drawn by lot, as SPEAR is published; that needs few draws where most
+    entries are zero.
     """
     rank = rows.shape[1]
     least = rank - 1 + share * (len(rows) - rank + 1)
     fruitless = 0
-    for _ in range(most):
-        begun = _minimised(rows, rng, known) if search == "reweighted" else _drawn(rows, zero, least, rng)
+    for turn in range(most):
+        if search == "fixed-point":
+            begun = _apart(rows, _settled(rows, known, rng, turn), known, least)
+        else:
+            begun = _drawn(rows, zero, least, rng)
         found = [_sharpened(rows, q, zero) for q in begun]
         before = len(known)
         for zeros, q in sorted(found, key=lambda each: -each[0]):
@@ -81,31 +88,46 @@ def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Ten
     return q[((q @ rows.T).abs() < NEAR * zero).sum(1) >= least]
 
 
-def _minimised(rows: Tensor, rng: torch.Generator, away_from: Tensor) -> Tensor:
-    """Return where STARTS starts, drawn away from known columns [k, rank], end, without those given up."""
-    basis = torch.linalg.qr(away_from.T).Q
-    starts = torch.randn(STARTS, rows.shape[1], generator=rng, dtype=rows.dtype)
-    starts = starts - starts @ basis @ basis.T
+def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Tensor:
+    """Return where STARTS starts end, [STARTS, rank]; turn: how many batches of starts were before.
+
+    In a basis in which the rows have covariance one, the Hessian of the objective is nearly a multiple of
+    the identity. A Newton step on the sphere is then the gradient minus that multiple of the direction
+    (Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE Transactions
+    on Neural Networks 10, 1999), and all starts take it in two products of matrices.
+    """
+    rank = rows.shape[1]
+    ridge = 1e-12 * torch.eye(rank, dtype=rows.dtype)
+    basis = torch.linalg.cholesky(torch.linalg.inv(rows.T @ rows / len(rows) + ridge))
+    beside = torch.linalg.qr(torch.linalg.solve(basis, known.T)).Q.float()
     # Single precision finds the neighbourhood of a column; `_sharpened` finds the column.
-    table = rows.float()
-    q = torch.nn.functional.normalize(starts.float(), dim=1)
-    away = (basis @ basis.T).float()
-    width, step = WIDTH, 0
-    for until, share in STAGES:
-        while step < until:
-            weights = 1 / ((q @ table.T).square() + width**2)
-            moments = (table.T[None] * weights[:, None]) @ table
-            if step < AWAY:
-                moments = moments + PUSH * moments.diagonal(dim1=1, dim2=2).mean(1)[:, None, None] * away
-            factor = torch.linalg.cholesky(moments)
-            for _ in range(2):
-                q = torch.nn.functional.normalize(torch.cholesky_solve(q[:, :, None], factor)[:, :, 0], dim=1)
-            width *= FALL
-            step += 1
-        if share < 1:
-            objective = ((q @ table.T).square() + width**2).log().sum(1)
-            q = q[objective.argsort()[: max(1, int(len(q) * share))]]
-    return q.double()
+    table = (rows @ basis).float()
+    q = torch.randn(STARTS, rank, generator=rng)
+    width, away = FIRST[turn % len(FIRST)], AWAY[turn // len(FIRST) % len(AWAY)]
+    free = False
+    while width > LAST:
+        for _ in range(STEPS):
+            if not free:
+                q = q - (q @ beside) @ beside.T
+            q = torch.nn.functional.normalize(q, dim=1)
+            entry = q @ table.T
+            weight = 1 / (entry.square() + width**2)
+            slope = (weight * entry) @ table / len(table)
+            bend = ((width**2 - entry.square()) * weight.square()).mean(1, keepdim=True)
+            q = slope - bend * q
+        free = width < away
+        width *= SLOW if width > NARROW else FAST
+    return torch.nn.functional.normalize(q.double() @ basis.T, dim=1)
+
+
+def _apart(rows: Tensor, ends: Tensor, known: Tensor, least: float) -> Tensor:
+    """Return of directions [n, rank] those that look like columns, with most zeros first, each once and none
+    that is known [k, rank]."""
+    small = ((ends @ rows.T).abs() < SMALL / rows.shape[1] ** 0.5).sum(1)
+    order = small.argsort(descending=True)
+    ends = ends[order][small[order] > NEARLY * least]
+    ends = ends[((ends @ known.T).abs() < ONE).all(1)]
+    return ends[first_alike((ends @ ends.T).abs() > ONE) == torch.arange(len(ends))]
 
 
 def _sharpened(rows: Tensor, q: Tensor, zero: float) -> tuple[int, Tensor]:

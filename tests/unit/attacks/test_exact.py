@@ -126,3 +126,12 @@ def test_double_precision_is_attacked_in_double_precision() -> None:
     found = attacked("peel", observation)
     apart = torch.cdist(found.images[0, 0].flatten(1).double(), images[0].flatten(1).double())
     assert float(apart.amin(0).max()) < 1e-5
+
+
+def test_a_batch_of_a_third_of_the_inputs_comes_back() -> None:
+    """A draw would be right with a probability of 2 to the power of -63."""
+    observation, images = observe("mlp", SHAPE, 64, 1, hidden=[700, 100, 40], normalise="half")
+    found = attacked("spear", observation)
+    assert recovered(found, images) == (64, 0)
+    assert found.agreement is not None
+    assert found.agreement.item() > 0.999
