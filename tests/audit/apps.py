@@ -25,6 +25,18 @@ def client():
         raise SystemExit(0)
     raise ValueError("after two forks")
 """
+# Forks copy nothing until they write: together they hold what one does.
+FORKS_THAT_STAY = """
+import os
+import time
+
+def client():
+    for _ in range(4):
+        if os.fork() == 0:
+            time.sleep(3600)
+    time.sleep(1)
+    raise ValueError("beside four forks")
+"""
 EATS_MEMORY = """
 def client():
     kept = []

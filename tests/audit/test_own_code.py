@@ -36,6 +36,7 @@ BAD = {
     "raises": (apps.RAISES, "KeyError: 'weights of\\nyesterday' (my_app.py, line 2)"),
     "raises at import": (apps.RAISES_AT_IMPORT, "ModuleNotFoundError: No module named 'no_such_library'"),
     "forks": (apps.FORKS, "ValueError: after two forks (my_app.py, line 11)"),
+    "forks that stay": (apps.FORKS_THAT_STAY, "ValueError: beside four forks (my_app.py, line 10)"),
     "exits": (apps.EXITS, "SystemExit: enough"),
     "dies": (apps.DIES, "its process ended without a result"),
     "returns nonsense": (

@@ -20,6 +20,8 @@ Tell = Callable[[str], None]
 _SUBREAPER = 36
 _TICK = 0.1
 _GIGABYTE = 1 << 30
+# Proportional shares of memory without a file behind it.
+_HELD = ("Pss_Anon:", "Pss_Shmem:")
 # Lines of leakbench's own log; the others are the user's.
 _OWN, _PROGRESS = "leakbench attack: ", "match client"
 
@@ -114,6 +116,8 @@ def _heard(
     """Pass on the child's lines; return its last message. Raises UserError at a limit."""
     until, rest = time.monotonic() + seconds, b""
     while True:
+        # Asked first: what a child said before its end is in the pipe by now.
+        runs = _runs(child)
         ready, _, _ = select.select([reading], [], [], _TICK)
         data = os.read(reading, 1 << 16) if ready else None
         rest += data or b""
@@ -123,13 +127,13 @@ def _heard(
             if "line" not in said:
                 return said
             tell(said["line"])
-        if data == b"" or (data is None and not _runs(child)):
+        if data == b"" or (data is None and not runs):
             raise UserError(f"{what}: its process ended without a result")
         if time.monotonic() > until:
             raise UserError(
                 f"{what}: not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
             )
-        used = sum(_resident(each) for each in _descendants(ours))
+        used = sum(_used(each) for each in _descendants(ours))
         if used > memory * _GIGABYTE:
             raise UserError(f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} (raise --memory)")
 
@@ -171,10 +175,16 @@ def _descendants(ours: set[int]) -> Iterator[int]:
         waiting += _children(process)
 
 
-def _resident(process: int) -> int:
+def _used(process: int) -> int:
+    """Return the bytes that a process holds, but for files; a page that forks share counts once for all."""
+    with suppress(OSError):
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+        held = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]
+        if held:
+            return 1024 * sum(held)
     with suppress(OSError, ValueError, IndexError):
+        # A kernel without these shares, or a process that hides: each copy counts.
         words = Path(f"/proc/{process}/statm").read_text().split()
-        # Pages that a fork shares with its parent count once.
         return (int(words[1]) - int(words[2])) * os.sysconf("SC_PAGE_SIZE")
     return 0
 
