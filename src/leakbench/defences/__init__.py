@@ -1,16 +1,21 @@
 """Defences: what a client or the aggregation does so that updates leak less; one file each, found by its
 name."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
 
 from leakbench.errors import Unfit
 from leakbench.parts import part
 
 Update = dict[str, Tensor]
+# Gradients of single samples take this much memory at once.
+EXAMPLE_BYTES = 100_000_000
 
 
 # What a plain update takes for each coordinate, and what the place of a coordinate takes where few are sent.
@@ -70,12 +75,53 @@ def each_update(clients: Sequence[int]) -> View:
     return View([[i] for i in range(len(clients))], unchanged, {})
 
 
-class Defence(NamedTuple):
-    """The places where a defence may act, on the client or in aggregation; each defaults to doing nothing.
+@dataclass(frozen=True)
+class Batch:
+    """The samples of one local step, as a defence of the place `examples` is given them.
 
-    `protect_model(model, rng)` changes the network a client trains. `protect_update(update, rng)` changes
-    what it sends: tensors [rounds, *shape] of one client. `bits(value)` is what one of these takes on its
-    way, int64 [rounds]: the defence's price in bandwidth, without what a general compressor would still save.
+    model: the network, and weights: its parameters before the step, by name. images: float [n, …], what the
+    network reads. labels: int64 [n]. masks: what dropout drew, buffer → [n, width]. fixed: further buffers.
+    loss: outputs [1, classes] and labels [1] in, the loss of that sample out.
+    """
+
+    model: nn.Module
+    weights: Mapping[str, Tensor]
+    images: Tensor
+    labels: Tensor
+    masks: Mapping[str, Tensor] = field(default_factory=dict)
+    fixed: Mapping[str, Tensor] = field(default_factory=dict)
+    loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+
+    def gradients(self) -> Iterator[Update]:
+        """Yield the gradient of each sample's own loss, in order, a few samples at a time: [few, *shape]."""
+
+        def one(weights: Mapping[str, Tensor], x: Tensor, y: Tensor, keep: Mapping[str, Tensor]) -> Tensor:
+            tensors = {**self.fixed, **weights, **{name: mask[None] for name, mask in keep.items()}}
+            return self.loss(functional_call(self.model, tensors, (x[None],)), y[None])
+
+        few = max(1, EXAMPLE_BYTES // (4 * sum(value.numel() for value in self.weights.values())))
+        for start in range(0, len(self.labels), few):
+            part = slice(start, start + few)
+            masks = {name: mask[part] for name, mask in self.masks.items()}
+            of_each = vmap(grad(one), in_dims=(None, 0, 0, 0))
+            yield of_each(dict(self.weights), self.images[part], self.labels[part], masks)
+
+
+class Defence(NamedTuple):
+    """What a defence does: five places where it may act on the client, and what it means for others.
+
+    Each place defaults to doing nothing. A client goes through them in this order.
+
+    `model(model, rng)`: the network that it trains, in place of `model`.
+    `inputs(images, labels, rng)`: what it trains on in a round, in place of its images float [n, …] and
+    labels [n].
+    `examples(batch, rng)`: the gradient of a local step [*shape], in place of the mean over the batch.
+    `update(update, rng)`: what it sends, in place of tensors [rounds, *shape].
+    `rounds(update, memory, rng)`: what it sends, in place of one round's tensors [1, *shape]. `memory` is its
+    own from one round to the next, empty at first, and holds tensors by name.
+
+    `bits(value)` is what a tensor [rounds, *shape] takes on its way, int64 [rounds]: the defence's price in
+    bandwidth, without what a general compressor would still save.
     `secret(model)`: the tensors of the changed network that are the client's own; of these the server sees
     those of `shown(model)` as they are, and the updates of those of `sent(model)`. `hidden(model)`: what the
     server knows of the change: the batch norms `layers` whose weight and bias it does not see, and what else
@@ -83,8 +129,11 @@ class Defence(NamedTuple):
     of samples, and to whom. Raises Unfit where there are too few of them.
     """
 
-    protect_model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
-    protect_update: Callable[[Update, torch.Generator], Update] = unchanged
+    model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
+    inputs: Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]] | None = None
+    examples: Callable[[Batch, torch.Generator], Update] | None = None
+    update: Callable[[Update, torch.Generator], Update] = unchanged
+    rounds: Callable[[Update, Update, torch.Generator], Update] | None = None
     bits: Bits = dense
     secret: Names = no_names
     shown: Names = no_names
@@ -103,6 +152,18 @@ def beside(each: Tensor, values: Tensor) -> Tensor:
     return each.view(-1, *[1] * (values.dim() - 1))
 
 
+def protected(defence: Defence, update: Update, memory: Update, rng: torch.Generator) -> Update:
+    """Return what a client sends in place of `update` [rounds, *shape], one round after the other, so that
+    chunks of rounds change nothing. `memory` is the client's own and is changed in place."""
+    if defence.update is unchanged and defence.rounds is None:
+        return update
+    parts = []
+    for values in zip(*(value.split(1) for value in update.values()), strict=True):
+        part = defence.update(dict(zip(update, values, strict=True)), rng)
+        parts.append(defence.rounds(part, memory, rng) if defence.rounds else part)
+    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+
 def needs(clients: Sequence[int], least: int, name: str) -> None:
     """Raise Unfit where fewer than `least` clients take part in what the defence `name` does with them
     together."""
@@ -116,7 +177,7 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
     """Return the defence that changes each tensor [rounds, *shape] of an update by itself, and what one then
     takes."""
     return Defence(
-        protect_update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
+        update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
         bits=bits,
     )
 

@@ -12,9 +12,9 @@ def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
     """Scale an update down to a Euclidean norm of `norm` over all its tensors; a shorter one is sent as it
     is."""
 
-    def protect_update(update: Update, rng: torch.Generator) -> Update:
+    def shortened(update: Update, rng: torch.Generator) -> Update:
         length = torch.stack([value.flatten(1).square().sum(1) for value in update.values()]).sum(0).sqrt()
         factor = (norm / length.clamp_min(1e-30)).clamp_max(1)
         return {name: value * beside(factor, value) for name, value in update.items()}
 
-    return Defence(protect_update=protect_update)
+    return Defence(update=shortened)

@@ -152,7 +152,7 @@ def key_lock(
         return keys | (layer_names(model) if "lock-weights" in shares else frozenset())
 
     return Defence(
-        protect_model=lambda model, rng: lock(
+        model=lambda model, rng: lock(
             model, rng, key_length=key_length, activation=activation, blocks=blocks
         ),
         secret=secret_names,

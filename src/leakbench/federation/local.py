@@ -1,11 +1,14 @@
 """Local training of many clients at once: one vmapped gradient serves every round that starts from the same
 model."""
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn.functional import cross_entropy
 
+from leakbench.defences import Batch
 from leakbench.tensors import Tensors
 
 
@@ -21,6 +24,7 @@ def local_update(
     kind: str,
     buffers: Tensors | None = None,
     weight_decay: float = 0.0,
+    examples: Callable[[Batch], Tensors] | None = None,
 ) -> Tensors:
     """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind
     gradient).
@@ -29,7 +33,8 @@ def local_update(
     float [rounds, k, …] and `labels` int [rounds, k] are each round's local set; `masks` maps dropout buffers
     to [epochs, rounds, k, width]. Each epoch runs through the set in order, by batches of `batch_size` (none:
     one batch), plain SGD at `lr`, whose gradients have `weight_decay` times the weights added. A gradient is
-    taken once, at the model sent out, over the whole set, without decay.
+    taken once, at the model sent out, over the whole set, without decay. `examples` makes the gradient of a
+    round's batch; without it that is the mean over the batch.
     Result: parameter → [rounds, *shape].
 
     A client sends weights, so the difference is taken after rounding: small steps on large weights lose
@@ -40,21 +45,31 @@ def local_update(
     def loss(parameters: Tensors, x: Tensor, y: Tensor, keep: Tensors) -> Tensor:
         return cross_entropy(functional_call(model, {**(buffers or {}), **parameters, **keep}, (x,)), y)
 
+    def gradient(current: Tensors, shared: bool, x: Tensor, y: Tensor, keep: Tensors) -> Tensors:
+        """Return each round's gradient [rounds, *shape] at its weights, which are `shared` before any
+        step."""
+        if examples is None:
+            return vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))(current, x, y, keep)
+        found = []
+        for number in range(len(y)):
+            own = current if shared else {name: value[number] for name, value in current.items()}
+            kept = {name: mask[number] for name, mask in keep.items()}
+            found.append(examples(Batch(model, own, x[number], y[number], kept, buffers or {})))
+        return {name: torch.stack([each[name] for each in found]) for name in weights}
+
     if kind == "gradient":
-        first = {name: mask[0] for name, mask in masks.items()}
-        return vmap(grad(loss), in_dims=(None, 0, 0, 0))(weights, images, labels, first)
+        return gradient(weights, True, images, labels, {name: mask[0] for name, mask in masks.items()})
     size = batch_size or images.shape[1]
     current, shared = weights, True
     for epoch in range(epochs):
         for begin in range(0, images.shape[1], size):
             part = slice(begin, begin + size)
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
-            step = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0, 0))
-            gradient = step(current, images[:, part], labels[:, part], keep)
+            slopes = gradient(current, shared, images[:, part], labels[:, part], keep)
             kept = 1 - lr * weight_decay
             current = {
                 name: torch.sub(current[name] * kept if weight_decay else current[name], g, alpha=lr)
-                for name, g in gradient.items()
+                for name, g in slopes.items()
             }
             shared = False
     return {name: value.sub_(weights[name]) for name, value in current.items()}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.defences import Defence, unchanged
+from leakbench.defences import Defence, protected
 from leakbench.errors import Unfit, UserError
 from leakbench.federation.chance import generator
 from leakbench.federation.local import local_update
@@ -111,18 +111,10 @@ def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Genera
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
 
-def _protect(defence: Defence, update: Tensors, rng: torch.Generator) -> Tensors:
-    """Apply a defence round by round, so that chunks of rounds change nothing of what it does."""
-    if defence.protect_update is unchanged:
-        return update
-    rounds = zip(*(value.split(1) for value in update.values()), strict=True)
-    parts = [defence.protect_update(dict(zip(update, values, strict=True)), rng) for values in rounds]
-    return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
-
-
-def _chunks(rounds: int, model: nn.Module, k: int, size: int) -> Iterator[slice]:
+def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
+    """Yield the rounds that are played at once; each is played `alone` where a defence draws within it."""
     parameters = sum(p.numel() for p in model.parameters())
-    step = max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
+    step = 1 if alone else max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
     for start in range(0, rounds, step):
         yield slice(start, min(rounds, start + step))
 
@@ -158,11 +150,14 @@ def play(
     # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
     guard = generator("defence", seed)
-    protected = [defence.protect_model(model, guard) for _ in federation["clients"]]
-    model = protected[0]
+    changed = [defence.model(model, guard) for _ in federation["clients"]]
+    model = changed[0]
+    of_examples = defence.examples
+    alone = defence.inputs is not None or of_examples is not None
+    memories: list[Tensors] = [{} for _ in federation["clients"]]
     trained = {name for name, _ in model.named_parameters()}
     secret, shown, sent_too = (names(model) for names in (defence.secret, defence.shown, defence.sent))
-    own = [{n: v.detach() for n, v in each.state_dict().items() if n in secret} for each in protected]
+    own = [{n: v.detach() for n, v in each.state_dict().items() if n in secret} for each in changed]
     server = set(model.state_dict()) - secret
     origins = [{name: value for name, value in origin.items() if name in server} for origin in origins]
 
@@ -171,6 +166,8 @@ def play(
         index = truth.images[client][part]
         x = pixels(images[torch.from_numpy(index)])
         y = torch.from_numpy(truth.labels[client][part])
+        if defence.inputs is not None:
+            x, y = (each[None] for each in defence.inputs(x[0], y[0], guard))
         masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(
             model,
@@ -184,8 +181,9 @@ def play(
             federation["update"],
             {name: value for name, value in weights.items() if name not in trained},
             local.get("weight_decay", 0.0),
+            None if of_examples is None else lambda batch: of_examples(batch, guard),
         )
-        update = _protect(defence, update, guard)
+        update = protected(defence, update, memories[client], guard)
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})
         count = len(index)
         show(where, client, {n: own[client][n].expand(count, *own[client][n].shape) for n in sorted(shown)})
@@ -200,7 +198,7 @@ def play(
         for begin in range(0, rounds, together):
             total = {name: torch.zeros_like(value) for name, value in sent[-1].items() if name in trained}
             for client, k in enumerate(federation["clients"]):
-                for part in _chunks(together, model, k, images[0].numel()):
+                for part in _chunks(together, model, k, images[0].numel(), alone):
                     where = slice(begin + part.start, begin + part.stop)
                     update = send(sent[-1], where, where, client)
                     for name, value in update.items():
@@ -213,8 +211,9 @@ def play(
             moved(model, sent[-1] | own[0])
         return sent[:-1]
     for number, weights in enumerate(origins):
+        memories = [{} for _ in federation["clients"]]
         for client, k in enumerate(federation["clients"]):
-            for part in _chunks(rounds, model, k, images[0].numel()):
+            for part in _chunks(rounds, model, k, images[0].numel(), alone):
                 where = slice(number * rounds + part.start, number * rounds + part.stop)
                 send(weights, part, where, client)
     return origins

@@ -6,14 +6,15 @@ of it.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from leakbench.defences import Defence
+from leakbench.defences import Batch, Defence, protected
 from leakbench.errors import UserError
 from leakbench.tasks import classification, task_of
 from leakbench.training.fit import OPTIMISERS
@@ -22,6 +23,7 @@ from leakbench.victims.layers import Dropout
 
 # Stored images of a batch and a generator → what the network reads.
 Prepare = Callable[[Tensor, torch.Generator], Tensor]
+NONE = Defence()
 # A model, images and labels → its accuracy and mean loss.
 Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
@@ -29,8 +31,8 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 @dataclass
 class Client:
     """One client: its model with whatever never leaves it, its optimiser, which keeps its momentum from round
-    to round, its images uint8 [n, rows, columns, channels] and labels int64 [n, …], and those of both that it
-    holds out for validation, if any.
+    to round, its images uint8 [n, rows, columns, channels] and labels int64 [n, …], those of both that it
+    holds out for validation, if any, and what its defence remembers from round to round.
     """
 
     model: nn.Module
@@ -39,6 +41,7 @@ class Client:
     images: Tensor
     labels: Tensor
     held: tuple[Tensor, Tensor] | None = None
+    memory: State = field(default_factory=dict)
 
 
 class Round(NamedTuple):
@@ -103,7 +106,7 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 
 @contextmanager
 def at_work(
-    client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType
+    client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType, defence: Defence
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
     """Have a client's model train at a learning rate. Give the function that takes a step.
 
@@ -118,12 +121,22 @@ def at_work(
 
     def step(batch: Tensor) -> tuple[Tensor, Tensor]:
         x, y = prepare(client.images[batch], rng), client.labels[batch].to(device)
+        if defence.inputs is not None:
+            x, y = defence.inputs(x, y, rng)
         for layer in dropouts:
             layer.keep = layer.draw((len(batch),), rng).to(device)
         client.optimiser.zero_grad()
         outputs = model(x)
         loss = task.loss(outputs, y)
-        loss.backward()
+        if defence.examples is None:
+            loss.backward()
+        else:
+            masks = {f"{name}.keep": layer.keep for name, layer in model.named_modules() if layer in dropouts}
+            weights = {name: value.detach() for name, value in model.named_parameters()}
+            own = Batch(model, weights, x, y, masks, dict(model.named_buffers()), task.loss)
+            slopes = defence.examples(own, rng)
+            for name, value in model.named_parameters():
+                value.grad = slopes[name]
         client.optimiser.step()
         return loss.detach(), task.correct(outputs.detach(), y).sum()
 
@@ -141,6 +154,7 @@ def train_locally(
     prepare: Prepare,
     rng: torch.Generator,
     task: ModuleType = classification,
+    defence: Defence = NONE,
 ) -> Fit:
     """Train a client's model on its images; return how well it did in the last epoch. All chance comes from
     `rng`.
@@ -149,7 +163,7 @@ def train_locally(
     """
     count = len(client.images)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
-    with at_work(client, lr, prepare, rng, task) as step:
+    with at_work(client, lr, prepare, rng, task, defence) as step:
         for _ in range(epochs):
             order = torch.randperm(count, generator=rng)
             total.zero_()
@@ -168,8 +182,8 @@ def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) 
     own = shared(client.model, client.secret)
     trained = {name for name, _ in client.model.named_parameters()} & own.keys()
     update = {name: (own[name] - server[name])[None] for name in sorted(trained)}
-    protected = defence.protect_update(update, rng)
-    return own | {name: server[name] + value[0] for name, value in protected.items()}
+    changed = protected(defence, update, client.memory, rng)
+    return own | {name: server[name] + value[0] for name, value in changed.items()}
 
 
 def play_round(
@@ -189,7 +203,7 @@ def play_round(
     and images. Raises UserError for an upload that holds more or less than the server shares.
     """
     uploads, fits = [], []
-    train: Callable[..., Fit] = train_locally
+    train: Callable[..., Fit] = partial(train_locally, defence=defence)
     if training.get("privacy"):
         from leakbench.training.private import train_privately
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from leakbench.errors import UserError
 from leakbench.tasks import classification
-from leakbench.training.federated import Client, Prepare, at_work
+from leakbench.training.federated import NONE, Client, Prepare, at_work
 from leakbench.training.server import Fit
 
 
@@ -87,7 +87,7 @@ def train_privately(
     optimiser.generator = rng  # type: ignore[attr-defined]
     rate = min(1.0, size / count)
     loss_sum = right = seen = 0.0
-    with at_work(client, lr, prepare, rng, task) as step:
+    with at_work(client, lr, prepare, rng, task, NONE) as step:
         for _ in range(epochs):
             loss_sum = right = seen = 0.0
             for _ in range(steps_of(count, size)):

@@ -59,12 +59,12 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
     shape = (size, size, image["shape"][2]) if size else tuple(image["shape"])
     torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
     plain = victims.build(entry["module"], shape, image["classes"], entry["parameters"])
-    origin = defence.protect_model(plain, _rng("lock", image["name"], spec["seed"]))
+    origin = defence.model(plain, _rng("lock", image["name"], spec["seed"]))
     secret = defence.secret(origin)
     alike = {name: value for name, value in origin.named_parameters() if name in secret}
     models = []
     for holder in [*map(str, range(training["clients"])), "stranger"]:
-        model = defence.protect_model(copy.deepcopy(plain), _rng("key", image["name"], spec["seed"], holder))
+        model = defence.model(copy.deepcopy(plain), _rng("key", image["name"], spec["seed"], holder))
         hold(model, alike)
         models.append(model)
     return models[:-1], models[-1]
@@ -90,7 +90,7 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
     statistics as they are."""
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
-    update = defence.protect_update(trained, _rng("upload"))
+    update = defence.update(trained, _rng("upload"))
     return int(sent_bytes(defence, update)) + sum(v.numel() * v.element_size() for v in own.values())
 
 
@@ -183,6 +183,7 @@ def _save(path: Path, server: State, clients: list[Client], facts: dict[str, Any
         own = client.model.state_dict()
         groups[f"secret-{number}"] = {name: own[name] for name in client.secret}
         groups[f"optimiser-{number}"] = packed(client.optimiser)
+        groups[f"memory-{number}"] = client.memory
     save(path, groups, facts)
 
 
@@ -190,6 +191,7 @@ def _resume(path: Path, clients: list[Client], device: str) -> tuple[State, dict
     groups, facts = resume(path)
     for number, client in enumerate(clients):
         hold(client.model, groups.get(f"secret-{number}", {}))
+        client.memory = groups.get(f"memory-{number}", {})
         unpack(client.optimiser, client.model, groups.get(f"optimiser-{number}", {}))
     return {name: value.to(device) for name, value in groups["server"].items()}, facts
 

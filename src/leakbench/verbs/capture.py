@@ -149,7 +149,7 @@ def capture(
         total = len(epochs) * rounds
         defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
         # For its names and shapes alone: whoever plays draws the secrets.
-        protected = defence.protect_model(model, torch.Generator())
+        protected = defence.model(model, torch.Generator())
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent)

@@ -32,7 +32,7 @@ def known(name: str) -> Adaptation:
 def sent(name: str, rounds: int = 1) -> dict[str, torch.Tensor]:
     """Return the true gradient as a client under a defence sends it, `rounds` times."""
     again = {key: value.repeat(rounds, *[1] * (value.dim() - 1)) for key, value in TRUE.items()}
-    return defences.build(name, SETTINGS[name]).protect_update(again, torch.Generator().manual_seed(1))
+    return defences.build(name, SETTINGS[name]).update(again, torch.Generator().manual_seed(1))
 
 
 def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
@@ -119,7 +119,7 @@ def test_the_defences_chance_averages_out() -> None:
 
 
 def test_of_laplacian_noise_the_median_is_nearer_than_the_mean() -> None:
-    noisy = defences.build("laplacian", {"scale": 1.0}).protect_update({"a": torch.zeros(51, 4000)}, RNG)["a"]
+    noisy = defences.build("laplacian", {"scale": 1.0}).update({"a": torch.zeros(51, 4000)}, RNG)["a"]
     join = known("laplacian").pooled
     assert join is not None
     assert join(noisy).square().mean() < 0.75 * noisy.mean(0).square().mean()

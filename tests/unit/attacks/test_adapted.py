@@ -54,7 +54,7 @@ def locked(**parameters: Any) -> Observation:
         weights={name: value.numpy()[None] for name, value in sent.items()},
         updates={name: value[:, None].numpy() for name, value in updates.items()},
         shown={name: value[:, None].numpy() for name, value in shown.items()},
-        hidden=defence.hidden(defence.protect_model(model, torch.Generator())),
+        hidden=defence.hidden(defence.model(model, torch.Generator())),
         knows=ThreatModel(defence="key-lock"),
     )
 
@@ -81,7 +81,7 @@ def test_a_coarse_update_is_worth_more_to_who_knows_how_it_was_made(
 ) -> None:
     plain = observe(photographs(ROUNDS, SIZE)[:, None], torch.tensor([[1], [2]]))
     rng = torch.Generator().manual_seed(0)
-    sent = defences.build(name, parameters).protect_update(
+    sent = defences.build(name, parameters).update(
         {each: torch.from_numpy(value[:, 0]) for each, value in plain.updates.items()}, rng
     )
     observation = replace(

@@ -195,7 +195,7 @@ def test_joined_neurons_fill_the_gaps_of_a_partial_update(make: Make) -> None:
     observation, images = make(k=1, activation="tanh")
     defence = defences.build("withhold", {"share": 0.5})
     part = {n: torch.from_numpy(v[:, 0]) for n, v in observation.updates.items()}
-    part = defence.protect_update(part, torch.Generator().manual_seed(0))
+    part = defence.update(part, torch.Generator().manual_seed(0))
     shared = Observation(**{**vars(observation), "updates": {n: v.numpy()[:, None] for n, v in part.items()}})
     found = fidel(shared, RNG, combine=True)
     assert found.images.shape[2] == 129

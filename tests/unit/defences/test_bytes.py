@@ -14,7 +14,7 @@ UPDATE["a"][1, 8:] = 0
 
 def bytes_of(module: str, **parameters: Any) -> list[int]:
     defence = defences.build(module, parameters)
-    sent = defence.protect_update(UPDATE, torch.Generator().manual_seed(0))
+    sent = defence.update(UPDATE, torch.Generator().manual_seed(0))
     return defences.sent_bytes(defence, sent).tolist()
 
 
@@ -39,7 +39,7 @@ def test_pruned_updates_tell_places_where_few_are_sent_and_a_mask_where_many() -
 
 def test_withheld_updates_are_counted_as_they_are() -> None:
     defence = defences.build("withhold", {"share": 0.5})
-    sent = defence.protect_update(UPDATE, torch.Generator().manual_seed(0))
+    sent = defence.update(UPDATE, torch.Generator().manual_seed(0))
     for turn, found in enumerate(defences.sent_bytes(defence, sent).tolist()):
         kept = [int((value[turn] != 0).sum()) for value in sent.values()]
         assert 0 < kept[1] < 10

@@ -16,8 +16,8 @@ UPDATE = {"a": 1 + torch.rand(3, 40, 50), "b": 1 + torch.rand(3, 40)}
 def test_no_defence_hands_on_the_very_same_objects() -> None:
     defence, model, rng = defences.build("none", {}), nn.Linear(1, 1), torch.Generator().manual_seed(0)
     state = rng.get_state()
-    assert defence.protect_model(model, rng) is model
-    assert defence.protect_update(UPDATE, rng) is UPDATE
+    assert defence.model(model, rng) is model
+    assert defence.update(UPDATE, rng) is UPDATE
     assert torch.equal(rng.get_state(), state)
 
 
@@ -25,7 +25,7 @@ def test_no_defence_hands_on_the_very_same_objects() -> None:
 def test_withheld_coordinates_are_zero_and_the_rest_is_untouched(share: float) -> None:
     defence = defences.build("withhold", {"share": share})
     before = {name: value.clone() for name, value in UPDATE.items()}
-    sent = defence.protect_update(UPDATE, torch.Generator().manual_seed(0))
+    sent = defence.update(UPDATE, torch.Generator().manual_seed(0))
     assert set(sent) == set(UPDATE)
     kept = sent["a"] != 0
     assert torch.equal(sent["a"][kept], UPDATE["a"][kept])
@@ -41,7 +41,7 @@ def test_withheld_coordinates_are_zero_and_the_rest_is_untouched(share: float) -
 
 def test_what_is_withheld_comes_from_the_generator() -> None:
     defence = defences.build("withhold", {})
-    one, same, other = (defence.protect_update(UPDATE, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
+    one, same, other = (defence.update(UPDATE, torch.Generator().manual_seed(s)) for s in (1, 1, 2))
     assert torch.equal(one["a"], same["a"])
     assert not torch.equal(one["a"], other["a"])
 
@@ -49,7 +49,7 @@ def test_what_is_withheld_comes_from_the_generator() -> None:
 def protected(
     module: str, seed: int = 0, update: dict[str, Tensor] = UPDATE, **parameters: Any
 ) -> dict[str, Tensor]:
-    return defences.build(module, parameters).protect_update(update, torch.Generator().manual_seed(seed))
+    return defences.build(module, parameters).update(update, torch.Generator().manual_seed(seed))
 
 
 @pytest.mark.parametrize(("module", "deviation", "kurtosis"), [("gaussian", 1, 3), ("laplacian", sqrt(2), 6)])
