@@ -94,7 +94,7 @@ GENERATOR, LATENT = 90, 60
 DIVIDED, IMAGINED = 2000, 240
 # What an exact attack takes for each million weights, to the power of the batch: a term that grows with its
 # square (proofs), and one with its cube (searches).
-PROOF, SEARCH = {"peel": 1.5, "spear": 0.2}, {"spear": 0.7}
+PROOF, SEARCH = {"peel": 1.5, "spear": 0.2}, {"spear": 0.07}
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
