@@ -46,23 +46,24 @@ def batched(rounds: int) -> np.ndarray:
     model, images, labels, federation = _setting(rounds)
     truth = private_samples(federation, labels, ("bench",))
     weights = {name: p.detach() for name, p in model.named_parameters()}
-    updates = {name: np.empty((rounds, 1, *p.shape), np.float32) for name, p in weights.items()}
-
-    def sink(part: slice, client: int, update: dict[str, Tensor]) -> None:
-        for name, value in update.items():
-            updates[name][part, client] = value.numpy()
-
-    play(model, [weights], images, truth, federation, defences.build("none", {}), 0, sink)
     network = {"module": "fcnn", "parameters": PARAMETERS, "shape": SHAPE, "classes": CLASSES}
     sent = {name: value.numpy()[None] for name, value in weights.items()}
-    found = fidel(Observation(network, sent, updates, np.zeros(rounds, int), [K], "model"), torch.Generator())
-    pixels = images.numpy()[truth.images[0]].reshape(rounds, K, -1).astype(np.float32) / 255
-    counts = []
-    for start in range(0, rounds, 20):
-        part = slice(start, start + 20)
-        r = pearson_matrix(found.images[part].numpy().reshape(-1, 128, 784), pixels[part])
-        counts.append((best(r)[1] >= THRESHOLD).sum(-1))
-    return np.concatenate(counts)
+    counts = np.empty(rounds, int)
+
+    def sink(part: slice, _: int, update: dict[str, Tensor]) -> None:
+        # In pieces as the pipeline takes them: a larger one leaves the processor's cache.
+        size = fidel.rounds_at_once  # type: ignore[attr-defined]
+        for start in range(part.start, part.stop, size):
+            piece = slice(start, min(start + size, part.stop))
+            own, count = slice(start - part.start, piece.stop - part.start), piece.stop - start
+            seen = {name: value[own, None].numpy() for name, value in update.items()}
+            observation = Observation(network, sent, seen, np.zeros(count, int), [K], "model")
+            found = fidel(observation, torch.Generator()).images.numpy().reshape(count, 128, 784)
+            pixels = images.numpy()[truth.images[0][piece]].reshape(count, K, -1).astype(np.float32) / 255
+            counts[piece] = (best(pearson_matrix(found, pixels))[1] >= THRESHOLD).sum(-1)
+
+    play(model, [weights], images, truth, federation, defences.build("none", {}), 0, sink)
+    return counts
 
 
 def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
