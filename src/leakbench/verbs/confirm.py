@@ -38,14 +38,15 @@ def confirm(root: Path, scale: str, targets: bool = False, sample: int = 1) -> N
     missing.
     """
     for table, made, asked, code in _older(root, scale):
-        spec, files = _sampled(asked, table.stem, code, sample)
-        paths = [root / "results" / scale / name for name in files]
+        spec, *files = _sampled(asked, table.stem, code, sample)
+        values, costs = ([root / "results" / scale / name for name in names] for names in files)
+        paths = [*values, *costs]
         if targets:
             print(*(path.relative_to(root) for path in paths), sep="\n")
             continue
         if missing := [path for path in paths if not path.is_file()]:
             raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
-        counts, apart = _agreement(_found(spec, paths), table)
+        counts, apart = _agreement(_found(spec, values, costs), table)
         strict = made["device"] == machine()
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
         if apart or not counts[IDENTICAL] + counts[WITHIN] or (strict and counts[WITHIN]):
@@ -71,9 +72,9 @@ def _older(root: Path, scale: str) -> Iterator[tuple[Path, Spec, Plan, str]]:
             yield table, made, asked, code
 
 
-def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec, list[str]]:
+def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec, list[str], list[str]]:
     """Return the spec of the experiment's table for its sampled cells or studies alone, and the files below
-    results/<scale> that it is made from, those of a study behind each other."""
+    results/<scale> that it is made from: scores or studies, and the records of what each study cost."""
     spec = asked.spec(f"table/{experiment}")
     groups = list(dict.fromkeys(map(_condition, spec["cells"]))) or spec.get("studies", [])
     chosen = set(random.Random(code).sample(sorted(groups), min(sample, len(groups))))
@@ -81,8 +82,8 @@ def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec
     studies = [stem for stem in spec.get("studies", []) if stem in chosen]
     captures = dict.fromkeys(map(capture_of, cells))
     names = [f"scores/{capture}.parquet" for capture in captures] + [f"studies/{s}.parquet" for s in studies]
-    names += [f"records/study/{stem}.json" for stem in studies]
-    return spec | {"cells": cells} | ({"studies": studies} if studies else {}), names
+    costs = [f"records/study/{stem}.json" for stem in studies]
+    return spec | {"cells": cells} | ({"studies": studies} if studies else {}), names, costs
 
 
 def _condition(stem: str) -> str:
@@ -90,11 +91,10 @@ def _condition(stem: str) -> str:
     return stem.rsplit("/", 2)[0]
 
 
-def _found(spec: Spec, paths: list[Path]) -> Found:
+def _found(spec: Spec, values: list[Path], costs: list[Path]) -> Found:
     if "studies" in spec:
-        half = len(paths) // 2
-        return of_studies(spec, paths[:half], paths[half:])
-    return of_attacks(spec | {"experiment": spec["experiment"] | {"exhibit": None}}, paths, [])
+        return of_studies(spec, values, costs)
+    return of_attacks(spec | {"experiment": spec["experiment"] | {"exhibit": None}}, values, [])
 
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:

@@ -1,5 +1,6 @@
 """LeNet-5 with ReLUs, as iLRG has it."""
 
+from collections.abc import Callable
 from typing import Literal
 
 from torch import nn
@@ -19,22 +20,30 @@ def lenet5(
     with normal weights by He's rule (fan-out), the rest as torch has it. Source: the code of iLRG (Ma et al.,
     2023).
     """
-    rows, columns, channels = shape
-    flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)
-    network = sequential(
-        conv1=nn.Conv2d(channels, 6, 5),
-        activation1=nn.ReLU(),
-        pool1=nn.MaxPool2d(2),
-        conv2=nn.Conv2d(6, 16, 5),
-        activation2=nn.ReLU(),
-        pool2=nn.MaxPool2d(2),
-        flatten=nn.Flatten(),
-        dense1=nn.Linear(flat, 120),
-        activation3=nn.ReLU(),
-        dense2=nn.Linear(120, 84),
-        activation4=nn.ReLU(),
-        dense3=nn.Linear(84, classes),
-    )
+    network = lenet5_layers(shape, classes, nn.ReLU)
     for layer in (network.conv1, network.conv2):
         nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")  # type: ignore[arg-type,union-attr]
     return normalised(network, normalise)
+
+
+def lenet5_layers(
+    shape: tuple[int, int, int], classes: int, activation: Callable[[], nn.Module]
+) -> nn.Sequential:
+    """Return LeNet-5's layers as torch starts them, with an activation before each pool and after each dense
+    layer but the last."""
+    rows, columns, channels = shape
+    flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)
+    return sequential(
+        conv1=nn.Conv2d(channels, 6, 5),
+        activation1=activation(),
+        pool1=nn.MaxPool2d(2),
+        conv2=nn.Conv2d(6, 16, 5),
+        activation2=activation(),
+        pool2=nn.MaxPool2d(2),
+        flatten=nn.Flatten(),
+        dense1=nn.Linear(flat, 120),
+        activation3=activation(),
+        dense2=nn.Linear(120, 84),
+        activation4=activation(),
+        dense3=nn.Linear(84, classes),
+    )
