@@ -9,6 +9,7 @@ from torch import Tensor
 
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
 from leakbench.exact.columns import columns_of
 from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.proof import proof
@@ -37,7 +38,14 @@ def peel(
     they are rounded; none: pixels are real numbers, as published. Only proven samples are usable. Raises
     Unfit where `first_layers` does.
     """
-    return reconstruction(observation, lambda layer, seen: peeled(layer, seen, levels), "peel")
+
+    def solve(layer: FirstLayer, seen: Span) -> Solved:
+        if levels and layer.of_batch:
+            raise Unfit("attack: peel: levels are not known of pixels that their own batch normalises (leave "
+                        "levels out)")  # fmt: skip
+        return peeled(layer, seen, levels)
+
+    return reconstruction(observation, solve, "peel")
 
 
 def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:

@@ -12,6 +12,9 @@ from leakbench.errors import Unfit
 from leakbench.matching.received import as_gradient, local_steps, noise_images
 from leakbench.victims.layers import Drawn, first_dense, normalisation
 
+# The brightest and the darkest that pixels may be, in deviations from the mean of their batch.
+BRIGHT = 5.0
+
 
 @dataclass(frozen=True)
 class FirstLayer:
@@ -20,7 +23,8 @@ class FirstLayer:
     weight: [neurons, inputs] and bias: [neurons], as they were sent out. slope: [neurons, inputs] and
     offset: [neurons], the gradient of the loss by them. batch: the number of samples of the client. low,
     high: [inputs], the range of what the layer reads. logits: what the network makes of the layer's output
-    [n, neurons]: [n, classes]; none where dropout hides it. All are float64.
+    [n, neurons]: [n, classes]; none where dropout hides it. of_batch: whether the layer reads pixels that are
+    normalised by their own batch, of which the server knows neither mean nor deviation. All are float64.
     """
 
     weight: Tensor
@@ -31,6 +35,7 @@ class FirstLayer:
     low: Tensor
     high: Tensor
     logits: Callable[[Tensor], Tensor] | None
+    of_batch: bool = False
 
     def caused(self, samples: Tensor) -> Tensor:
         """Return what each sample would add to `offset`, were it of each class: [n, classes, neurons].
@@ -55,8 +60,9 @@ class FirstLayer:
 def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:
     """Yield round, client and first layer of every update. `attack` is named where it cannot be applied.
 
-    Raises Unfit for updates of several local steps, for batch norm that uses the batch, and for a network
-    whose first dense layer has no bias or reads something other than the (normalised) pixels.
+    Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
+    for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
+    Batch norm of the pixels themselves is no hindrance: no sample changes what another one adds then.
     """
     rows, columns, channels = observation.network["shape"]
     for number in range(observation.rounds):
@@ -64,15 +70,19 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
         mean, deviation = (value.double() for value in normalisation(model, channels))
         noise = noise_images((channels, rows, columns)).double()
         name, read = first_dense(model, noise)
-        if read.shape != noise.shape or not torch.allclose(read, (noise - mean) / deviation):
+        plain = read.shape == noise.shape and torch.allclose(read, (noise - mean) / deviation)
+        of_batch = not plain and observation.mode == "train" and _scaled(read, noise)
+        if not plain and not of_batch:
             raise Unfit(f"attack: {attack} needs a first layer that is dense ({name} reads features)")
         if f"{name}.bias" not in observation.updates:
             raise Unfit(f"attack: {attack} needs a bias, and the dense layer {name} has none")
         if observation.mode == "train" and any(isinstance(m, nn.BatchNorm1d) for m in model.modules()):
             raise Unfit(f"attack: {attack} needs samples that do not see each other (batch norm sees all)")
         masked = observation.dropout or any(isinstance(m, Drawn) and m.active for m in model.modules())
+        ends = (-BRIGHT, BRIGHT) if of_batch else ((0.0 - mean) / deviation, (1.0 - mean) / deviation)
         low, high = (
-            ((value - mean) / deviation).expand(channels, rows, columns).flatten() for value in (0.0, 1.0)
+            torch.as_tensor(each, dtype=torch.float64).expand(channels, rows, columns).flatten()
+            for each in ends
         )
         layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
         for client, batch in enumerate(observation.clients):
@@ -96,8 +106,20 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
                     low=low,
                     high=high,
                     logits=None if masked else _behind(model, layer, noise),
+                    of_batch=of_batch,
                 ),
             )
+
+
+def _scaled(read: Tensor, pixels: Tensor) -> bool:
+    """Return whether every channel of what a layer read is pixels [n, channels, rows, columns] times a
+    positive number, plus a number."""
+    if read.shape != pixels.shape:
+        return False
+    over = (0, 2, 3)
+    apart, wanted = (each - each.mean(over, keepdim=True) for each in (pixels, read))
+    slope = (apart * wanted).sum(over, keepdim=True) / apart.square().sum(over, keepdim=True)
+    return bool((slope > 0).all()) and torch.allclose(wanted, slope * apart)
 
 
 def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Tensor], Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.exact.first_layer import FirstLayer, first_layers
+from leakbench.exact.levels import of_levels
 from leakbench.exact.proof import proof
 from leakbench.exact.span import Span, span, unit_rows
 from leakbench.victims.layers import normalisation
@@ -50,11 +51,13 @@ def reconstruction(
 ) -> Reconstruction:
     """Return what `solve` finds in every update, at most as many samples as the batch has.
 
-    An update of which noise leaves no span gives nothing. `attack` is named where it cannot be applied.
+    An update of which noise leaves no span gives nothing. Where pixels are normalised by their own batch,
+    mean and deviation are read off the samples (`exact.levels`). `attack` is named where it cannot be
+    applied.
     """
     rows, columns, channels = observation.network["shape"]
     lead = (observation.rounds, len(observation.clients), max(observation.clients))
-    mean, deviation = normalisation(observation.model(), channels)
+    mean, deviation = (value.double() for value in normalisation(observation.model(), channels))
     images, agreement = torch.zeros(*lead, channels, rows, columns), torch.zeros(lead[:2])
     usable, labels = torch.zeros(lead, dtype=torch.bool), torch.full(lead, -1)
     for number, client, layer in first_layers(observation, attack):
@@ -63,7 +66,10 @@ def reconstruction(
             continue
         found = solve(layer, seen)
         place = (number, client, slice(0, len(found.samples)))
-        pixels = found.samples.float().view(-1, channels, rows, columns) * deviation + mean
+        samples = found.samples.view(-1, channels, rows, columns)
+        if layer.of_batch and len(samples):
+            mean, deviation = of_levels(samples)
+        pixels = (samples * deviation + mean).float()
         images[place], usable[place], labels[place] = pixels, True, found.labels
         agreement[number, client] = found.agreement
     return Reconstruction(images, usable, labels=labels, agreement=agreement)

@@ -74,10 +74,14 @@ class Normalise(nn.Module):
 def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] = (1, 1, 3)) -> nn.Module:
     """Return `network` behind the normalisation of a data set in STATISTICS; itself for "none".
 
-    For "train" it is that of each value of `shape` (rows, columns, channels), which training measures.
+    For "train" it is that of each value of `shape` (rows, columns, channels), which training measures; for
+    "batch" that of each channel of the batch at hand, a batch norm without weights that keeps no statistics.
     """
     if statistics == "none":
         return network
+    if statistics == "batch":
+        norm = nn.BatchNorm2d(shape[2], affine=False, track_running_stats=False)
+        return sequential(normalise=norm, network=network)
     if statistics == "train":
         rows, columns, channels = shape
         place = channels, rows, columns

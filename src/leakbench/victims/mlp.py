@@ -17,7 +17,7 @@ def mlp(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     initial: Literal["glorot", "torch"] = "torch",
     deviation: Annotated[float, Field(gt=0)] | None = None,
-    normalise: Literal["none", "half", "mnist", "cifar10", "cifar100", "train"] = "none",
+    normalise: Literal["none", "half", "mnist", "cifar10", "cifar100", "train", "batch"] = "none",
     precision: Literal["float32", "float64"] = "float32",
 ) -> nn.Module:
     """Dense layers of the widths `hidden`, each behind the activation, and a dense layer of the classes.
@@ -26,7 +26,8 @@ def mlp(
     layers. initial: `glorot` as Keras does, with zero biases, or torch's defaults. deviation: if given, the
     first layer's weights are normal with this standard deviation instead. normalise: the data set whose mean
     and standard deviation pixels are normalised by; `train` measures both of the training data, for each
-    value, and sends them with the weights. precision: of the weights, so that a client computes and sends its
+    value, and sends them with the weights; `batch` takes those of each channel of the batch at hand, which
+    nobody else learns. precision: of the weights, so that a client computes and sends its
     update in it. Source of the defaults: arXiv:2609.09659, whose first layer has 1,000 ReLUs, glorot and a
     deviation of 0.5.
     """

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from leakbench import victims
 from leakbench.attacks.observation import Observation
 from leakbench.federation import local_update
-from leakbench.victims.layers import draw_masks
+from leakbench.victims.layers import by_batch, draw_masks
 
 Make = Callable[..., tuple[Observation, Tensor]]
 
@@ -23,16 +23,20 @@ def observe(
     kind: str = "gradient",
     generator: nn.Module | None = None,
     change: Callable[[nn.Module], None] | None = None,
+    levels: int | None = None,
     **parameters: Any,
 ) -> tuple[Observation, Tensor]:
     """Return what the server saw of one client with k random samples per round, and those [rounds, k, C, H,
-    W]."""
+    W]. levels: the steps between black and white that pixels are stored in; black and white are there."""
     torch.manual_seed(seed)
     model = victims.build(module, shape, 10, parameters)
     if change is not None:
         with torch.no_grad():
             change(model)
     images = torch.rand(rounds, k, shape[2], shape[0], shape[1])
+    if levels is not None:
+        images[:, 0, :, 0, 0], images[:, 0, :, 0, 1] = 0, 1
+        images = (images * levels).round() / levels
     labels = torch.randint(0, 10, (rounds, k))
     weights = {name: p.detach() for name, p in model.named_parameters()}
     masks = draw_masks(model, (1, rounds, k), torch.Generator().manual_seed(seed))
@@ -45,6 +49,7 @@ def observe(
         clients=[k],
         kind="gradient" if kind == "gradient" else "model",
         generator=generator,
+        mode="train" if by_batch(model) else "eval",
     )
     return observation, images
 

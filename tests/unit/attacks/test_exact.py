@@ -1,11 +1,12 @@
 """Exact attacks: peeling and SPEAR recover batches from gradients in single precision, and prove them."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from observations import observe
-from torch import Tensor
+from torch import Tensor, nn
 
 from leakbench.attacks import run
 from leakbench.attacks.observation import Observation
@@ -135,3 +136,29 @@ def test_a_batch_of_a_third_of_the_inputs_comes_back() -> None:
     assert recovered(found, images) == (64, 0)
     assert found.agreement is not None
     assert found.agreement.item() > 0.999
+
+
+@pytest.mark.parametrize("module", ["spear", "peel"])
+def test_pixels_that_their_own_batch_normalises_come_back(module: str) -> None:
+    """The server knows neither mean nor deviation; the levels of 8 bits tell both."""
+    network = {"hidden": [900, 100, 40], "normalise": "batch"}
+    observation, images = observe("mlp", SHAPE, 6, 2, levels=255, **network)
+    assert observation.mode == "train"
+    found = attacked(module, observation)
+    hits, false = recovered(found, images)
+    assert false == 0
+    assert hits == 12 if module == "spear" else hits > 0
+    with pytest.raises(Unfit, match="leave levels out"):
+        attacked("peel", observation, levels=255)
+
+
+def test_batch_norm_behind_the_first_layer_is_refused() -> None:
+    observation, _ = observe("mlp", SHAPE, 4, 1, **HALF)
+    mixed = nn.Sequential(
+        nn.Flatten(), nn.Linear(192, 300), nn.BatchNorm1d(300), nn.ReLU(), nn.Linear(300, 10)
+    )
+    sent = {name: value.numpy()[None] for name, value in mixed.state_dict().items()}
+    updates = {f"1.{part}": observation.update(f"network.dense1.{part}") for part in ("weight", "bias")}
+    behind = replace(observation, own=mixed, weights=sent, updates=updates, mode="train")
+    with pytest.raises(Unfit, match="see each other"):
+        attacked("spear", behind)
