@@ -178,6 +178,10 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
+    if attack["module"] == "alignment":
+        # The gradient of each candidate under each class, and its product with each update.
+        pairs = capture["dataset"]["classes"] * (federation.get("candidates", 0) + images)
+        return Work(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
     if attack["module"] == "labels":
         return Work(calls=updates * STEPPED)
     if not attack["optimiser"]:

@@ -76,6 +76,7 @@ BASELINES = {
     "label-prior": "null: labels drawn at random",
     "label-constant": "null: the same labels always",
     "original": "the private images themselves",
+    "certified": "certified bound γ on any attacker",
 }
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")

@@ -20,6 +20,8 @@ OTHER_UPDATE = "other-update"
 UNRELATED, PAIRS = "unrelated-image", 64
 # The private images in place of reconstructions: what a judge could tell at best.
 ORIGINAL = "original"
+# No guess, but what a defence certifies that none exceeds (`leakbench.certificate`).
+CERTIFIED = "certified"
 
 # Labels drawn from the shares of the classes in public data; and one answer for all updates that has these
 # shares. Of all constant answers to updates whose skew is not known it is expected to score best.

@@ -1,6 +1,6 @@
 """The rows of one attack on a capture."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
 from leakbench.scoring.candidates import Candidates, Measures, rows_of
+from leakbench.scoring.certified import bounds, certified_rows
 from leakbench.scoring.columns import add_distance, add_labels, add_partners, add_prices
 from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
@@ -48,7 +49,8 @@ def attack_rows(
     if target == "candidates":
         asked = [name for name in entry["metrics"] if METRICS[name].of == target]
         frames = [membership_rows(tensors, hidden.secret, client, asked) for client in clients]
-        return pd.concat(frames, ignore_index=True), told
+        frames += [_certified(each, hidden, asked, 0) for each in list(frames)]
+        return pd.concat(frames, ignore_index=True), told | _certificate(hidden)
     names, resources = gather(
         [name for name in entry["metrics"] if name == "pearson" or METRICS[name].of == target],
         hidden.once(lambda: open_backbones(backbones), "backbones"),
@@ -61,11 +63,36 @@ def attack_rows(
         frames += _of_client(tensors, facts["iterations"], client, by, hidden, rng)
     if target == "images" and any(METRICS[name].convention == "published" for name in names):
         frames += _of_unrelated(facts["iterations"], by, hidden, seed)
-    beside = {"left_out": resources.left_out, "classes": resources.classes}
+    if target == "images":
+        slots = tensors["usable"].shape[-1]
+        frames += [
+            _certified(each, hidden, names, slots) for each in list(frames) if not each["baseline"].any()
+        ]
+    beside = {"left_out": resources.left_out, "classes": resources.classes} | _certificate(hidden)
     if "losses" in tensors and not entry["decays"]:
         # Small steps end a loss's fall as well, so a step size that decays shows nothing.
         beside["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
     return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | beside
+
+
+def _certificate(hidden: Hidden) -> Facts:
+    """Return what the defence certifies, as a fact of the scores, without its curve; nothing where it is
+    silent."""
+    found = hidden.facts.get("certificate")
+    return {"certificate": {key: value for key, value in found.items() if key != "curve"}} if found else {}
+
+
+def _certified(rows: pd.DataFrame, hidden: Hidden, names: Sequence[str], guesses: int) -> pd.DataFrame:
+    """Return the rows of the bounds on what `rows`, of one client, measure; none where nothing is
+    certified."""
+    if "certificate" not in hidden.facts:
+        return rows.iloc[:0]
+    held = len(hidden.secret["candidates"]) if "candidates" in hidden.secret else 0
+    others = held - int(rows["local_samples"].max())
+    certified, pool = hidden.facts["certificate"], min(POOL, len(hidden.pictures))
+    key = certified["epsilon"], certified["among"], certified["delta"], guesses, pool, others, *names
+    gammas = hidden.once(lambda: bounds(certified, names, guesses, pool, others), "bounds", *key)
+    return certified_rows(rows, gammas)
 
 
 def _of_client(

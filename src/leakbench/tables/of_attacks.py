@@ -10,6 +10,7 @@ import pandas as pd
 from leakbench.artefacts import read_facts, read_table
 from leakbench.catalogue.cell import capture_of
 from leakbench.tables.attacked import COLUMNS, aggregate
+from leakbench.tables.certified import check_bounds
 from leakbench.tables.failures import failed
 from leakbench.tables.found import Found, no_lines
 from leakbench.tables.pictures import Files, Panel, panel_of
@@ -47,6 +48,7 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
     reasons = {"every cell": spec["left_out"]} if spec["left_out"] else {}
     reasons |= spec["cells_left_out"]
     frames, knows, classes, falls = [], {}, {}, {}
+    certificates: dict[str, Any] = {}
     drawn: list[Panel] = []
     files = dict(zip(spec["cells"], pictured, strict=True)) if shown else {}
     for stem, rows, facts in _scored(spec["cells"], scores):
@@ -56,6 +58,8 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
         rows = rows.assign(failed=failed(rows, facts["target"]))
         frames.append(rows if client is None else rows[rows["client"] == client])
         knows[stem] = facts["knows"]
+        if "certificate" in facts:
+            certificates[stem] = facts["certificate"]
         if "falls" in facts:
             falls[stem] = facts["falls"]
         if facts["classes"]:
@@ -66,6 +70,7 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
     if frames:
         rows = pd.concat(frames, ignore_index=True)
         found = aggregate(rows, experiment["metrics"], spec["scale"], experiment["success"])
+        check_bounds(found[0])
     tensors: dict[str, np.ndarray] = {
         f"{number}/{name}": array
         for number, (_, content) in enumerate(drawn)
@@ -82,5 +87,7 @@ def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequen
             # By what share the loss of each trial fell in the last half of its run.
             "falls": falls,
             "absent_cells": reasons,
+            # What defences certify: σ, sampling, steps and ε.
+            **({"certificates": certificates} if certificates else {}),
         },
     )

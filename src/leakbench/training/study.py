@@ -313,6 +313,8 @@ def study(
         found |= {"upload_bytes": sealed_bytes(protocol, server), "encryption": protocol.scheme.about}
     if training.get("privacy"):
         found |= {"epsilon": spent(training, clients), "delta": training["privacy"]["delta"]}
+    elif certified := defence.certificate(training["rounds"] * training["local_epochs"], "model"):
+        found |= {"epsilon": certified["epsilon"], "delta": certified["delta"]}
     if flat_data(images):
         hold(clients[0].model, server)
         test = tests[image["name"]]

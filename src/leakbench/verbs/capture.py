@@ -10,9 +10,10 @@ from torch import nn
 
 from leakbench import defences
 from leakbench.absence import absent, lacking, pass_on, unless_unfit
-from leakbench.artefacts import creating, open_tensors, write_tensors
+from leakbench.artefacts import Facts, creating, open_tensors, write_tensors
+from leakbench.certificate import participations
 from leakbench.defences import Defence, View, unchanged
-from leakbench.errors import Unfit
+from leakbench.errors import Unfit, UserError
 from leakbench.federation import Moved, accuracy, candidates, generator, held_out, play, private_samples
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
@@ -113,6 +114,22 @@ def _evaluation(
     return found, lambda model, weights: found.append(accuracy(model, weights, images, y))
 
 
+def _checked(
+    spec: Path, defence: Defence, model: nn.Module, federation: Mapping[str, Any], origins: int
+) -> tuple[nn.Module, Facts | None]:
+    """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
+
+    Raises UserError, which names the spec, where the defence does not fit the victim or the federation.
+    """
+    try:
+        certified = defence.certificate(participations(federation, origins), federation["update"])
+        return defence.model(model, torch.Generator()), certified
+    except Unfit:
+        raise
+    except UserError as problem:
+        raise UserError(f"{spec}: {problem}") from problem
+
+
 def capture(
     spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
 ) -> None:
@@ -148,8 +165,8 @@ def capture(
         sent = (passes if passes > 1 else rounds) if moving else len(epochs)
         total = len(epochs) * rounds
         defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
-        # For its names and shapes alone: whoever plays draws the secrets.
-        protected = defence.model(model, torch.Generator())
+        # Whoever plays draws the secrets.
+        protected, certified = _checked(spec, defence, model, federation, len(epochs))
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent)
@@ -214,4 +231,10 @@ def capture(
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
-        write_tensors(truth, secret, {"split": split, "clients": seen_samples} | made)
+        about = {"split": split, "clients": seen_samples}
+        if certified:
+            stop = min(federation["private"]["stop"], len(arrays[f"{split}/labels"]))
+            # What a sample is drawn from, for whoever knows all others of its update.
+            among = stop - federation["private"]["start"] - max(seen_samples) + 1
+            about |= {"certificate": certified | {"among": among}}
+        write_tensors(truth, secret, about | made)

@@ -439,14 +439,18 @@ def test_what_is_no_file_cannot_be_left_out_of_all(root: Callable[..., Path]) ->
 def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     from leakbench.catalogue.workflow import judges
 
-    cells = plan(ROOT, "paper", judges()).experiments["leakbench-matrix"]
+    experiments = plan(ROOT, "paper", judges()).experiments
+    cells = experiments["leakbench-matrix"]
     names = {
         kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
     }
     # These need several clients (leakbench-observers).
     seen = {"encrypted", "fused", "aggregated"}
-    assert names["defences"] - {cell.defence for cell in cells} == seen
-    apart = {"labels", "membership", "agic-joint", "fidel-generator"}
+    # This one refuses the matrix' victims, which have batch norm, and has an experiment of its own.
+    own = {"dp-sgd"}
+    assert own <= {cell.defence for cell in experiments["leakbench-dp"]}
+    assert names["defences"] - {cell.defence for cell in cells} == seen | own
+    apart = {"labels", "membership", "alignment", "agic-joint", "fidel-generator"}
     assert names["attacks"] - {cell.attack for cell in cells} == apart
     assert {(cell.dataset, cell.victim) for cell in cells} == {
         ("mnist-32", "fcnn-relu-untrained"),
@@ -565,3 +569,20 @@ def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
     scored = [spec["attacks"] for name, spec in real("paper").specs.items() if name.startswith("score/")]
     found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
     assert (found["invg"], found["invg-single"], found["grnn"]) == (True, True, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("noise_multiplier", 0.0), ("noise_multiplier", -1.0), ("noise_multiplier", float("nan")),
+        ("sample_rate", 0.0), ("sample_rate", 1.5), ("delta", 0.0), ("delta", 1.0), ("clip", 0.0),
+        ("noise", "global"),
+    ],
+)  # fmt: skip
+def test_settings_of_dp_sgd_that_are_out_of_range_name_the_file_and_the_key(
+    root: Callable[..., Path], key: str, value: object
+) -> None:
+    parameters = {"noise_multiplier": 1.0, "clip": 1.0, key: value}
+    entry = {"summary": "x", "module": "dp-sgd", "parameters": parameters}
+    with pytest.raises(UserError, match=rf"defences/dp\.yaml: parameters\.{key}"):
+        planned(root({"defences/dp": entry}))

@@ -1,0 +1,85 @@
+"""Alignment: which of the images that a server holds were in a batch, told through noise and bounds."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
+from leakbench.pixels import pixels
+
+# Gradients that are computed at once, in floating-point numbers.
+FLOATS = 25_000_000
+# A candidate is taken for private beyond this many deviations from the median candidate.
+FAR = 4.0
+
+
+def _directions(observation: Observation, origin: int, held: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Yield slices of the pairs of an image of `held` and a class, classes side by side, and the directions
+    of their gradients [pairs, coordinates]."""
+    model, classes = observation.model(origin), observation.network["classes"]
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    fixed = dict(model.named_buffers())
+
+    def loss(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return cross_entropy(functional_call(model, {**fixed, **parameters}, (x[None],)), y[None])
+
+    each = vmap(grad(loss), in_dims=(None, 0, 0))
+    size = sum(value.numel() for value in weights.values())
+    few = max(1, FLOATS // (size * classes))
+    for start in range(0, len(held), few):
+        images = held[start : start + few].repeat_interleave(classes, 0)
+        found = each(weights, images, torch.arange(classes).repeat(len(images) // classes))
+        flat = torch.cat([found[name].flatten(1) for name in observation.updates], 1)
+        yield slice(start * classes, start * classes + len(flat)), torch.nn.functional.normalize(flat)
+
+
+@torch.no_grad()
+def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
+    """Tell for each candidate how far its gradient points in the direction of the update.
+
+    Where each sample's gradient is brought to one norm and normal noise is added, the inner product of the
+    update and a candidate's direction is the logarithm of its likelihood in a batch of one, up to a constant,
+    so no other score finds it more often (Neyman and Pearson). A candidate whose class is not known has the
+    best of all classes; with labels given, of those in the batch. One that lies far from the median candidate
+    is taken for private.
+
+    Raises Unfit where the observation holds no candidates, and where the gradient of one sample alone is not
+    defined: with hidden parameters, and where norms go by the batch.
+    """
+    if observation.candidates is None:
+        raise Unfit("attack: alignment needs candidates (give the federation some: candidates)")
+    if observation.hidden or observation.mode == "train":
+        raise Unfit(
+            "attack: alignment needs the gradient of each candidate alone, which hidden parameters and norms "
+            "that go by the batch do not leave (attack it with membership)"
+        )
+    held = pixels(torch.from_numpy(np.array(observation.candidates)))
+    count, classes = len(held), observation.network["classes"]
+    lead = observation.rounds, len(observation.clients)
+    aligned = torch.empty(*lead, count * classes)
+    sign = 1.0 if observation.kind == "gradient" else -1.0
+    for origin in np.unique(observation.origin).tolist():
+        rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+        updates = [observation.update(name)[rounds].flatten(2) for name in observation.updates]
+        seen = torch.nn.functional.normalize(sign * torch.cat(updates, 2), dim=2)
+        for pairs, directions in _directions(observation, origin, held):
+            aligned[rounds, :, pairs] = seen @ directions.T
+    aligned = aligned.view(*lead, count, classes)
+    if observation.labels is not None:
+        for client, labels in enumerate(observation.labels):
+            there = torch.zeros(observation.rounds, classes, dtype=torch.bool)
+            there.scatter_(1, torch.from_numpy(np.array(labels)), True)
+            aligned[:, client] = aligned[:, client].where(there[:, None], -1.0)
+    score = aligned.amax(-1).double()
+    median = score.median(-1, keepdim=True).values
+    deviation = 1.4826 * (score - median).abs().median(-1, keepdim=True).values
+    private = score > median + FAR * deviation
+    return Reconstruction(
+        torch.zeros(*lead, count, 0), private, target="candidates", span_distance=(1 - score) / 2
+    )

@@ -1,0 +1,115 @@
+"""What differential privacy certifies: how often any attacker at all can be right about one sample (γ).
+
+An attacker who would be right with probability κ if the sample were left out of the batch is right with
+probability γ(κ) at most if it is in. It may know everything else: the other samples, the network, the defence
+and its parameters. Neighbours differ by one sample, whose gradient takes part or is zero.
+
+Sources: Dong, Roth and Su, Gaussian differential privacy (arXiv:1905.02383), section 2; Hayes et al.
+(arXiv:2302.07225) and Kaissis et al. (arXiv:2307.03928) for the use on reconstruction.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from leakbench.errors import UserError
+
+Facts = dict[str, Any]
+# Errors that the numerical accountant may make, in ε and in δ, and points of a curve of both.
+EPSILON_ERROR, DELTA_ERROR, POINTS = 0.01, 1e-10, 400
+# The accountants may differ by what the first of them computes with.
+SLACK = 2 * EPSILON_ERROR
+
+
+def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
+    """Return in how many local steps a private sample takes part at most, as far as an attacker sees them.
+
+    federation: as the catalogue has it. origins: models from which all rounds are played. Each local epoch is
+    one step for a sample. Rounds count that hold it by design: all of a fixed local set, one of each pass.
+    """
+    epochs = federation["local"]["epochs"] if federation["update"] == "model" else 1
+    fixed = federation["local_set"] == "fixed"
+    again = federation["passes"] if federation["passes"] > 1 else federation["rounds"] if fixed else 1
+    return int(epochs * again * origins)
+
+
+def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
+    """Return what DP-SGD certifies of a sample: ε by two accountants, and what `gamma` needs.
+
+    noise: deviation of the noise on the sum of gradients, over the bound of their norms. rate: probability,
+    in (0, 1], that the sample takes part in a step. steps: at which it may. delta: at which ε is given.
+    `epsilon` is the accountant's of privacy random variables (Gopi et al., arXiv:2106.02848), and
+    `epsilon_rdp` that of Rényi divergences (Mironov, 2017), which bounds it. `curve` holds pairs (ε, δ) that
+    hold together, where the rate is below 1.
+
+    Raises UserError where the second accountant's ε is below the first's.
+    """
+    # Opacus takes seconds to import.
+    from opacus.accountants import PRVAccountant, RDPAccountant
+
+    exact, check = PRVAccountant(), RDPAccountant()
+    exact.history = check.history = [(noise, rate, steps)]
+    with np.errstate(all="ignore"):
+        epsilon = float(exact.get_epsilon(delta, eps_error=EPSILON_ERROR))
+        curve = _curve(exact, steps, epsilon) if rate < 1 else []
+    bound = float(check.get_epsilon(delta))
+    if not epsilon <= bound + SLACK:
+        raise UserError(
+            f"defence.parameters: ε is {epsilon:.4g} by one accountant and at most {bound:.4g} by the other, "
+            f"at noise_multiplier {noise:g}, sample_rate {rate:g} and {steps} steps (choose values that both "
+            "can compute, such as a larger noise_multiplier)"
+        )
+    given = {"noise_multiplier": noise, "sample_rate": rate, "steps": steps, "delta": delta}
+    return {**given, "epsilon": epsilon, "epsilon_rdp": bound, "curve": curve}
+
+
+def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
+    """Return pairs [ε, δ] from below 0 to beyond `epsilon`: (ε, δ) bounds what a sample's presence adds."""
+    discrete = accountant._get_dprv(eps_error=EPSILON_ERROR, delta_error=DELTA_ERROR)
+    found = []
+    for point in np.linspace(0, 1.5 * epsilon + 1, POINTS).tolist():
+        delta = float(discrete.compute_delta_estimate(point - EPSILON_ERROR)) + DELTA_ERROR
+        if math.isfinite(delta) and delta < 1:
+            found.append([point, delta])
+    return found
+
+
+def gamma(certified: Mapping[str, Any], blind: float) -> float:
+    """Return the largest probability with which any attacker is right, where `blind` in [0, 1] is right by
+    chance.
+
+    certified: of `certificate`. Two bounds hold, and the smaller is returned. The first averages over the
+    number of steps t in which the sample took part: Φ(Φ⁻¹(κ) + √t / noise). The second is e^ε κ + δ, the
+    least over the accountant's curve, which counts in addition that nobody knows in which steps it took part.
+    """
+    from scipy.special import ndtr, ndtri
+    from scipy.stats import binom
+
+    if blind <= 0 or blind >= 1:
+        return float(min(max(blind, 0.0), 1.0))
+    steps, rate = certified["steps"], certified["sample_rate"]
+    times = np.arange(steps + 1)
+    right = ndtr(ndtri(blind) + np.sqrt(times) / certified["noise_multiplier"])
+    bounds = [float(binom.pmf(times, steps, rate) @ right)]
+    bounds += [math.exp(min(epsilon, 700.0)) * blind + delta for epsilon, delta in certified["curve"]]
+    return min(1.0, *bounds)
+
+
+def of_union(certified: Mapping[str, Any], guesses: int, among: int) -> float:
+    """Return γ where an attacker has several guesses, one of which must be one of `among` equally likely
+    ones."""
+    return gamma(certified, guesses / max(among, 1))
+
+
+def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float:
+    """Return γ of a member's rank: at most `before` of the `others`, which are no members, come before it."""
+    return gamma(certified, (before + 1) / (others + 1))
+
+
+def area(certified: Mapping[str, Any], points: int = 500) -> float:
+    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1]."""
+    rates: Sequence[float] = ((np.arange(points) + 1) / points).tolist()
+    # γ rises, so the values at the right ends bound the integral from above.
+    return float(np.mean([gamma(certified, rate) for rate in rates]))

@@ -1,0 +1,122 @@
+"""DP-SGD: bound each sample's gradient and add noise to their sum (Abadi et al., arXiv:1607.00133)."""
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.certificate import Facts, certificate
+from leakbench.defences import Batch, Defence, Update, View, beside, each_update
+from leakbench.errors import UserError
+
+
+def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:
+    """Return the factor [n] that brings gradients [n, *shape] of all tensors together to a norm of `clip` at
+    most. It is 0 for a gradient that is no number."""
+    length = torch.stack([value.flatten(1).square().sum(1) for value in parts]).sum(0).sqrt()
+    return torch.where(length.isfinite(), (clip / length.clamp_min(1e-30)).clamp_max(1), 0.0)
+
+
+def dp_sgd(
+    *,
+    noise_multiplier: Annotated[
+        float,
+        Field(ge=0.1, le=1000, description="Deviation of the noise on the sum of gradients, over `clip`."),
+    ],
+    clip: Annotated[
+        float, Field(gt=0, description="The Euclidean norm that each sample's gradient is brought down to.")
+    ],
+    delta: Annotated[float, Field(ge=1e-9, lt=0.5, description="The δ at which ε is reported.")] = 1e-5,
+    sample_rate: Annotated[
+        float,
+        Field(
+            ge=1e-4,
+            le=1,
+            description="Probability that a sample of a batch takes part in a step. Only the client knows "
+            "which do.",
+        ),
+    ] = 1.0,
+    noise: Annotated[
+        Literal["local", "central"],
+        Field(
+            description="Who adds the noise: each client in every step, or whoever sums up the clients' "
+            "gradients, once."
+        ),
+    ] = "local",
+    observer: Annotated[
+        Literal["server", "client"],
+        Field(
+            description="Who attacks. Central noise protects from a client, which is sent the noised mean, "
+            "and not from the server that adds it."
+        ),
+    ] = "server",
+) -> Defence:
+    """Bound, sum and blur the samples' gradients in each local step; divide by the expected number of
+    samples.
+
+    The certificate counts every step in which a sample may take part, and no secrecy but that of
+    `sample_rate`: the server knows in which rounds a client takes part. Noise is of single precision and from
+    a generator that a seed determines, which serves experiments and no deployment.
+
+    Raises UserError for a network with batch norm, where a sample changes the gradients of others, and for
+    recurrent layers, whose gradients torch cannot take sample by sample; and where central noise meets
+    several local steps, whose sum no bound on single gradients bounds.
+    """
+
+    def model(network: nn.Module, rng: torch.Generator) -> nn.Module:
+        for name, layer in network.named_modules():
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm | nn.RNNBase):
+                raise UserError(
+                    f"victim: layer '{name}' ({type(layer).__name__}) leaves no sample a gradient of its "
+                    "own, which defence dp-sgd bounds (choose a victim without batch norm and recurrent "
+                    "layers)"
+                )
+        return network
+
+    def examples(batch: Batch, rng: torch.Generator) -> Update:
+        total = {name: torch.zeros_like(value) for name, value in batch.weights.items()}
+        for gradients in batch.gradients():
+            factor = bounded(list(gradients.values()), clip)
+            if sample_rate < 1:
+                drawn = torch.full(factor.shape, sample_rate)
+                factor = factor * torch.bernoulli(drawn, generator=rng).to(factor.device)
+            for name, value in gradients.items():
+                kept = torch.where(beside(factor, value) > 0, value, 0.0)
+                total[name] += torch.tensordot(factor, kept, 1)
+        if noise == "local":
+            for name, value in total.items():
+                drawn = torch.randn(value.shape, generator=rng)
+                total[name] = value + noise_multiplier * clip * drawn.to(value.device)
+        expected = sample_rate * len(batch.labels)
+        return {name: value / expected for name, value in total.items()}
+
+    def view(clients: Sequence[int]) -> View:
+        if noise == "local" or observer == "server":
+            return each_update(clients)
+        samples = torch.tensor(clients, dtype=torch.float64)
+        deviation = noise_multiplier * clip / (sample_rate * float(samples.sum()))
+
+        def seen(updates: Update, rng: torch.Generator) -> Update:
+            means = {n: torch.tensordot(samples / samples.sum(), v.double(), 1) for n, v in updates.items()}
+            return {
+                name: (value + deviation * torch.randn(value.shape, generator=rng)).float()[None]
+                for name, value in means.items()
+            }
+
+        shared = f"the noised mean of {len(clients)} clients' gradients, each round"
+        return View([list(range(len(clients)))], seen, {"observer": observer, "shared": shared})
+
+    def certified(steps: int, kind: str) -> Facts | None:
+        if noise == "central" and kind != "gradient":
+            raise UserError(
+                "defence.parameters.noise: central noise covers one gradient of each client, and these "
+                "clients send weights after local steps (set the federation's update: gradient, or noise: "
+                "local)"
+            )
+        if noise == "central" and observer == "server":
+            return None
+        return certificate(noise_multiplier, sample_rate, steps, delta)
+
+    return Defence(model=model, examples=examples, view=view, certificate=certified)

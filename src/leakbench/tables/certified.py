@@ -1,0 +1,27 @@
+"""Whether what was measured keeps below what a defence certifies."""
+
+import pandas as pd
+
+from leakbench.errors import UserError
+from leakbench.metrics.baselines import CERTIFIED
+from leakbench.tables.lines import BESIDE
+
+
+def check_bounds(table: pd.DataFrame) -> None:
+    """Raise UserError where the whole interval of a measured rate lies above its certified bound.
+
+    Then the defence adds too little noise, its accountant is wrong, or the measure counts what chance alone
+    would give: in each case no number of the table may be used.
+    """
+    if CERTIFIED not in set(table["baseline"]):
+        return
+    condition = [name for name in table if name not in (*BESIDE, "baseline")]
+    bound = table[table["baseline"] == CERTIFIED][[*condition, "mean"]]
+    own = table[table["baseline"] == ""].merge(bound, on=condition, suffixes=("", "_certified"))
+    for row in own[own["ci_low"] > own["mean_certified"]].to_dict("records"):
+        where = "/".join(str(row[name]) for name in ("dataset", "victim", "federation", "defence", "attack"))
+        raise UserError(
+            f"{where}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
+            f"{row['ci_high']:.4g} (n = {row['n']}), and the defence certifies at most "
+            f"{row['mean_certified']:.4g} (one of the two is wrong: check the defence and its accountant)"
+        )

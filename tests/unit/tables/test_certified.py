@@ -1,0 +1,35 @@
+"""A measured rate above its certified bound ends the table."""
+
+import pandas as pd
+import pytest
+
+from leakbench.errors import UserError
+from leakbench.metrics.baselines import CERTIFIED
+from leakbench.tables.certified import check_bounds
+
+
+def table(mean: float, low: float, high: float, bound: float) -> pd.DataFrame:
+    line = {
+        "dataset": "d", "victim": "v", "federation": "f", "defence": "dp-sgd", "attack": "alignment",
+        "client": 0, "metric": "tpr_at_fpr_0", "unit": "update", "seeds": "0", "scale": "quick",
+    }  # fmt: skip
+    own = {"baseline": "", "mean": mean, "ci_low": low, "ci_high": high, "n": 200}
+    other = {"baseline": CERTIFIED, "mean": bound, "n": 1}
+    unbounded = {"metric": "members_accepted", "mean": 1.0, "ci_low": 1.0, "ci_high": 1.0}
+    return pd.DataFrame([line | own, line | other, line | own | unbounded])
+
+
+def test_an_interval_above_the_bound_is_an_error_that_names_the_cell() -> None:
+    with pytest.raises(
+        UserError, match=r"d/v/f/dp-sgd/alignment: tpr_at_fpr_0: measured 0\.6, interval 0\.55"
+    ):
+        check_bounds(table(0.6, 0.55, 0.65, 0.5))
+
+
+def test_an_interval_that_reaches_the_bound_is_none() -> None:
+    check_bounds(table(0.6, 0.45, 0.65, 0.5))
+    check_bounds(table(0.6, float("nan"), float("nan"), 0.5))
+    rows = table(0.6, 0.55, 0.65, 0.5)
+    # A bound on another attack bounds nothing here, and most tables have none.
+    check_bounds(rows.assign(attack=["one", "other", "one"]))
+    check_bounds(rows[rows["baseline"] == ""])

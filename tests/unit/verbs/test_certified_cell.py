@@ -1,0 +1,83 @@
+"""A cell under DP-SGD, from the capture to its table: the certified bound, and an attack that comes near."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from played import captured
+
+from leakbench import attacks
+from leakbench.artefacts import read_tensors, write_tensors
+from leakbench.attacks.observation import read_observation
+from leakbench.catalogue.cell import Cell
+from leakbench.errors import Unfit, UserError
+from leakbench.metrics.baselines import CERTIFIED
+from leakbench.scoring.attack import attack_rows
+from leakbench.scoring.hidden import Hidden
+from leakbench.tables.attacked import aggregate
+from leakbench.tables.certified import check_bounds
+
+ROUNDS, OTHERS = 40, 9
+METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted"]
+
+
+def scored(root: Path, noise: float, **parameters: Any) -> pd.DataFrame:
+    """Return the table of alignment against a client that sends gradients of one image each."""
+    given = {"noise_multiplier": noise, "clip": 0.01, **parameters}
+    captured(
+        root, None, defence={"module": "dp-sgd", "parameters": given}, clients=(1,), candidates=OTHERS,
+        server="frozen", activation="tanh", rounds=ROUNDS,
+    )  # fmt: skip
+    observation, _ = read_observation(root / "capture.safetensors")
+    found = attacks.run({"module": "alignment", "parameters": {}}, observation, torch.Generator())
+    noised = observation.randomised(2, torch.Generator().manual_seed(0))
+    null = attacks.run({"module": "alignment", "parameters": {}}, noised, torch.Generator())
+    tensors = {name: value.numpy() for name, value in found.tensors().items()}
+    tensors |= {f"null/{name}": value.numpy() for name, value in null.tensors().items()}
+    write_tensors(
+        root / "guesses.safetensors", tensors, {"target": "candidates", "knows": {}, "iterations": 0}
+    )
+    secret, facts = read_tensors(root / "truth.safetensors")
+    arrays, _ = read_tensors(root / "data.safetensors")
+    hidden = Hidden(secret, facts, arrays, root / "victim.safetensors")
+    entry = {"metrics": METRICS, "judges": [], "matching": "best", "decays": False}
+    rows, _ = attack_rows(root / "guesses.safetensors", entry, 0, hidden, None, {})
+    cell = Cell("made", "victim", "f", "dp-sgd", "alignment", 0)
+    rows = rows.assign(**vars(cell), failed=False, pearson=np.nan)
+    table, _ = aggregate(rows, METRICS, "quick")
+    return table.set_index(["metric", "baseline"])
+
+
+def test_the_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:
+    table = scored(tmp_path, 0.4)
+    own, bound = table.loc[("tpr_at_fpr_0", "")], table.loc[("tpr_at_fpr_0", CERTIFIED)]
+    assert own["n"] == ROUNDS
+    # The member is one of a list of the private images of all rounds and the others.
+    assert 0.3 < bound["mean"] < 0.95
+    # The attack finds members through the noise, and never more of them than is certified.
+    assert own["mean"] > 3 / OTHERS / 10
+    check_bounds(table.reset_index())
+    assert ("members_accepted", CERTIFIED) not in table.index
+    assert table.loc[("membership_auc", CERTIFIED), "mean"] > table.loc[("membership_auc", ""), "mean"]
+
+
+def test_too_little_noise_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from leakbench.defences import dp_sgd
+
+    honest = dp_sgd.certificate
+    # A defence that certifies ten times the noise that it adds.
+    monkeypatch.setattr(dp_sgd, "certificate", lambda noise, *rest: honest(10 * noise, *rest))
+    table = scored(tmp_path, 0.2).reset_index()
+    with pytest.raises(UserError, match="the defence certifies at most"):
+        check_bounds(table)
+
+
+def test_what_does_not_fit_is_one_line_that_names_the_spec_and_leaves_nothing(tmp_path: Path) -> None:
+    given = {"noise_multiplier": 1.0, "clip": 1.0, "noise": "central"}
+    with pytest.raises(UserError, match=r"spec\.json: defence\.parameters\.noise: central noise") as problem:
+        captured(tmp_path, None, defence={"module": "dp-sgd", "parameters": given}, update="model")
+    assert not isinstance(problem.value, Unfit)
+    assert not (tmp_path / "capture.safetensors").exists()
