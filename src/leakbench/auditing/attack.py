@@ -1,6 +1,7 @@
 """The attacks of an audit, each within its share of the budget."""
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import isnan
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ from leakbench.yamls import read_yaml
 TRIALS, FEWEST = 3, 100
 # Iterations of two short runs, whose difference tells what one takes, and the margin for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
+# Seconds after which an alarm that came during an import rings again.
+SOON = 0.01
 # Local steps that are simulated one by one.
 SIMULATED = 8
 
@@ -34,12 +38,28 @@ class OutOfTime(Exception):
     """An attack's share of the budget is spent."""
 
 
+def _imports(frame: FrameType | None) -> int:
+    """Return how many imports are under way in a frame and those that called it."""
+    count = 0
+    while frame is not None:
+        count += frame.f_code.co_name == "_find_and_load"
+        frame = frame.f_back
+    return count
+
+
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after so many seconds; without limit outside of the main thread."""
+    """Raise OutOfTime in the block after `seconds`; outside of the main thread there is no limit.
 
-    def ring(*_: Any) -> None:
-        raise OutOfTime
+    It is raised after an import that is under way: a module whose import is cut short stays broken.
+    """
+    before_it = _imports(sys._getframe())
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        if _imports(frame) > before_it:
+            signal.setitimer(signal.ITIMER_REAL, SOON)
+        else:
+            raise OutOfTime
 
     if threading.current_thread() is not threading.main_thread() or seconds <= 0:
         yield
@@ -53,15 +73,34 @@ def within(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
+def _timed(found: Found, limit: float) -> Iterator[None]:
+    """Give the block `limit` seconds; write to `found` how many it took and why the attack gave no result."""
+    begun = time.perf_counter()
+    try:
+        with within(limit):
+            yield
+    except OutOfTime:
+        # A search that ends early keeps the trials that it finished.
+        if not found.trials:
+            found.out_of_time = True
+            found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
+    except Unfit as reason:
+        found.why_not = str(reason).removeprefix("attack: ")
+    finally:
+        found.seconds = round(time.perf_counter() - begun, 3)
+
+
 def catalogue() -> dict[str, dict[str, Any]]:
     """Return attack → what attacks.yaml says of it."""
     return read_yaml(Path(__file__).parent / "attacks.yaml")
 
 
 def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
-    """Return the result of an attack that has not run yet."""
+    """Return the result of an attack that has not run yet: nothing of any record."""
+    records = observation.clients[0]
     return Found(
-        name, about["title"], about["stage"], about["attacker"], about["source"], observation.clients[0]
+        name, about["title"], about["stage"], about["attacker"], about["source"], records, [NOTHING] * records
     )
 
 
@@ -70,32 +109,23 @@ def exact(
 ) -> Found:
     """Run one exact attack for at most `limit` seconds."""
     found, entry = started(name, about, observation), about["entry"]
-    begun = time.perf_counter()
-    try:
-        with within(limit), torch.no_grad():
-            made = _run(entry, observation)
-            if made.target == "features":
-                found.why_not = "reads what the first dense layer reads, features and not the records"
-                return found
-            if truth is None:
-                _unjudged(found, about, made)
-                found.images = pixels_of(made)
-                return found
-            scored = score(
-                pixels_of(made),
-                None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
-                truth,
-                None if about["proves"] else _of_noise(entry, observation, truth).error,
-            )
-            found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
-            _fill(found, scored)
-    except OutOfTime:
-        found.out_of_time = True
-        found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
-    except Unfit as reason:
-        found.why_not = str(reason).removeprefix("attack: ")
-    finally:
-        found.seconds = round(time.perf_counter() - begun, 3)
+    with _timed(found, limit), torch.no_grad():
+        made = _run(entry, observation)
+        if made.target == "features":
+            found.why_not = "reads what the first dense layer reads, features and not the records"
+            return found
+        if truth is None:
+            _unjudged(found, about, made)
+            found.images = pixels_of(made)
+            return found
+        scored = score(
+            pixels_of(made),
+            None if made.labels is None else made.labels[0, 0][made.usable[0, 0]],
+            truth,
+            None if about["proves"] else _of_noise(entry, observation, truth).error,
+        )
+        found.proven = int(made.usable[0, 0].sum()) if about["proves"] else 0
+        _fill(found, scored)
     return found
 
 
@@ -135,28 +165,18 @@ def matching(
         return found
     begun = time.perf_counter()
     entry = _fitted(about["entry"], observation)
-    try:
-        with within(limit):
-            start, each = _cost(entry, observation)
-            left = limit - (time.perf_counter() - begun)
-            length = min(int((left / TRIALS - start) / each), about["longest"])
-            if length < FEWEST:
-                needed = TRIALS * (start + FEWEST * each)
-                found.why_not = (
-                    f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
-                )
-                return found
-            found.iterations = length
-            entry |= {"parameters": entry["parameters"] | {"iterations": length}}
-            left_for_one = begun + limit - start - length * each
-            _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
-    except OutOfTime:
-        if not found.levels:
-            found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
-    except Unfit as reason:
-        found.why_not = str(reason).removeprefix("attack: ")
-    finally:
-        found.seconds = round(time.perf_counter() - begun, 3)
+    with _timed(found, limit):
+        start, each = _cost(entry, observation)
+        left = limit - (time.perf_counter() - begun)
+        length = min(int((left / TRIALS - start) / each), about["longest"])
+        if length < FEWEST:
+            needed = TRIALS * (start + FEWEST * each)
+            found.why_not = f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
+            return found
+        found.iterations = length
+        entry |= {"parameters": entry["parameters"] | {"iterations": length}}
+        left_for_one = begun + limit - start - length * each
+        _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     return found
 
 
@@ -178,13 +198,13 @@ def _search(
         of_noise = score(pixels_of(null), None, truth)
         scored = score(pixels_of(own), own.labels[0, 0], truth, of_noise.error)
         gains.append(float(scored.r.mean() - of_noise.r.mean()))
-        found.trials += 1
         loss = float(own.losses[0, 0, -1])
-        if loss < best or not found.levels:
+        if loss < best or not found.trials:
             # The attacker keeps the trial with the lowest loss.
             best = min(best, loss)
             _fill(found, scored)
             found.null = sum(level > 0 for level in of_noise.levels)
+        found.trials += 1
         if found.trials >= TRIALS:
             low, high = interval(np.array(gains))
             found.interval = None if isnan(low) else (round(low, 4), round(high, 4))

@@ -55,10 +55,10 @@ class Audit:
     """What an audit found. `page()` is the report, `save()` writes it with its JSON and SARIF.
 
     records: the number of private records in the round. about: what was read off the client's code. look:
-    what closed forms say. found: each attack's result. besides: what is told of
-    labels and members. remedies: what would help. declared: what the user
-    says of the federation. budget, seconds: of wall time. pictures: of records and their reconstructions, as
-    PNG, only if they were asked for. source: what was audited, as in the command.
+    what closed forms say. found: each attack's result. besides: what the update gives away about labels and
+    about whose records were used. remedies: what would help. declared: what the user states about the
+    federation. budget, seconds: of wall time. pictures: of records and their reconstructions, as PNG, only if
+    the user asks for them. source: what was audited, as in the command.
     """
 
     records: int
@@ -112,7 +112,7 @@ class Audit:
         """Return for each letter what its attacks came to; an attacker can do what those before it can."""
         rows = []
         for letter, what in ATTACKERS.items():
-            tried = [each.title for each in self.found if each.attacker == letter and each.levels]
+            tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
             tried += [each.title for each in self.besides if each.attacker == letter and each.ran]
             levels = self.levels(PASSIVE[: PASSIVE.index(letter) + 1]) if letter in PASSIVE else []
             counts = [levels.count(level) for level in range(len(LEVELS))]
@@ -161,9 +161,9 @@ def of_client(
 ) -> Audit:  # fmt: skip
     """Audit a client's round within `budget` seconds, and say what would help.
 
-    tell: hears each stage's line as soon as it is known. declared: what is said of the federation. show:
-    whether to keep pictures. source: what was audited, as in the command. defence: the user's own candidate,
-    parameter → update to the same.
+    tell: hears each stage's line as soon as it is known. declared: what the user states about the federation.
+    show: whether to keep pictures. source: what was audited, as in the command. defence: the user's own
+    candidate, which changes an update (parameter → tensor) into another of the same shapes.
     """
     begun = time.perf_counter()
     played = own.play()

@@ -26,11 +26,12 @@ HALF_OF_VARIATION = sqrt(0.5)
 class Found:
     """What one attack made of one update.
 
-    levels: of each record, an index of LEVELS. proven: how many the attack itself proves. null: how many of
-    noise instead of the update. seconds: processor seconds are not comparable between machines, so wall
-    seconds. trials: how often it ran, with `interval` of the mean correlation over that of noise. why_not:
-    why it could not run, or what it did instead. out_of_time: whether its share of the budget
-    was too small.
+    attack: its name in attacks.yaml, from which title, stage, attacker (a letter) and source come. records:
+    their number. levels: of each record, an index of LEVELS; all are NOTHING where the attack gave no result.
+    proven: how many records the attack itself proves. null: how many it makes recognisable of noise instead
+    of the update. seconds: of wall time. trials: how often it ran, with `interval` of the mean correlation
+    above that of noise. why_not: why it gave no result; empty if it gave one. out_of_time: whether that was
+    because its share of the budget was too small.
     """
 
     attack: str
@@ -39,7 +40,7 @@ class Found:
     attacker: str
     source: str
     records: int
-    levels: list[int] = field(default_factory=list)
+    levels: list[int]
     proven: int = 0
     null: int = 0
     seconds: float = 0.0
@@ -57,7 +58,7 @@ class Found:
 
     def line(self) -> str:
         """Return the result in one line."""
-        if not self.levels:
+        if self.why_not:
             return f"{self.title}: {self.why_not}"
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
         proof = f", {self.proven} proven" if self.proven else ""
@@ -118,13 +119,14 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
 
 def merged(found: list[Found]) -> Found:
     """Return what one attack found of several updates as one result."""
-    ran = [each for each in found if each.levels]
-    if len(found) == 1 or not ran:
+    if len(found) == 1:
         return found[0]
-    levels = [level for each in found for level in (each.levels or [NOTHING] * each.records)]
+    # A result stands for all, where there is one.
+    first = min(found, key=lambda each: bool(each.why_not))
+    levels = [level for each in found for level in each.levels]
     return replace(
-        ran[0], levels=levels, records=len(levels), images=None, quality=[],
-        proven=sum(each.proven for each in ran), seconds=sum(each.seconds for each in found),
+        first, levels=levels, records=len(levels), images=None, quality=[],
+        proven=sum(each.proven for each in found), seconds=sum(each.seconds for each in found),
     )  # fmt: skip
 
 
@@ -136,7 +138,7 @@ def pooled(found: list[Found], clients: int) -> list[Found]:
     """
     out = []
     for own in (found[client::clients] for client in range(clients)):
-        ran = [each for each in own if each.levels and each.images is not None]
+        ran = [each for each in own if not each.why_not and each.images is not None]
         if not ran:
             out.append(own[0])
             continue
@@ -151,7 +153,7 @@ def pooled(found: list[Found], clients: int) -> list[Found]:
 
 def combined(found: list[Found], letters: str) -> list[int]:
     """Return the best level of each record over the attacks of these attackers."""
-    own = [each.levels for each in found if each.attacker in letters and each.levels]
+    own = [each.levels for each in found if each.attacker in letters]
     return [max(levels) for levels in zip(*own, strict=True)]
 
 

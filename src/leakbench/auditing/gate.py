@@ -31,6 +31,6 @@ def met(condition: str, audit: dict[str, Any]) -> bool:
     letters = "ABCD"
     first, last = first or "A", last or first or "D"
     wanted = letters[letters.index(first) : letters.index(last) + 1]
-    own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted and found["levels"]]
+    own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted]
     best = [max(levels) for levels in zip(*own, strict=True)]
     return bool(_COMPARE[relation](sum(level >= _LEVEL[what] for level in best), int(number)))

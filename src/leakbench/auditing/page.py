@@ -5,10 +5,10 @@ from importlib.resources import files
 from shlex import quote
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leakbench.report.numbers import count, number
+from leakbench.report.templates import environment
 
 LEVELS = ("nothing found", "recognisable", "read", "read with label")
 # Bars that a phone has room for.
@@ -32,18 +32,12 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
     audit: `Audit.to_dict()`. pictures: of records beside reconstructions, as PNG data addresses. Everything
     is escaped.
     """
-    environment = Environment(
-        loader=PackageLoader("leakbench.auditing", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "count": count}
+    templates = environment("leakbench.auditing")
+    templates.filters |= {"number": number, "count": count}
     style = (files("leakbench.auditing") / "page.css").read_text(encoding="utf-8")
-    ran = [found for found in audit["found"] if found["levels"]]
+    ran = [found for found in audit["found"] if not found["why_not"]]
     told = [each for each in audit["besides"] if each["ran"]]
-    return environment.get_template("page.html.j2").render(
+    return templates.get_template("page.html.j2").render(
         audit=audit,
         style=Markup(style),
         pictures=pictures,
@@ -59,7 +53,7 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
 
 def _row(found: Mapping[str, Any]) -> dict[str, Any]:
     counts = [found["levels"].count(level) for level in range(len(LEVELS))]
-    return {**found, "counts": counts if found["levels"] else None}
+    return {**found, "counts": None if found["why_not"] else counts}
 
 
 def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:

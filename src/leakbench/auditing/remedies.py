@@ -1,4 +1,4 @@
-"""What would help: the exact attacks again after one change each, sorted by the leak that it removes."""
+"""What would help: the attacks that found the leak again, after one change each, the best change first."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +11,8 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from leakbench.auditing.attack import catalogue, exact
-from leakbench.auditing.found import READ, RECOGNISABLE, Found, combined
+from leakbench.auditing.attack import catalogue, exact, matching
+from leakbench.auditing.found import NOTHING, READ, RECOGNISABLE, Found, combined
 from leakbench.auditing.round import Client, Round
 from leakbench.auditing.view import view
 from leakbench.errors import Unfit, UserError
@@ -26,23 +26,28 @@ BATCHES, CLIENTS = (2, 4), (2, 5, 10)
 # The number of equally likely records among which a certified bound lets the attacker choose.
 CANDIDATES = 1000
 GROUPS = 8
+# The share of a change's time that the search may take where exact attacks run too, and the share of that in
+# which the search of the unchanged round must end: changes make rounds dearer.
+SEARCH_SHARE, SLACK = 0.5, 0.7
 
 
 @dataclass
 class Remedy:
-    """A change and what the exact attacks read after it.
+    """A change, and what the same attacks find after it.
 
-    what: the change. read, recognisable: records of the client, of `records`. before: what was read without
-    it. accuracy: the accuracy that it costs in this round, as a share; none where validation data are missing
-    or training anew would be needed. note: what is certified of any attacker, and what did not finish.
-    unfinished: whether an attack ran out of time, so that more may be read. why_not: why it was not measured.
+    what: the change. read: how many of the client's `records` are read. seen: how many are read or
+    recognisable. before, seen_before: the same without the change. accuracy: the accuracy that the change
+    costs in this round, as a share; none where validation data are missing or training anew would be needed.
+    note: what is certified of any attacker, and what did not finish. unfinished: whether an attack ran out of
+    time, so that more may be found. why_not: why the change was not measured.
     """
 
     what: str
     records: int
     before: int
+    seen_before: int
     read: int = 0
-    recognisable: int = 0
+    seen: int = 0
     accuracy: float | None = None
     note: str = ""
     unfinished: bool = False
@@ -53,38 +58,72 @@ class Remedy:
         """How many fewer records are read."""
         return self.before - self.read
 
+    @property
+    def hidden(self) -> int:
+        """How many fewer records are read or recognisable."""
+        return self.seen_before - self.seen
+
     def line(self) -> str:
         """Return the result in one line."""
         if self.why_not:
             return f"{self.what}: not measured, {self.why_not}"
-        cost = "" if self.accuracy is None else f", accuracy changes by {-100 * self.accuracy:+.1f} points"
+        cost = (
+            "" if self.accuracy is None else f", accuracy changes by {0.0 - 100 * self.accuracy:+.1f} points"
+        )
         note = f"; {self.note}" if self.note else ""
-        read = f"at least {self.read}" if self.unfinished else self.read
-        return f"{self.what}: {read} of {self.records} records read, {self.before} before{cost}{note}"
+        least = "at least " if self.unfinished else ""
+        seen = ""
+        if self.seen_before > self.before or self.seen > self.read:
+            seen = f", {least}{self.seen} read or recognisable ({self.seen_before} before)"
+        return (
+            f"{self.what}: {least}{self.read} of {self.records} records read ({self.before} before)"
+            f"{seen}{cost}{note}"
+        )
 
-    def rank(self) -> tuple[bool, bool, float, int]:
-        """Return what to sort by: leak removed, for each point of accuracy where that is known, and last what
-        was measured in part or not at all."""
+    def rank(self) -> tuple[bool, bool, float, float]:
+        """Return what to sort by: records that are no longer read, then records that are no longer
+        recognisable, both for each point of accuracy where that is known. Changes that were measured in part
+        or not at all come last."""
         points = max(100 * (self.accuracy or 0.0), 1.0)
-        return bool(self.why_not), self.unfinished, -self.removed / points, self.recognisable
+        return bool(self.why_not), self.unfinished, -self.removed / points, -self.hidden / points
+
+
+@dataclass(frozen=True)
+class Again:
+    """The attacks that run after each change.
+
+    exacts: the names of the exact attacks that gave a result. search: the name of the search that found more
+    than they, empty if none did; each of its trials takes `iterations`. levels: of each record, what these
+    attacks make of the unchanged round. missing: why the search cannot run again, empty if it can.
+    """
+
+    exacts: list[str]
+    search: str
+    iterations: int
+    levels: list[int]
+    missing: str = ""
 
 
 def remedies(
     own: Client, played: Round, found: list[Found], budget: float, defence: Change | None = None
 ) -> list[Remedy]:
-    """Return what each change leaves of what the exact attacks read, within `budget` seconds, best first.
+    """Return what each change leaves of what the same attacks find, within `budget` seconds, best first.
 
-    The matching attacks are not run again. `defence` is the user's own candidate.
+    Exact attacks run again. A search runs again, beside noise, if it found what exact attacks did not; it is
+    as short as the budget asks, and is compared with a search of that length of the unchanged round. Where
+    these attacks find nothing in the unchanged round, no change is measured. `defence` is the user's own
+    candidate.
     """
-    exacts = {each.attack: each for each in found if each.stage == "exact" and each.levels}
-    before = sum(level >= READ for level in combined(list(exacts.values()), "ABCD"))
-    if not before:
-        return []
     until = time.perf_counter() + budget
-    out = []
     plans = [*_of_updates(own, played, defence), *_of_clients(own)]
+    again = _again(played, found, budget / (len(plans) + 1))
+    before, seen_before = (_count(again.levels, level) for level in (READ, RECOGNISABLE))
+    if not seen_before:
+        missing = Remedy("every change", own.records, 0, 0, why_not=again.missing)
+        return [missing] if again.missing else []
+    out = []
     for number, (what, make, bound) in enumerate(plans):
-        each = Remedy(what, own.records, before, note=bound)
+        each = Remedy(what, own.records, before, seen_before, note=bound)
         # What one change leaves of its share goes to the next.
         share = (until - time.perf_counter()) / (len(plans) - number)
         if share <= 0:
@@ -92,7 +131,7 @@ def remedies(
         else:
             try:
                 after = make()
-                _measure(each, after, list(exacts), time.perf_counter() + share)
+                _measure(each, after, again, share)
                 if own.validation is not None:
                     each.accuracy = _lost(played, after, own.validation)
             except UserError as reason:
@@ -101,21 +140,63 @@ def remedies(
     return sorted(out, key=Remedy.rank)
 
 
-def _measure(each: Remedy, after: Round, names: list[str], until: float) -> None:
+def _again(played: Round, found: list[Found], seconds: float) -> Again:
+    """Return which attacks run after each change, each time within `seconds`, and what they find without."""
+    exacts = [each for each in found if each.stage == "exact" and not each.why_not]
+    names = [each.attack for each in exacts]
+    levels = combined(exacts, "ABCD") or [NOTHING] * len(played.inputs)
+    searches = [each for each in found if each.stage == "matching"]
+    best = max(searches, key=lambda each: _gained(each.levels, levels), default=None)
+    if best is None or not _gained(best.levels, levels):
+        return Again(names, "", 0, levels)
+    part = SLACK * seconds * (SEARCH_SHARE if names else 1.0)
+    about = catalogue()[best.attack] | {"longest": best.iterations}
+    short = matching(best.attack, about, *view(played), part)
+    missing = ""
+    if short.why_not:
+        missing = f"{best.title} did not run again: {short.why_not}"
+    elif not _gained(short.levels, levels):
+        missing = (
+            f"{best.title} did not run again: {short.iterations} iterations, for which the budget has time, "
+            "find nothing in the unchanged round either (--budget)"
+        )
+    own = levels if missing else combined([*exacts, short], "ABCD")
+    return Again(names, best.attack, short.iterations, own, missing)
+
+
+def _gained(levels: list[int], others: list[int]) -> int:
+    """Return of how many records more is found than by others."""
+    return sum(level > other for level, other in zip(levels, others, strict=True))
+
+
+def _count(levels: list[int], least: int) -> int:
+    return sum(level >= least for level in levels)
+
+
+def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
+    """Run the attacks again on a changed round, within `seconds`, and write what they find to `each`."""
+    until = time.perf_counter() + seconds
     observation, truth = view(after)
-    entries, found = catalogue(), []
-    for name in names:
-        limit = until - time.perf_counter()
-        made = exact(name, entries[name], observation, truth, limit) if limit > 0 else None
-        if made is None or made.out_of_time:
-            each.unfinished = True
-            each.note = "; ".join(filter(None, [each.note, f"{entries[name]['title']} did not finish"]))
-        if made is not None:
-            found.append(made)
+    entries, found, notes = catalogue(), [], []
+    if again.missing:
+        notes.append(again.missing)
+    elif again.search:
+        about = entries[again.search] | {"longest": again.iterations}
+        part = seconds * (SEARCH_SHARE if again.exacts else 1.0)
+        made = matching(again.search, about, observation, truth, part)
+        if made.why_not or made.iterations < again.iterations:
+            notes.append(f"{made.title} did not finish")
+        found.append(made)
+    for name in again.exacts:
+        made = exact(name, entries[name], observation, truth, max(until - time.perf_counter(), 1e-3))
+        if made.out_of_time:
+            notes.append(f"{made.title} did not finish")
+        found.append(made)
+    each.unfinished = bool(notes)
+    each.note = "; ".join(filter(None, [each.note, *notes]))
     # The client's own records come first.
     levels = combined(found, "ABCD")[: each.records]
-    each.read = sum(level >= READ for level in levels)
-    each.recognisable = sum(level >= RECOGNISABLE for level in levels)
+    each.read, each.seen = _count(levels, READ), _count(levels, RECOGNISABLE)
 
 
 Plan = tuple[str, Callable[[], Round], str]
@@ -202,7 +283,7 @@ def _without_bias(own: Client) -> Round:
         raise UserError("the first dense layer has none already")
     with torch.no_grad():
         layer.bias.zero_()
-    after = replace(own, model=model, local_steps=own.local_steps).play()
+    after = replace(own, model=model).play()
     return replace(after, update=after.update | {f"{name}.bias": torch.zeros_like(layer.bias)})
 
 

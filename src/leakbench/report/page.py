@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from leakbench.drawing.words import merged, span
@@ -15,6 +14,7 @@ from leakbench.report.leaks import ATTACKERS
 from leakbench.report.results import results
 from leakbench.report.script import digest, script, style
 from leakbench.report.section import Section, picture
+from leakbench.report.templates import environment
 
 
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
@@ -27,37 +27,35 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     """
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds(sections)
-    environment = Environment(
-        loader=PackageLoader("leakbench.report", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     shown = [_section(section, rows) for section in sorted(sections, key=_place(works))]
-    return environment.get_template("page.html.j2").render(
-        style=Markup(style()),
-        script=Markup(script()),
-        digest=digest(script()),
-        columns=columns(),
-        # What was measured comes first.
-        cells=cells(sorted(rows, key=lambda line: line["word"] == "not-run")),
-        headlines=[line for line in rows if line["headline"]],
-        maps=facts.get("maps", []),
-        attackers=ATTACKERS,
-        groups=groups(rows, works),
-        verdicts=VERDICTS,
-        total=len(rows),
-        sections=shown,
-        contents={
-            work: list(part) for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
-        },
-        works=works,
-        scale=facts["scale"],
-        seeds=" ".join(map(str, seeds)) or "none",
-        versions=dict(facts.get("versions", {})),
-        verified=facts.get("verified", {}),
-        commit=facts.get("commit", ""),
+    return (
+        environment("leakbench.report")
+        .get_template("page.html.j2")
+        .render(
+            style=Markup(style()),
+            script=Markup(script()),
+            digest=digest(script()),
+            columns=columns(),
+            # What was measured comes first.
+            cells=cells(sorted(rows, key=lambda line: line["word"] == "not-run")),
+            headlines=[line for line in rows if line["headline"]],
+            maps=facts.get("maps", []),
+            attackers=ATTACKERS,
+            groups=groups(rows, works),
+            verdicts=VERDICTS,
+            total=len(rows),
+            sections=shown,
+            contents={
+                work: list(part)
+                for work, part in itertools.groupby(shown, lambda entry: entry["section"].work)
+            },
+            works=works,
+            scale=facts["scale"],
+            seeds=" ".join(map(str, seeds)) or "none",
+            versions=dict(facts.get("versions", {})),
+            verified=facts.get("verified", {}),
+            commit=facts.get("commit", ""),
+        )
     )
 
 

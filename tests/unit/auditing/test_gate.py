@@ -10,7 +10,7 @@ AUDIT = {
     "found": [
         {"attacker": "A", "levels": [1, 0, 0]},
         {"attacker": "B", "levels": [0, 2, 3]},
-        {"attacker": "C", "levels": []},
+        {"attacker": "C", "levels": [0, 0, 0]},
     ]
 }
 

@@ -1,15 +1,21 @@
 """Networks as people bring them: dropout, batch norm in both modes, residual networks, records of numbers."""
 
+import sys
+import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 import torch
 from clients import faces, mlp
 from torch import nn
 
-from leakbench.auditing.attack import catalogue, exact, matching
+from leakbench.auditing.attack import OutOfTime, catalogue, exact, matching, within
 from leakbench.auditing.audit import of_client
-from leakbench.auditing.found import READ
+from leakbench.auditing.found import READ, RECOGNISABLE
 from leakbench.auditing.look import look
-from leakbench.auditing.remedies import grouped, largest, noisy
+from leakbench.auditing.remedies import grouped, largest, noisy, remedies
 from leakbench.auditing.round import client
 from leakbench.auditing.view import facts, view
 
@@ -65,8 +71,20 @@ def test_a_search_runs_beside_noise_within_its_share() -> None:
     assert found.iterations == 120
     assert found.interval is not None
     short = matching("invg", about, observation, truth, 1.0)
-    assert not short.levels
+    assert short.levels == [0]
     assert "budget" in short.why_not
+
+
+def test_an_attack_that_is_stopped_leaves_no_module_half_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_module.py").write_text("import time\n\ntime.sleep(0.3)\nwhole = True\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with suppress(OutOfTime), within(0.05):
+        import_module("slow_module")
+        time.sleep(60)
+        pytest.fail("the alarm never rang")
+    assert sys.modules.pop("slow_module").whole
 
 
 def test_a_residual_network_is_looked_at_and_attacked() -> None:
@@ -129,6 +147,32 @@ def test_what_helps_is_ranked_with_its_price() -> None:
     measured = [each for each in found.remedies if not each.why_not]
     assert measured == sorted(measured, key=lambda each: each.rank())
     assert found.remedies[: len(measured)] == measured
+
+
+def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leakbench.auditing.remedies._of_clients", lambda own: ())
+    monkeypatch.setattr("leakbench.auditing.remedies.KEPT", ())
+    monkeypatch.setattr("leakbench.auditing.remedies.NOISE", (1.0,))
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Conv2d(1, 8, 3, padding=1), nn.Sigmoid(), nn.Flatten(), nn.Linear(512, 4))
+    slope = torch.linspace(0, 1, 8)
+    own = client(
+        (network, nn.CrossEntropyLoss(), ((slope[:, None] * slope)[None, None], torch.tensor([1]))), 1, 1
+    )
+    played = own.play()
+    about = catalogue()["invg"] | {"longest": 100}
+    found = matching("invg", about, *view(played), 600)
+    assert (found.count(READ), found.count(RECOGNISABLE), found.iterations) == (0, 1, 100)
+    # The same update is searched with the same seeds, so that a defence that does nothing changes nothing.
+    by = {each.what: each for each in remedies(own, played, [found], 600, lambda update: update)}
+    idle, noise = by["your defence"], by["noise of 1 of the update's norm"]
+    assert (idle.seen_before, idle.seen, idle.hidden, idle.unfinished) == (1, 1, 0, False)
+    assert (noise.seen, noise.hidden, noise.unfinished) == (0, 1, False)
+    assert list(by) == ["noise of 1 of the update's norm", "your defence"]
+    # Without the time for a search as long as a search must be, nothing is claimed of any change.
+    (nothing,) = remedies(own, played, [found], 0.5)
+    assert nothing.what == "every change"
+    assert "InvG did not run again" in nothing.why_not
 
 
 def test_a_defence_that_fails_is_named_and_takes_no_other_result() -> None:

@@ -1,0 +1,17 @@
+"""The templates of a package, as every page uses them."""
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+
+def environment(package: str) -> Environment:
+    """Return what renders the templates beside the code of `package`, such as "leakbench.report".
+
+    Values are escaped, and a name that was not given is an error.
+    """
+    return Environment(
+        loader=PackageLoader(package, "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
