@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import forked
 import numpy as np
 import yaml
 
@@ -120,7 +121,10 @@ class Project:
     def variables(self) -> dict[str, str]:
         own = {k: v for k, v in os.environ.items() if k not in ("LEAKBENCH_DATA", "SNAKEMAKE_PROFILE")}
         own["PYTHONPATH"] = str(self.root / "src")
-        own["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{own['PATH']}"
+        # Of the two folders with a snakemake the tests' own comes first.
+        folders = (ROOT / "tests/bin", Path(sys.executable).parent, own["PATH"])
+        own["PATH"] = os.pathsep.join(map(str, folders))
+        own[forked.FROM] = forked.owner()
         if self.data:
             own["LEAKBENCH_DATA"] = str(self.data)
         return own | self.environment
@@ -138,7 +142,7 @@ class Project:
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def snakemake(self, *arguments: str, cores: int = 2) -> Ran:
-        return self.run(sys.executable, "-m", "snakemake", "--cores", str(cores), *arguments)
+        return self.run("snakemake", "--cores", str(cores), *arguments)
 
     def leakbench(self, *arguments: str) -> Ran:
         return self.run(sys.executable, "-m", "leakbench", *arguments)

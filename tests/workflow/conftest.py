@@ -3,30 +3,44 @@
 import fcntl
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from project import Project, bare_project, tiny_project
 
 
-@pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return a project whose every result is made, and run.log of making it. Do not change it: see `copied`.
+def made_once(name: str, make: Callable[[Path], None], factory: pytest.TempPathFactory) -> Path:
+    """Return a folder that `make` fills.
 
     The workers of one session share it: whichever comes first makes it, the others wait.
     """
-    own = tmp_path_factory.getbasetemp()
+    own = factory.getbasetemp()
     shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-    folder = shared / "finished"
-    with (shared / "finished.lock").open("w") as lock:
+    folder = shared / name
+    with (shared / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "made").is_file():
             shutil.rmtree(folder, ignore_errors=True)
-            project = tiny_project(folder)
-            ran = project.snakemake("--printshellcmds")
-            assert ran.rc == 0, ran.text[-3000:]
-            project.path("run.log").write_text(ran.text)
+            make(folder)
             (folder / "made").touch()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a project whose every result is made, and run.log of making it.
+
+    Do not change it: see `copied`.
+    """
+
+    def make(folder: Path) -> None:
+        project = tiny_project(folder)
+        ran = project.snakemake("--printshellcmds")
+        assert ran.rc == 0, ran.text[-3000:]
+        project.path("run.log").write_text(ran.text)
+
+    folder = made_once("finished", make, tmp_path_factory)
     return Project(folder / "tiny project", folder / "local data")
 
 
@@ -38,5 +52,15 @@ def copied(finished: Project, tmp_path: Path) -> Project:
 
 @pytest.fixture(scope="session")
 def everything(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """Return this repository's own catalogue, all experiments of it, where nothing has run."""
-    return Project(bare_project(tmp_path_factory.mktemp("everything"), experiments=True), None)
+    """Return this repository's own catalogue, all experiments of it, where nothing has run.
+
+    Its paper.log is what Snakemake would run at the scale that leaves nothing out.
+    """
+
+    def make(folder: Path) -> None:
+        project = Project(bare_project(folder, experiments=True), None)
+        ran = project.snakemake("-n", "--printshellcmds", "--config", "scale=paper")
+        assert ran.rc == 0, ran.text[-2000:]
+        project.path("paper.log").write_text(ran.text)
+
+    return Project(made_once("everything", make, tmp_path_factory) / "tiny project", None)

@@ -4,7 +4,6 @@ by them."""
 import importlib.util
 import itertools
 import re
-import sys
 import tomllib
 from typing import Any
 
@@ -23,8 +22,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def planned(project: Project, profile: str, *more: str) -> Ran:
-    command = [sys.executable, "-m", "snakemake", "--workflow-profile", profile, "--dry-run"]
-    return project.run(*command, *more)
+    return project.run("snakemake", "--workflow-profile", profile, "--dry-run", *more)
 
 
 @pytest.mark.parametrize("name", ["slurm", "kubernetes"])

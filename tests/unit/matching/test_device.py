@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from trial_networks import CASES, IDS, group, network, ones, priors, terms
+from trial_networks import CASES, IDS, group, met, ones, priors, terms
 
-from leakbench.matching.gradients import engines_fit
 from leakbench.matching.joint import JointObjective, Part
 from leakbench.matching.objective import Objective
 from leakbench.matching.trials import Group
@@ -19,9 +18,8 @@ STEPS = [[], [slice(0, 1), slice(1, 2)]]
 
 def elsewhere(module: str, parameters: dict[str, Any], steps: list[slice], known: bool) -> Group:
     """Return two trials of two images, put on the device as `groups` does."""
-    model, images = network(module, parameters), torch.rand(2, 2, 3, 32, 32).double()
+    model, images = met(module, parameters), torch.rand(2, 2, 3, 32, 32).double()
     observed = {name: torch.rand(2, *value.shape).double() for name, value in model.named_parameters()}
-    engines_fit(model, images.shape[1:])
     of = group(model, images, torch.tensor([[1, 2], [3, 4]]), known, observed, steps)
     return replace(
         of,

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.profiler import ProfilerActivity, profile
-from trial_networks import CASES, IDS, gradient, network
+from trial_networks import CASES, IDS, SHAPE, gradient, met
 
 from leakbench.matching.fixed_convolution import NARROW, FixedConv2d, fix_convolutions
-from leakbench.matching.gradients import gradients
+from leakbench.matching.gradients import engines_fit, gradients
 
 CONVOLUTIONS: list[dict[str, Any]] = [
     {"in_channels": 3, "kernel_size": 5, "stride": 2, "padding": 2},
@@ -89,11 +89,12 @@ def test_the_second_derivative_works_out_no_weights() -> None:
 
 @pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
 def test_every_victim_keeps_its_gradients(module: str, parameters: dict[str, Any]) -> None:
-    model = network(module, parameters)
+    model = met(module, parameters)
     images = torch.rand(2, 2, 3, 32, 32, dtype=torch.float64, requires_grad=True)
     labels = torch.tensor([[1, 2], [3, 3]])
     names = [name for name, _ in model.named_modules()]
     fixed = fix_convolutions(deepcopy(model)).requires_grad_(False)
+    engines_fit(fixed, SHAPE, like=model)
     assert [name for name, _ in fixed.named_modules()] == names
     found, _ = gradients(fixed, images, labels)
     for trial in range(2):

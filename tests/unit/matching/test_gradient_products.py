@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from trial_networks import CASES, CLASSES, IDS, network
+from trial_networks import CASES, CLASSES, IDS, met
 
 from leakbench.matching.gradient_products import gradient_products, rows_of
 from leakbench.matching.gradients import engines_fit, gradients
@@ -11,7 +11,7 @@ from leakbench.matching.gradients import engines_fit, gradients
 @pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
 @pytest.mark.parametrize("batch", [1, 2])
 def test_products_are_those_of_the_gradients(module: str, parameters: dict[str, object], batch: int) -> None:
-    model = network(module, parameters).requires_grad_(False)
+    model = met(module, parameters).requires_grad_(False)
     rng = torch.Generator().manual_seed(1)
     images = torch.rand(5, batch, 3, 32, 32, generator=rng, dtype=torch.float64)
     labels = torch.randint(0, CLASSES, (5, batch), generator=rng)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CASES, CLASSES, IDS, gradient, network
+from trial_networks import CASES, CLASSES, IDS, SHAPE, gradient, met, network
 
 from leakbench.errors import Unfit
 from leakbench.matching.gradients import engines_fit, gradients
@@ -58,8 +58,8 @@ def test_gradients_of_every_victim_and_their_derivative_are_autograds(
     module: str, parameters: dict[str, Any]
 ) -> None:
     deep = parameters.get("depth") == 50
-    model = network(module, parameters)
-    assert engines_fit(model, torch.Size([1 if deep else 2, 3, 32, 32]))
+    model = met(module, parameters)
+    assert engines_fit(model, SHAPE)
     check(model, *drawn(2 if deep else 3, 1 if deep else 2))
 
 

@@ -22,6 +22,17 @@ def warmed(run: Run) -> Run:
 
 
 @pytest.fixture(scope="module")
+def served() -> Iterator[Run]:
+    """Return a run with a warm process that all tests of a file share. Do not end it: see `warmed`."""
+    made = Run()
+    try:
+        made.serve()
+        yield made
+    finally:
+        made.end()
+
+
+@pytest.fixture(scope="module")
 def real() -> Iterator[Run]:
     """Return a run whose first job has left the real warm process behind."""
     made = Run()

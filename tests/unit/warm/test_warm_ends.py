@@ -125,17 +125,6 @@ def test_a_process_ends_with_its_owner(run: Run, code: signal.Signals) -> None:
     job.stdout.close()
 
 
-def test_a_killed_warm_process_is_followed_by_another(run: Run) -> None:
-    run.serve()
-    assert run.server is not None
-    run.server.kill()
-    run.server.wait()
-    assert (run.folder / "socket").exists()
-    assert run.client("", stdin=subprocess.DEVNULL).communicate(timeout=30)[0] == "cold\n"
-    until(run.ready, 120)
-    assert run.peer() != run.server.pid
-
-
 def test_a_job_outlives_nobody_but_its_caller(warmed: Run, tmp_path: Path) -> None:
     """The end of the warm process does not break off what still runs."""
     lines = (

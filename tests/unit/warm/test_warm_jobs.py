@@ -8,17 +8,17 @@ import pytest
 from warm_runs import Run
 
 
-def test_environment_folder_arguments_and_streams_are_the_callers(warmed: Run, tmp_path: Path) -> None:
+def test_environment_folder_arguments_and_streams_are_the_callers(served: Run, tmp_path: Path) -> None:
     look = (
         "import json, os, sys\n"
         "print(json.dumps({'folder': os.getcwd(), 'environment': dict(os.environ), 'argv': argv[1:],"
         " 'read': sys.stdin.read()}))\n"
         "print('aside', file=sys.stderr)\n"
     )
-    environment = warmed.environment | {"ONLY": "here\udcff", "EMPTY": ""}
+    environment = served.environment | {"ONLY": "here\udcff", "EMPTY": ""}
     del environment["PATH"]
     words = ("a word", "é", "")
-    job = warmed.client(look, *words, env=environment, cwd=tmp_path)
+    job = served.client(look, *words, env=environment, cwd=tmp_path)
     out, err = job.communicate("what is read")
     assert (job.returncode, err) == (0, "aside\n")
     seen = json.loads(out)
@@ -29,22 +29,22 @@ def test_environment_folder_arguments_and_streams_are_the_callers(warmed: Run, t
     assert ours == {name: value for name, value in environment.items() if name != "LC_CTYPE"}
 
 
-def test_a_jobs_process_is_neither_the_callers_nor_the_warm_one(warmed: Run) -> None:
-    jobs = [warmed.client("import os; print(os.getpid(), os.getppid())") for _ in range(2)]
+def test_a_jobs_process_is_neither_the_callers_nor_the_warm_one(served: Run) -> None:
+    jobs = [served.client("import os; print(os.getpid(), os.getppid())") for _ in range(2)]
     found = [[int(word) for word in job.communicate()[0].split()] for job in jobs]
-    assert warmed.server is not None
-    everyone = {warmed.server.pid, *(job.pid for job in jobs), *found[0], *found[1]}
+    assert served.server is not None
+    everyone = {served.server.pid, *(job.pid for job in jobs), *found[0], *found[1]}
     assert len(everyone) == 7
 
 
-def test_one_job_does_not_see_what_another_did(warmed: Run) -> None:
+def test_one_job_does_not_see_what_another_did(served: Run) -> None:
     for _ in range(2):
-        job = warmed.client("import os, sys; print('mark' in os.environ, hasattr(sys, 'mark'));"
+        job = served.client("import os, sys; print('mark' in os.environ, hasattr(sys, 'mark'));"
                             "os.environ['mark'] = '1'; sys.mark = 1; os.chdir('/')")  # fmt: skip
         assert job.communicate()[0] == "False False\n"
 
 
-def test_jobs_run_side_by_side(warmed: Run, tmp_path: Path) -> None:
+def test_jobs_run_side_by_side(served: Run, tmp_path: Path) -> None:
     """Each waits for the other's sign, so one after the other they would wait for ever."""
     code = (
         "import time; from pathlib import Path\n"
@@ -52,7 +52,7 @@ def test_jobs_run_side_by_side(warmed: Run, tmp_path: Path) -> None:
         "while not Path(argv[2]).exists(): time.sleep(0.01)\n"
     )
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
-    jobs = [warmed.client(code, one, two), warmed.client(code, two, one)]
+    jobs = [served.client(code, one, two), served.client(code, two, one)]
     assert [job.wait(timeout=30) for job in jobs] == [0, 0]
     for job in jobs:
         job.communicate()
@@ -70,8 +70,8 @@ def test_jobs_run_side_by_side(warmed: Run, tmp_path: Path) -> None:
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 128 + signal.SIGKILL),
     ],
 )
-def test_exit_codes_are_those_of_a_process_of_its_own(warmed: Run, code: str, expected: int) -> None:
-    job = warmed.client(code)
+def test_exit_codes_are_those_of_a_process_of_its_own(served: Run, code: str, expected: int) -> None:
+    job = served.client(code)
     out, err = job.communicate()
     assert job.returncode == expected
     assert out == ""

@@ -1,6 +1,8 @@
 """The real warm process: the command line's own words, and a training's bytes."""
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -65,15 +67,18 @@ def test_a_warm_job_writes_the_bytes_of_a_cold_one(real: Run, tmp_path: Path) ->
     assert "loaded anew" in again.stderr
 
 
-def test_the_real_warm_process_goes_with_its_owner() -> None:
-    made = Run()
-    try:
-        made.leakbench("fetch", "--spec", "no such spec.json", "--out", "x")
-        until(made.ready, 120)
-        server = made.peer()
-        assert server is not None
-        made.owner.communicate(b"\n")
-        until(lambda: not alive(server), 60)
-        assert not made.folder.exists()
-    finally:
-        made.end()
+def test_a_killed_warm_process_is_followed_by_another_which_goes_with_its_owner(real: Run) -> None:
+    """The last of this file, since it ends the run."""
+    first = real.peer()
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    until(lambda: not alive(first))
+    assert (real.folder / "socket").exists()
+    cold = real.leakbench("fetch", "--spec", "no such spec.json", "--out", "x")
+    assert cold.returncode == 2
+    until(real.ready, 120)
+    second = real.peer()
+    assert second not in (None, first)
+    real.owner.communicate(b"\n")
+    until(lambda: not alive(second), 60)
+    assert not real.folder.exists()

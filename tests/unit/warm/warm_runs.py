@@ -113,6 +113,8 @@ class Run:
         if self.owner.poll() is None:
             self.owner.communicate(b"\n")
         if self.server is not None:
+            # It would end by itself, up to a second later.
+            self.server.kill()
             self.server.wait(timeout=30)
         until(lambda: self.peer() is None)
         shutil.rmtree(self.temporary)
