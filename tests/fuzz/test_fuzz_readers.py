@@ -20,7 +20,7 @@ from leakbench.attacks.observation import read_observation
 from leakbench.catalogue.load import attack_of
 from leakbench.errors import UserError
 
-INPUTS, ROUNDS = 2000, 10
+INPUTS, ROUNDS = 1000, 10
 # Of the processor, whatever runs beside.
 SECONDS = 5
 

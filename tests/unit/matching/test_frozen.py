@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from trial_networks import CLASSES, group, ones, terms
+from trial_networks import CLASSES, group, meet, ones, terms
 
 from leakbench import victims
 from leakbench.matching import frozen
@@ -29,6 +29,7 @@ def trials(module: str, parameters: dict[str, Any], batch: int = 1, known: bool 
     torch.manual_seed(0)
     model = victims.build(module, (32, 32, 3), CLASSES, parameters).eval()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    meet(model, module, parameters)
     return group(model, torch.rand(3, batch, 3, 32, 32), torch.randint(0, CLASSES, (3, batch)), known)
 
 

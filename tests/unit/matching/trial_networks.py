@@ -66,7 +66,7 @@ def network(
 
 
 @cache
-def _answer(module: str, parameters: str) -> nn.Module:
+def _compared(module: str, parameters: str) -> nn.Module:
     """Return something that stands for a network whose gradients were compared with autograd's."""
     model, stand_in = network(module, ast.literal_eval(parameters)), nn.Identity()
     engines_fit(model, SHAPE)
@@ -74,14 +74,18 @@ def _answer(module: str, parameters: str) -> nn.Module:
     return stand_in
 
 
-def met(module: str, parameters: dict[str, Any]) -> nn.Module:
-    """Return `network`, whose gradients are known to be autograd's or not.
+def meet(model: nn.Module, module: str, parameters: dict[str, Any]) -> nn.Module:
+    """Return a victim whose gradients are known to be autograd's or not.
 
     Finding out takes long, so all tests share the answer.
     """
-    model = network(module, parameters)
-    engines_fit(model, SHAPE, like=_answer(module, repr(parameters)))
+    engines_fit(model, SHAPE, like=_compared(module, repr(parameters)))
     return model
+
+
+def met(module: str, parameters: dict[str, Any]) -> nn.Module:
+    """Return `network` when it has been met."""
+    return meet(network(module, parameters), module, parameters)
 
 
 def gradient(model: nn.Module, images: Tensor, labels: Tensor, **options: Any) -> dict[str, Tensor]:

@@ -78,6 +78,8 @@ def test_a_job_whose_keeper_is_killed_is_ended_before_it_is_run_again(warmed: Ru
     """Two processes must not write one file."""
     job = warmed.client(DAWDLE, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
+    # Before it passes signals on, the caller may not know yet which process the job is.
+    until(lambda: passes_on(job.pid))
     keeper = int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(keeper, signal.SIGKILL)
     assert job.communicate(timeout=30)[0] == "cold\n"
