@@ -74,3 +74,12 @@ def client():
     nn.CrossEntropyLoss()(net(images), labels).backward()
     optimiser.step()
 """
+RESNET = """
+import torch
+from torch import nn
+from torchvision.models import resnet18
+
+def client():
+    torch.manual_seed(0)
+    return resnet18(num_classes=10), nn.CrossEntropyLoss(), (torch.rand(2, 3, 32, 32), torch.tensor([3, 5]))
+"""

@@ -34,8 +34,11 @@ SOON = 0.01
 SIMULATED = 8
 
 
-class OutOfTime(Exception):
-    """An attack's share of the budget is spent."""
+class OutOfTime(BaseException):
+    """An attack's share of the budget is spent.
+
+    It is no Exception, because libraries catch those: torch would turn it into an error of its own.
+    """
 
 
 def _imports(frame: FrameType | None) -> int:

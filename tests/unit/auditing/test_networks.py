@@ -75,6 +75,13 @@ def test_a_search_runs_beside_noise_within_its_share() -> None:
     assert "budget" in short.why_not
 
 
+def test_no_library_catches_the_end_of_the_time() -> None:
+    with suppress(OutOfTime), within(0.05):
+        with suppress(Exception):
+            time.sleep(60)
+        pytest.fail("the alarm was caught")
+
+
 def test_an_attack_that_is_stopped_leaves_no_module_half_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

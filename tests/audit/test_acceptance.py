@@ -1,0 +1,103 @@
+"""Networks and records as people bring them, audited from the first stage to the page.
+
+The rest of what an audit must bear stands elsewhere: bad files, two inputs, printing and hanging in
+test_own_code.py; predictions in test_look.py; a victim of the catalogue beside the pipeline in test_doors.py;
+Flower's rounds in test_flower.py.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import apps
+import pytest
+import torch
+from project import ROOT
+from torch import nn
+
+import leakbench
+from leakbench import datasets
+from leakbench.artefacts import open_tensors
+from leakbench.catalogue.load import load_kind
+
+
+def pictures(records: int) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(1)
+    return torch.rand(records, 3, 8, 8), torch.randint(0, 10, (records,))
+
+
+def with_dropout() -> nn.Module:
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(192, 400), nn.ReLU(), nn.Dropout(), nn.Linear(400, 64), nn.ReLU(),
+        nn.Dropout(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+def with_batch_norm() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(inplace=True), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(96, 10),
+    )  # fmt: skip
+
+
+BROUGHT = {
+    "dropout": (with_dropout, True, {"dropout": "yes", "batch norm by": "none"}),
+    "batch norm, training": (
+        with_batch_norm,
+        True,
+        {"batch norm by": "the batch at hand", "buffers sent": 3},
+    ),
+    "batch norm, evaluation": (with_batch_norm, False, {"batch norm by": "sent statistics"}),
+}
+
+
+@pytest.mark.parametrize("kind", BROUGHT)
+def test_a_network_is_audited_to_the_page(kind: str) -> None:
+    make, training, facts = BROUGHT[kind]
+    torch.manual_seed(0)
+    found = leakbench.audit(
+        make().train(training), nn.CrossEntropyLoss(), pictures(4), 1, "6s", tell=lambda line: None
+    )
+    assert facts.items() <= found.about.items()
+    assert [each.attack for each in found.found] in (
+        ["fidel", "peel", "spear", "invg", "agic"], ["fidel", "peel", "spear"],
+    )  # fmt: skip
+    assert all(len(each.levels) == 4 for each in found.found)
+    assert found.exposed() > 0 if kind == "dropout" else found.exposed() == 0
+    assert found.headline() in found.page()
+
+
+def test_a_residual_network_of_45_megabytes_stays_within_memory_and_budget(tmp_path: Path) -> None:
+    """The command itself ends the audit at 4 GB, or a minute after the budget."""
+    pytest.importorskip("torchvision")
+    (tmp_path / "my_app.py").write_text(apps.RESNET)
+    command = [sys.executable, "-m", "leakbench", "audit", "my_app.py:client", "--out", "out"]
+    done = subprocess.run(
+        [*command, "--budget", "30s", "--memory", "4g", "--local-steps", "1"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=500,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    value = json.loads((tmp_path / "out/audit.json").read_text())
+    assert value["about"]["parameters"] == 11_181_642
+    assert {each["attack"] for each in value["found"]} == {"fidel", "peel", "spear", "invg", "agic"}
+    assert all(each["why_not"] or each["trials"] >= 3 for each in value["found"])
+
+
+def test_people_of_the_census_are_read(tmp_path: Path) -> None:
+    """16 people of ADULT, in the numbers that a network reads."""
+    search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
+    spec = {"name": "adult"} | load_kind(ROOT / "config", "datasets")["adult"].model_dump()
+    if not datasets.available(spec["sources"], search):
+        pytest.skip("no folder of LEAKBENCH_DATA holds adult")
+    datasets.fetch(spec, tmp_path / "adult.safetensors", search, tmp_path / "scratch")
+    tensors, _ = open_tensors(tmp_path / "adult.safetensors")
+    people = torch.tensor(tensors["train/images"][:16].reshape(16, -1)).float()
+    earns = torch.tensor(tensors["train/labels"][:16]).long()
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(people.shape[1], 400), nn.ReLU(), nn.Linear(400, 2))
+    found = leakbench.audit(network, nn.CrossEntropyLoss(), (people, earns), 1, "20s", tell=lambda line: None)
+    by = {each.attack: each for each in found.found}
+    assert by["peel"].count(2) == by["peel"].proven == found.look.predicted["peel"] == 16
+    assert found.headline().startswith("Exposed: 16 of 16 records")
