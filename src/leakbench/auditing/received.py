@@ -1,6 +1,8 @@
 """Audits of what a server received, rounds of a Flower app or a capture, whose records nobody knows."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from copy import deepcopy
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -19,6 +21,8 @@ from leakbench.errors import UserError
 from leakbench.rounds import read_rounds
 
 Tell = Callable[[str], None]
+# The largest edge of images that a network is tried with.
+LARGEST = 256
 
 
 def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
@@ -79,10 +83,31 @@ def _network(made: Any) -> tuple[nn.Module, Tensor]:
         raise UserError(f"returned {type(model).__name__}, not a torch.nn.Module")
     if isinstance(example, Tensor):
         return model, example
+    return model, _example(model)
+
+
+def _example(model: nn.Module) -> Tensor:
+    """Return two inputs of the only size that a network reads, as far as it can be told: the numbers of a
+    first dense layer, or square images if the first layer is a convolution.
+
+    Raises UserError for a network that reads several sizes, or none that was tried.
+    """
     first = next((m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)), None)
-    if not isinstance(first, nn.Linear):
-        raise UserError("return (network, example), with a batch of inputs that are like the clients'")
-    return model, torch.rand(2, first.in_features)
+    if isinstance(first, nn.Linear):
+        return torch.rand(2, first.in_features)
+    if isinstance(first, nn.Conv2d):
+        sizes = [torch.rand(2, first.in_channels, edge, edge) for edge in range(8, LARGEST + 1, 4)]
+        fitting = [images for images in sizes if _reads(model, images)]
+        # Pooling rounds sizes down, so that the next ones may fit too.
+        if fitting and fitting[-1].shape[-1] < 1.5 * fitting[0].shape[-1]:
+            return fitting[0]
+    raise UserError("return (network, example), with a batch of inputs that are like the clients'")
+
+
+def _reads(model: nn.Module, inputs: Tensor) -> bool:
+    with torch.no_grad(), suppress(RuntimeError, ValueError):
+        return len(deepcopy(model).eval()(inputs)) == len(inputs)
+    return False
 
 
 def _audited(observation: Observation, source: str, options: dict[str, Any], tell: Tell) -> Audit:

@@ -14,7 +14,7 @@ from leakbench.artefacts import write_tensors
 from leakbench.attacks import run
 from leakbench.auditing.attack import catalogue, exact
 from leakbench.auditing.found import READ
-from leakbench.auditing.received import of_capture, of_rounds
+from leakbench.auditing.received import _example, of_capture, of_rounds
 from leakbench.auditing.round import Client, client
 from leakbench.auditing.view import view
 from leakbench.errors import UserError
@@ -63,6 +63,18 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
     monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: mlp(300))
     with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
         of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+
+
+def test_the_size_of_inputs_is_read_off_a_network_that_allows_one() -> None:
+    def after(*pools: nn.Module) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(3, 6, 5), nn.ReLU(), *pools, nn.Flatten())
+
+    fixed = nn.Sequential(*after(nn.MaxPool2d(2)), nn.Linear(6 * 14 * 14, 10))
+    assert _example(fixed).shape == (2, 3, 32, 32)
+    assert _example(mlp(20, inputs=7)).shape == (2, 7)
+    pooled = nn.Sequential(*after(nn.AdaptiveAvgPool2d(1)), nn.Linear(6, 10))
+    with pytest.raises(UserError, match=r"return \(network, example\)"):
+        _example(pooled)
 
 
 @pytest.mark.parametrize(("repeats", "records", "exposed"), [(True, 8, 8), (False, 16, 12)])
