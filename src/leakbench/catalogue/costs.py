@@ -95,6 +95,12 @@ DIVIDED, IMAGINED = 2000, 240
 # What an exact attack takes for each million weights, to the power of the batch: a term that grows with its
 # square (proofs), and one with its cube (searches).
 PROOF, SEARCH = {"peel": 1.5, "spear": 0.2}, {"spear": 0.07}
+# What moving an image through a network of convolutions takes besides in batches of more than CACHED images,
+# in millions of operations for each pass (LeNet-5 and Fidel's CNN were timed at 8 to 1,024).
+MOVED, CACHED = 15, 256
+# Thousands of calls that label inference takes for each update. After several local steps two rules pass
+# images through every client's own model: noise, or a hundred samples of each class.
+LABELLED, NOISE, EACH = 0.05, 64, 100
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
@@ -124,11 +130,15 @@ def network(victim: Spec, shape: list[int]) -> Network:
     return found._replace(operations=found.operations * larger)
 
 
-def _passes(victim: Spec, shape: list[int], images: float, passes: float, calls: float) -> Work:
-    """Return the work of forward passes over images; calls: thousands of calls for each layer, in all."""
+def _passes(
+    victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
+) -> Work:
+    """Return the work of forward passes over images; calls: thousands of calls for each layer, in all; moved:
+    what an image takes besides, if there are convolutions."""
     own = network(victim, shape)
-    operations, calls = images * passes * own.operations, own.layers * calls
-    return Work(0, operations, calls) if victim["module"] in DENSE else Work(operations, 0, calls)
+    if victim["module"] in DENSE:
+        return Work(0, images * passes * own.operations, own.layers * calls)
+    return Work(images * passes * (own.operations + moved), 0, own.layers * calls)
 
 
 def starts(federation: Spec) -> int:
@@ -161,7 +171,8 @@ def of_capture(spec: Spec) -> Work:
     updates = starts(federation) * federation["rounds"] * federation["local"]["epochs"]
     images = updates * sum(federation["clients"])
     batches = updates * len(federation["clients"])
-    return _passes(spec["victim"], spec["dataset"]["shape"], images, STEP, STEPPED * batches)
+    moved = MOVED if max(federation["clients"]) > CACHED else 0
+    return _passes(spec["victim"], spec["dataset"]["shape"], images, STEP, STEPPED * batches, moved)
 
 
 def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
@@ -183,7 +194,10 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         pairs = capture["dataset"]["classes"] * (federation.get("candidates", 0) + images)
         return Work(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
     if attack["module"] == "labels":
-        return Work(calls=updates * STEPPED)
+        asked = {"zlg": NOISE, "rlu": EACH * capture["dataset"]["classes"]}.get(attack["labels"], 0)
+        several = federation["update"] == "model" and federation["local"]["epochs"] > 1
+        probed = updates * asked if several else 0
+        return _passes(victim, shape, probed, 1, 0).plus(Work(calls=updates * LABELLED))
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]
