@@ -2,24 +2,28 @@
 
     python -m bench.seal [--pairs 10] [--jobs 5]
 
-Takes attacks of the quick scale whose updates are here, evenly from the list of all. Each runs in a fork of a
-process that has the libraries loaded, as jobs do; what it writes is thrown away.
+Takes attacks of the quick scale whose updates are here, evenly from the list of all. Each is handed to a fork
+of a process that has the libraries loaded, as jobs of a run are, and finds files that the run has read whole
+before; what it writes is thrown away.
 """
 
 import argparse
 import os
+import shutil
+import socket
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from leakbench import artefacts, blinding, provenance
+from leakbench import artefacts, blinding, provenance, warm_process
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.workflow import Workflow
 from leakbench.cli import run
 from leakbench.metrics.interval import interval
-from leakbench.process import prepare
-from leakbench.warm_process import LIBRARIES
+from leakbench.process import OWNER, folder_of_the_run, prepare
+from leakbench.warm import follow
+from leakbench.warm_process import LIBRARIES, serve_one
 from leakbench.whole import replacing
 
 
@@ -29,18 +33,24 @@ def _bare() -> None:
     blinding.apart = lambda files, job: job(files)
     artefacts.whole = provenance.whole = lambda path: ""
     artefacts.sealing = replacing
+    warm_process.APART = ""
 
 
 def spent(argv: list[str], bare: bool) -> float:
-    """Return the processor seconds of a job and all its processes."""
+    """Return the processor seconds of a job, of who keeps it, and of all its processes."""
+    here, there = socket.socketpair()
     child = os.fork()
     if child == 0:
+        here.close()
         if bare:
             _bare()
-        os._exit(run(argv))
-    _, status, used = os.wait4(child, 0)
-    if status:
-        raise RuntimeError(f"{' '.join(argv)} ended with {status}")
+        serve_one(there, run)
+    there.close()
+    with here:
+        code = follow(here, argv)
+    _, _, used = os.wait4(child, 0)
+    if code:
+        raise RuntimeError(f"{' '.join(argv)} ended with {code}")
     return used.ru_utime + used.ru_stime
 
 
@@ -64,11 +74,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=5)
     given = parser.parse_args()
     prepare(1)
+    os.environ[OWNER] = str(os.getpid())
     for library in LIBRARIES:
         __import__(library)
     with tempfile.TemporaryDirectory(prefix="leakbench-seal-", dir=Path.cwd()) as folder:
         jobs = commands(Workflow(Path.cwd(), "quick"), Path(folder))
         chosen = [sorted(jobs)[place] for place in np.linspace(0, len(jobs) - 1, given.jobs).astype(int)]
+        for name in chosen:
+            spent(jobs[name], False)
         extra, whole = np.zeros((2, given.pairs, len(chosen)))
         for pair in range(given.pairs):
             for number, name in enumerate(chosen):
@@ -76,6 +89,7 @@ def main() -> None:
                 order = (False, True) if pair % 2 else (True, False)
                 seconds = {bare: spent(jobs[name], bare) for bare in order}
                 whole[pair, number], extra[pair, number] = seconds[False], seconds[False] - seconds[True]
+    shutil.rmtree(folder_of_the_run(os.getpid()))
     for name, cost, total in zip(chosen, extra.mean(0), whole.mean(0), strict=True):
         print(f"{name}: {total:.3f} s, of which seal and digests {1000 * cost:.0f} ms")
     of_job = extra.mean(1) * 1000

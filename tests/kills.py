@@ -91,13 +91,25 @@ class Run:
                 return generation(above) + 1 if running.get(above) == running[pid] else 0
             return 0
 
+        def filters(pid: int) -> int:
+            """Return how many filters of system calls a process has."""
+            with suppress(OSError, IndexError):
+                return int(Path(f"/proc/{pid}/status").read_text().split("Seccomp_filters:")[1].split()[0])
+            return 0
+
+        def sealed(pid: int) -> bool:
+            """Return whether a process has a filter more than this one, which a container may have given
+            one."""
+            return filters(pid) > filters(os.getpid())
+
         found = []
         for pid, words in running.items():
-            # Of the warm process's forks the first waits for the job, which is the second.
+            # Of the warm process's forks the first waits for the job, which is the second. An attack's is the
+            # first, and the second is sealed.
             forks = generation(pid) - 2 * (_WARM in words)
             match = {
-                "job": forks == 0 and (_WARM in words or _JOB in words),
-                "worker": forks > 0 and (_WARM in words or _JOB in words),
+                "job": forks == 0 and (_WARM in words or _JOB in words) and not sealed(pid),
+                "worker": (forks > 0 or sealed(pid)) and (_WARM in words or _JOB in words),
                 "warm": forks == -2,
                 "snakemake": "-m snakemake" in words and not words.startswith("sh "),
                 "group": words.startswith("sh ") and "-m snakemake" in words,

@@ -123,13 +123,14 @@ class _Sheet:
 
 @contextmanager
 def creating(
-    path: Path, layout: Mapping[str, tuple[tuple[int, ...], str]], facts: Facts
+    path: Path, layout: Mapping[str, tuple[tuple[int, ...], str]], facts: Facts, digested: bool = True
 ) -> Iterator[dict[str, _Sheet]]:
     """Create a safetensors file of known layout and fill it piece by piece.
 
     `layout` maps each tensor name to (shape, dtype name). Yields something to assign to under each name
     (integers and slices of leading axes, or …), so a file larger than memory costs only its chunks. The file
-    appears under `path` when the block ends well; what was not assigned is zero.
+    appears under `path` when the block ends well; what was not assigned is zero. digested: whether it gets
+    its digest here; another process gives it one else (`leakbench.whole.taken_over`).
     """
     header: dict[str, Any] = {"__metadata__": {SEAL: UNSEALED, _KEY: to_json(facts)}}
     offset = 0
@@ -144,7 +145,7 @@ def creating(
         offset += size
     text = json.dumps(header, ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
-    with sealing(path) as temporary, temporary.open("wb") as file:
+    with (sealing if digested else replacing)(path) as temporary, temporary.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         file.truncate(8 + len(text) + offset)
         file.flush()

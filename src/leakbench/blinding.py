@@ -18,6 +18,7 @@ from typing import Any
 
 from leakbench.errors import raise_if_unwritable
 from leakbench.process import alive, end_with_parent, ended
+from leakbench.whole import taken_over
 
 Seal = Callable[[Sequence[Path], str], str]
 
@@ -56,23 +57,25 @@ class Blinded(PermissionError):
 def apart(files: Sequence[Path | None], run: Callable[[Sequence[Path | None]], int]) -> int:
     """Run `run` in a child process, which writes `files` to a folder of its own beside the first of them.
 
-    Those that it wrote are moved to their places if its exit code, which is returned, is 0. `run` is given
-    the paths to write to, None where no file is asked for. Raises UserError where nothing can be written.
+    Those that it wrote are moved to their places, with their digests, if its exit code, which is returned, is
+    0. `run` is given the paths to write to, None where no file is asked for. Raises UserError where nothing
+    can be written, and for what is no file.
     """
     first = Path(files[0] or "").absolute()
     inbox = first.parent / f".{first.name}.{os.getpid()}.apart"
-    places = [file and inbox / f"{number}{file.suffix}" for number, file in enumerate(files)]
+    own = inbox / "own"
+    places = [file and own / f"{number}{file.suffix}" for number, file in enumerate(files)]
     try:
         first.parent.mkdir(parents=True, exist_ok=True)
         for left in first.parent.glob(f".{first.name}.*.apart"):
             if not alive(int(left.suffixes[-2][1:])) or left == inbox:
                 shutil.rmtree(left)
-        inbox.mkdir()
+        own.mkdir(parents=True)
         code = _forked(lambda: run(places))
         for file, place in zip(files, places, strict=True):
-            if file and place and not code and place.is_file():
-                file.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(place, file)
+            if file and place and not code and os.path.lexists(place):
+                # First to where what may be left of the child cannot reach it.
+                taken_over(place.rename(inbox / place.name), file)
         return code
     except OSError as problem:
         raise_if_unwritable(problem, first)

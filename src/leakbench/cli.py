@@ -14,6 +14,8 @@ from leakbench.errors import Altered, UserError
 from leakbench.process import end_with, owner_of_the_run, prepare
 from leakbench.warm import run_warm
 
+# The verb that works in a child of its job's process (`leakbench.blinding.apart`).
+APART = "attack"
 # What a federation that is played needs or makes beside its spec and its observation.
 _PLAYED = ("data", "victim", "oracle", "truth")
 
@@ -270,7 +272,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if verb == "capture":
         _capture(values)
         return 0
-    if verb == "attack":
+    if verb == APART:
         return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
     more = {"root": root, "scratch": root / "scratch" / verb}

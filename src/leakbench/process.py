@@ -99,9 +99,9 @@ def end_with_parent() -> None:
         _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
 
 
-def ended(run: Callable[[], int]) -> NoReturn:
+def ended(run: Callable[[], int], answer: Callable[[int], object] = bool) -> NoReturn:
     """End this process, a fork, with the exit code of `run`, and with what the interpreter does at its
-    end."""
+    end. `answer` is called with the code before."""
     code = 1
     try:
         code = run()
@@ -117,6 +117,7 @@ def ended(run: Callable[[], int]) -> NoReturn:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):
                 stream.flush()
+        answer(code)
         os._exit(code)
 
 

@@ -23,6 +23,8 @@ from leakbench.process import OWNER, alive, folder_of_the_run, owner_of_the_run
 
 # How long the message behind it is, or what process or exit code it is.
 LENGTH = struct.Struct("!I")
+# What a caller that is to end lets its job end by.
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def lead(main: bool) -> None:
@@ -67,7 +69,7 @@ def run_warm(argv: Sequence[str]) -> int | None:
                     clear(address)
                 _leave_behind(owner, address)
                 return None
-            return _follow(stream, argv)
+            return follow(stream, argv)
     except OSError:
         return None
 
@@ -96,15 +98,14 @@ def clear(address: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _follow(stream: socket.socket, argv: Sequence[str]) -> int:
+def follow(stream: socket.socket, argv: Sequence[str]) -> int:
     """Hand the job over, pass signals on to it, return its exit code (128 + signal if one ended it)."""
     order = json.dumps({"argv": list(argv), "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
     socket.send_fds(stream, [LENGTH.pack(len(order))], [0, 1, 2])
     stream.sendall(order)
     (worker,) = LENGTH.unpack(receive(stream, LENGTH.size))
     before = {
-        number: signal.signal(number, lambda received, _: os.kill(worker, received))
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        number: signal.signal(number, lambda received, _: os.kill(worker, received)) for number in PASSED_ON
     }
     try:
         (code,) = LENGTH.unpack(receive(stream, LENGTH.size))

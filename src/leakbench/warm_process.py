@@ -13,9 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
+from leakbench.cli import APART
 from leakbench.cli import run as run_verb
 from leakbench.process import born, ended, prepare
-from leakbench.warm import LENGTH, receive
+from leakbench.warm import LENGTH, PASSED_ON, receive
 
 # torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
 LIBRARIES = (
@@ -27,16 +28,31 @@ LIBRARIES = (
 _LOOKS = 0.5
 
 
-def _serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoReturn:
-    """Fork the job, stay as its parent, answer with its exit code; end it if the caller is gone."""
+def serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoReturn:
+    """Fork the job, stay as its parent, answer with its exit code; end it if the caller is gone.
+
+    A verb that works apart forks by itself: then this process is the job, and a fork less is made.
+    """
     head, files, _, _ = socket.recv_fds(stream, LENGTH.size, 3)
     order = json.loads(receive(stream, LENGTH.unpack(head)[0]))
-    worker = os.fork()
+
+    def answer(code: int) -> None:
+        # The caller goes now, which is no reason to end in another way.
+        for number in PASSED_ON:
+            signal.signal(number, signal.SIG_IGN)
+        with suppress(OSError):
+            stream.sendall(LENGTH.pack(code if code >= 0 else 128 - code))
+
+    apart = order["argv"][:1] == [APART]
+    worker = os.getpid() if apart else os.fork()
     if worker == 0:
         stream.close()
         _work(order, files, run)
-    for file in files:
-        os.close(file)
+    if apart:
+        # It has no parent that tells the caller of a signal which the verb does not heed (yet).
+        for number in PASSED_ON:
+            signal.signal(number, lambda received, _: ended(lambda: 128 + received, answer))
+        os.register_at_fork(after_in_child=stream.close)
     stream.sendall(LENGTH.pack(worker))
 
     def end_with_the_caller() -> None:
@@ -47,14 +63,22 @@ def _serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> No
             os.kill(worker, signal.SIGTERM)
 
     threading.Thread(target=end_with_the_caller, daemon=True).start()
-    code = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
-    with suppress(OSError):
-        stream.sendall(LENGTH.pack(code if code >= 0 else 128 - code))
+    if apart:
+        _work(order, files, run, answer)
+    for file in files:
+        os.close(file)
+    answer(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
     os._exit(0)
 
 
-def _work(order: dict[str, Any], files: Sequence[int], run: Callable[[Sequence[str]], int]) -> NoReturn:
-    """Take on the caller's folder, environment and streams, run the job, end with its exit code."""
+def _work(
+    order: dict[str, Any],
+    files: Sequence[int],
+    run: Callable[[Sequence[str]], int],
+    answer: Callable[[int], object] = bool,
+) -> NoReturn:
+    """Take on the caller's folder, environment and streams, run the job, end with its exit code, which
+    `answer` is called with."""
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)
@@ -62,7 +86,7 @@ def _work(order: dict[str, Any], files: Sequence[int], run: Callable[[Sequence[s
     os.environ.clear()
     os.environ.update(order["environment"])
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    ended(lambda: run(order["argv"]))
+    ended(lambda: run(order["argv"]), answer)
 
 
 def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str]) -> None:
@@ -94,7 +118,7 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
                     stream.settimeout(None)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     try:
-                        _serve_one(stream, run)
+                        serve_one(stream, run)
                     finally:
                         os._exit(1)
                 stream.close()

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import os
 import re
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -70,13 +71,31 @@ def sealing(path: Path) -> Iterator[Path]:
     is then put there."""
     with replacing(path) as temporary:
         yield temporary
-        place, _, digest = _digests(temporary, path.suffix)
-        with temporary.open("r+b") as file:
+        digest = _sealed(temporary, path.suffix)
+    _remember(path, digest)
+
+
+def taken_over(made: Path, path: Path) -> None:
+    """Put a file that another process made, with UNSEALED in the place of its digest, to `path`, with its
+    digest. Raises UserError if it is no file, such as a link to one."""
+    if not stat.S_ISREG(made.lstat().st_mode):
+        raise UserError(f"{path}: what was made for it is no file of its own (write a file there)")
+    digest = _sealed(made, path.suffix)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(made, path)
+    _remember(path, digest)
+
+
+def _sealed(path: Path, suffix: str) -> str:
+    """Put a file's digest into its place, and return it."""
+    place, _, digest = _digests(path, suffix)
+    if place >= 0:
+        with path.open("r+b") as file:
             file.seek(place)
             file.write(digest.encode())
             file.flush()
             os.fsync(file.fileno())
-    _remember(path, digest)
+    return digest
 
 
 def whole(path: Path) -> str:

@@ -18,9 +18,12 @@ import pytest
 import torch
 
 from leakbench import blinding
+from leakbench.artefacts import creating, read_json, read_tensors, write_json
 from leakbench.blinding import _forked, apart, seal
+from leakbench.errors import Altered, UserError
 from leakbench.warm import LENGTH, receive
 from leakbench.warm_process import serve
+from leakbench.whole import UNSEALED
 from leakbench.workers import side_by_side
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -264,3 +267,41 @@ def test_a_child_ends_with_whoever_waits_for_it(tmp_path: Path) -> None:
             return
         time.sleep(0.02)
     raise AssertionError("the child lives on")
+
+
+@pytest.mark.parametrize("what", ["link", "folder", "pipe"])
+def test_what_is_no_file_is_not_moved(what: str, tmp_path: Path) -> None:
+    """A link to another attack's guesses would be scored as one's own."""
+    out, others = tmp_path / "guesses.bin", tmp_path / "others.bin"
+    others.write_text("of another attack")
+
+    def write(files: Sequence[Path | None]) -> int:
+        assert files[0] is not None
+        ways = {"link": lambda file: file.symlink_to(others), "folder": Path.mkdir, "pipe": os.mkfifo}
+        ways[what](files[0])
+        return 0
+
+    with pytest.raises(UserError, match="no file of its own"):
+        apart([out], write)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["others.bin"]
+    assert others.read_text() == "of another attack"
+
+
+def test_what_was_written_apart_has_its_digest_from_who_moves_it(tmp_path: Path) -> None:
+    out, record = tmp_path / "guesses.safetensors", tmp_path / "cost.json"
+    layout = {"a": ((3,), "float32")}
+
+    def write(files: Sequence[Path | None]) -> int:
+        assert files[0] is not None
+        assert files[1] is not None
+        with creating(files[0], layout, {}, digested=False) as arrays:
+            arrays["a"][...] = np.arange(3)
+        write_json(files[1], {"seconds": 1})
+        return int(UNSEALED.encode() not in files[0].read_bytes())
+
+    assert apart([out, record], write) == 0
+    assert read_tensors(out)[0]["a"].tolist() == [0, 1, 2]
+    out.write_bytes(out.read_bytes()[:-1] + b"\1")
+    with pytest.raises(Altered, match="as written"):
+        read_tensors(out)
+    assert read_json(record, "a record", "") == {"seconds": 1}

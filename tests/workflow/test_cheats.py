@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import yaml
-from project import CELL, DATASET, Project, Ran
+from project import CELL, DATASET, EXPERIMENT, FEDERATION, Project, Ran
 
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.pixels import pixels
@@ -113,3 +114,93 @@ def test_no_attack_reads_what_a_training_study_drew(name: str, copied: Project) 
     reason = read_facts(out)["absent"]
     assert "sees its observation and nothing else" in reason
     assert drawn in reason
+
+
+def added(project: Project, module: str, federation: dict[str, Any], *attacks: dict[str, Any]) -> None:
+    """Add a cheat as a user adds an attack, by files alone, and an experiment of one cell for each of
+    `attacks` (entries of the catalogue, by their key `name`) beside the honest one."""
+    shutil.copy(CHEATS / f"{module}.py", project.path("src/leakbench/attacks"))
+    project.write("federations/cheated", FEDERATION | federation)
+    for entry in attacks:
+        more = {key: value for key, value in entry.items() if key != "name"}
+        project.write(
+            f"attacks/{entry['name']}", {"summary": "x", "module": module, "matching": "best"} | more
+        )
+    names = ["fidel", *(entry["name"] for entry in attacks)]
+    cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["cheated"], "attack": names}
+    project.write("experiments/tiny", EXPERIMENT | {"cells": [cells], "metrics": ["pearson", "mse", "psnr"]})
+
+
+def lines(project: Project) -> pd.DataFrame:
+    """Return the experiment's table by attack, baseline and metric."""
+    found = pd.read_csv(project.path(f"{QUICK}/tables/tiny.csv"), keep_default_na=False)
+    return found.set_index(["attack", "baseline", "metric"]).sort_index()
+
+
+def test_saying_nan_where_it_is_unsure_counts_as_failures(copied: Project) -> None:
+    """From the attack to the verdict: it has the numbers of one that says that it found nothing."""
+    cheats = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("nan", "nothing")]
+    refused = [{"name": f"unsure-{says}", "parameters": {"says": says}} for says in ("made", "out")]
+    added(copied, "unsure", {"clients": [1], "rounds": 8}, *cheats, *refused)
+    read = {"experiment": "tiny", "metric": "pearson"}
+    claims = [
+        {"id": f"new.{name}", "item": "table-1", "claim": "x", "read": read, "threshold": 0.9,
+         "success": True, "quantity": f"at(attack='{name}')"}
+        for name in ("unsure-nan", "unsure-nothing", "unsure-made", "unsure-out")
+    ]  # fmt: skip
+    copied.work("new", "id,source,table,attack,metric,value\n", read | {"attack": "fidel"}, claims)
+    ran = copied.snakemake(f"{QUICK}/scorecard.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    guesses, _ = read_tensors(copied.path(f"{QUICK}/guesses/tiny/tiny/cheated/none/unsure-nan/0.safetensors"))
+    assert guesses["usable"][1:].any()
+    assert np.isnan(guesses["images"][1:]).all()
+    table = lines(copied)
+    said, nothing, honest = (table.xs(name) for name in ("unsure-nan", "unsure-nothing", "fidel"))
+    for metric in ("pearson", "mse", "psnr"):
+        # An attack cannot have fewer trials, fewer failures or another mean by saying NaN.
+        for column in ("mean", "n", "failure_rate"):
+            assert said.loc[("", metric), column] == nothing.loc[("", metric), column]
+        assert said.loc[("", metric), "n"] == honest.loc[("", metric), "n"] == 8
+        assert said.loc[("", metric), "failure_rate"] == pytest.approx(7 / 8)
+    assert said.loc[("", "pearson"), "mean"] < 0.2 < 0.5 < honest.loc[("", "pearson"), "mean"]
+    card = pd.read_csv(copied.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
+    for name in ("nan", "nothing"):
+        assert card.loc[f"new.unsure-{name}", "verdict"] in ("differs", "inconclusive")
+    assert card.loc["new.unsure-nan", "measured"] == card.loc["new.unsure-nothing", "measured"]
+    # What cannot be scored has no number at all, and the reason stands where the number would.
+    for name, reason in (("made", "images hold NaN or Inf"), ("out", "(1, 1) rounds and clients of (8, 1)")):
+        assert f"unsure-{name}" not in set(table.index.get_level_values("attack"))
+        assert card.loc[f"new.unsure-{name}", "verdict"] == "not-run"
+        assert reason in card.loc[f"new.unsure-{name}", "reason"]
+
+
+@pytest.mark.parametrize("caught", [True, False])
+def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Project) -> None:
+    """It beats every baseline that has a run of its own, and not what it made of another update; without that
+    baseline (`caught`: no) the claim would stand."""
+    added(copied, "two_faced", {"clients": [1], "rounds": 8}, {"name": "two-faced"})
+    read = {"experiment": "tiny", "metric": "pearson", "attack": "two-faced"}
+    claim = {"id": "new.success", "item": "table-1", "claim": "It shows what is private.", "read": read,
+             "quantity": "at()", "threshold": 0.6, "success": True}  # fmt: skip
+    copied.work("new", "id,source,table,attack,metric,value\n", read, [claim])
+    if not caught:
+        groups = copied.path("src/leakbench/scoring/groups.py")
+        text = groups.read_text()
+        assert text.count("    if others is not None:\n") == 1
+        groups.write_text(text.replace("    if others is not None:\n", "    if False:\n"))
+    ran = copied.snakemake(f"{QUICK}/scorecard.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    table = lines(copied).xs("two-faced").xs("pearson", level="metric")["mean"]
+    assert table[""] > 0.7
+    for null in ("random-gradient", "random-noise", "dataset-mean"):
+        assert table[null] < table[""] - 0.1
+    card = pd.read_csv(copied.path(f"{QUICK}/scorecard.csv"), keep_default_na=False).set_index("id")
+    found = card.loc["new.success"]
+    if caught:
+        assert table["other-update"] == pytest.approx(table[""], abs=0.1)
+        assert (found["verdict"], "no better than the null baselines" in found["reason"]) == (
+            "inconclusive",
+            True,
+        )
+    else:
+        assert found["verdict"] == "reproduced"

@@ -75,6 +75,10 @@ class Reconstruction:
                 raise Unfit(
                     f"attack: its reconstruction: {name} is {tuple(value.shape)}, and must be {shape}"
                 )
+        for name in ("labels", *self.partners):
+            value = self.partners.get(name, self.labels)
+            if value is not None and (value.is_floating_point() or value.is_complex()):
+                raise Unfit(f"attack: its reconstruction: {name} must be whole numbers (-1 for none)")
         for first, second in (("losses", "traced"), ("snapshots", "snapshot_iterations")):
             if (getattr(self, first) is None) != (getattr(self, second) is None):
                 raise Unfit(f"attack: its reconstruction: {first} and {second} go together (give both)")

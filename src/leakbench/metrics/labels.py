@@ -25,15 +25,21 @@ def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> flo
 
     With few labels and many classes most classes are absent, and whoever guesses nothing scores highly.
     """
-    given, true = (np.bincount(np.ravel(each), minlength=classes) > 0 for each in (guesses, truths))
+    given, true = (_counts(each, classes) > 0 for each in (guesses, truths))
     return float((given == true).mean())
 
 
 def label_counts(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
     """Return the share of all `classes` of which the guesses hold as many labels as there are, in [0, 1]
     (LnAcc of iLRG)."""
-    given, true = (np.bincount(np.ravel(each), minlength=classes) for each in (guesses, truths))
+    given, true = (_counts(each, classes) for each in (guesses, truths))
     return float((given == true).mean())
+
+
+def _counts(labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return how many labels are of each class, int64 [classes]; what is no class, such as -1, is of none."""
+    flat = np.ravel(labels)
+    return np.bincount(flat[(flat >= 0) & (flat < classes)], minlength=classes)
 
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:

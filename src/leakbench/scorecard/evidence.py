@@ -15,7 +15,7 @@ import pandas as pd
 
 from leakbench.errors import UserError
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import SNAPSHOT
+from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
 from leakbench.metrics.interval import FEWEST
 from leakbench.papers.printed import as_text
 from leakbench.papers.work import Paper, published_for
@@ -196,7 +196,7 @@ class Evidence:
         length, note = self._length(lines, line, paper, wanted)
         return Measured(
             mean, low, high, int(n), independent, length, False,
-            self._beats_null(lines, wanted, metric, mean), trials,
+            self._beats_null(lines, wanted, metric, mean, trials), trials,
             frozenset({(experiment, line)}), (note,) if note else (), metric, True,
             {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
         )  # fmt: skip
@@ -263,20 +263,34 @@ class Evidence:
             moves = [last.values[key] - value for key, value in first[0].values.items()]
         return settled(losses, moves, tolerance_of(str(row["metric"]), float(row["mean"]))[0])
 
-    def _beats_null(self, lines: Lines, where: Mapping[str, object], metric: str, mean: float) -> bool | None:
-        """Return whether a mean is better than every null baseline of its condition; None without one."""
+    def _beats_null(
+        self, lines: Lines, where: Mapping[str, object], metric: str, mean: float, trials: Trials | None
+    ) -> bool | None:
+        """Return whether a mean is better than every null baseline of its condition; None without one.
+
+        What the attack made of other updates must be worse by more than a tolerance, image by image where
+        both have trials: whoever shows what it knew beforehand is as good there, but for some chance.
+        """
         if (
             metric not in METRICS
             or METRICS[metric].of not in ("images", "candidates")
             or where.get("baseline")
         ):
             return None
+        sign = 1 if METRICS[metric].higher_is_better else -1
         dropped = {key: value for key, value in where.items() if key not in ("baseline", "iterations")}
-        found = [i for name in NULLS for i in lines.select({**dropped, "baseline": name})]
-        nulls = [float(value) for value in lines.frame["mean"].iloc[found] if not math.isnan(value)]
+        found = {name: lines.select({**dropped, "baseline": name}) for name in NULLS}
+        nulls = [float(lines.frame["mean"].iloc[line]) for places in found.values() for line in places]
+        nulls = [value for value in nulls if not math.isnan(value)]
         if not nulls:
             return None
-        return mean > max(nulls) if METRICS[metric].higher_is_better else mean < min(nulls)
+        for line in found[OTHER_UPDATE]:
+            theirs = lines.trials(int(line))
+            if trials and theirs and (both := trials.values.keys() & theirs.values.keys()):
+                gain = sum(trials.values[key] - theirs.values[key] for key in both) / len(both)
+                if sign * gain <= tolerance_of(metric, mean)[0]:
+                    return False
+        return sign * mean > max(sign * value for value in nulls)
 
 
 def _unknown(what: str) -> Any:

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 
 from leakbench.metrics import METRICS
+from leakbench.metrics.baselines import OTHER_UPDATE
+from leakbench.scoring.groups import elsewhere
 
 
 def membership_rows(
@@ -17,13 +19,23 @@ def membership_rows(
     also those of other rounds and clients.
     """
     rows = []
-    for baseline, part in (("", ""), ("random-gradient", "null/")):
-        scores, accepted = (tensors[f"{part}{name}"][:, client] for name in ("span_distance", "usable"))
+    own, null = (
+        tuple(tensors[f"{part}{name}"][:, client] for name in ("span_distance", "usable"))
+        for part in ("", "null/")
+    )
+    answers = {"": own, "random-gradient": null}
+    others = elsewhere(secret[f"images/{client}"][: len(own[0])], len(null[0]))
+    if others is not None:
+        answers[OTHER_UPDATE] = own[0][others], own[1][others]
+    for baseline, (scores, accepted) in answers.items():
         for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):
             held = secret[f"images/{client}"][number]
             members = np.isin(secret["candidates"], held)
+            # What is no number is no answer: it is as far as can be, and counts.
+            known = np.isfinite(score)
+            score = np.where(known, score, np.inf)
             row = {name: METRICS[name].function(score, members, taken) for name in names}
             row |= {name: secret[name][number] for name in ("checkpoint", "pass")}
             row |= {"round": number, "local_samples": len(held), "usable": int(taken.sum())}
-            rows.append(row | {"baseline": baseline, "status": "ok"})
+            rows.append(row | {"baseline": baseline, "status": "ok" if known.any() else "nothing"})
     return pd.DataFrame(rows).assign(client=client, sample=0, image=-1, iterations=0)

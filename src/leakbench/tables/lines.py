@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from leakbench.metrics.baselines import SNAPSHOT
+from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
 from leakbench.metrics.interval import summary
 from leakbench.seeds import stream
 
@@ -69,7 +69,7 @@ class Lines:
         named = dict(zip(("metric", "convention"), metric, strict=True))
         beside = {"unit": unit, "seeds": " ".join(map(str, sorted(set(seeds)))), "scale": self.scale}
         self.lines.append({**condition, **named, **found, **more, **beside})
-        kept = ~np.isnan(values) & (condition["baseline"] in ("", SNAPSHOT))
+        kept = ~np.isnan(values) & (condition["baseline"] in ("", SNAPSHOT, OTHER_UPDATE))
         self._trials.append(
             tuple(each[kept] for each in (trials.cluster, trials.trial, values, trials.failed))
         )
@@ -80,8 +80,8 @@ class Lines:
 
         `line` is the line's place in the table, from 0.
 
-        Lines of null baselines have no trials here. Words are categories, so that a file holds each of them
-        once.
+        Of null baselines, only what the attack made of another update has trials here. Words are categories,
+        so that a file holds each of them once.
         """
         lines = pd.DataFrame(self.lines)
         lines = lines[[name for name in lines if name not in BESIDE]]

@@ -71,7 +71,7 @@ def attack(
             noise = attacks.seen(observation.randomised(rounds, other), entry)
             observation = attacks.seen(observation, entry)
             own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
-            own, nulls = _certified(own, observation), _certified(nulls, noise)
+            own, nulls = _checked(own, observation), _checked(nulls, noise)
         first = next(own := _guarded(own, entry["module"]))
         null = list(_guarded(nulls, entry["module"]))
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
@@ -87,7 +87,7 @@ def attack(
             "knows": knows,
             "matching": entry["matching"],
         }
-        with creating(out, layout, facts | made) as arrays:
+        with creating(out, layout, facts | made, digested=place is None) as arrays:
             for prefix, pieces in (("", itertools.chain([first], own)), ("null/", null)):
                 for rounds, piece in pieces:
                     for name, tensor in piece.tensors().items():
@@ -121,9 +121,20 @@ def _own_fault(module: str) -> Iterator[None]:
         raise Unfit(f"attack: module {module} ended with a fault of its own ({what}; mend it)") from fault
 
 
-def _certified(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
+def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
+    """Yield pieces that answer for all they were given, with what follows from the updates about them.
+
+    A round that is left out would leave every mean, however it went. Raises Unfit.
+    """
     for rounds, found in pieces:
-        yield rounds, certified(of if rounds is ... else of.part(rounds), found)
+        seen = of if rounds is ... else of.part(rounds)
+        given, made = (seen.rounds, len(of.clients)), tuple(found.usable.shape[:2])
+        if made != given:
+            raise Unfit(
+                f"attack: its reconstruction: {made} rounds and clients of {given} (mark what is unknown as "
+                "not usable)"
+            )
+        yield rounds, certified(seen, found)
 
 
 def _guarded(pieces: Iterator[attacks.Piece], module: str) -> Iterator[attacks.Piece]:

@@ -29,6 +29,7 @@ def made(**changes: Any) -> Reconstruction:
         ({"images": torch.zeros(2, 1, 4, 1, 4, 4)}, "images must be float and begin with"),
         ({"images": torch.full((2, 1, 3, 1, 4, 4), torch.nan)}, "NaN or Inf"),
         ({"labels": torch.zeros(2, 1)}, "labels is (2, 1), and must be (2, 1, 3)"),
+        ({"labels": torch.full((2, 1, 3), torch.nan)}, "labels must be whole numbers"),
         ({"diverged": torch.zeros(2)}, "diverged is (2,)"),
         ({"partners": {"partner": torch.zeros(2)}}, "partner is (2,)"),
         ({"losses": torch.zeros(2, 1, 5)}, "losses and traced go together"),

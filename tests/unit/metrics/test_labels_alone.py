@@ -51,3 +51,9 @@ def test_each_update_has_a_row_and_its_null_baselines(monkeypatch: pytest.Monkey
     assert own["checkpoint"].tolist() == [0, 0, 5]
     assert null["label_accuracy"].tolist() == [0.5]
     assert constant["label_accuracy"].tolist() == [1.0, 0.0, 0.5]
+
+
+def test_what_is_no_class_is_counted_for_none() -> None:
+    truth = np.array([0, 1, 1])
+    assert label_presence(np.array([-1, 1, 9]), truth, 4) == 0.75
+    assert label_counts(np.array([-1, 1, 9]), truth, 4) == 0.5

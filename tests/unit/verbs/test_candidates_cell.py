@@ -33,12 +33,31 @@ def test_members_are_known_to_the_truth_alone_and_found_from_the_observation(tmp
     tensors = {n: v.numpy() for n, v in found.items()} | {f"null/{n}": v.numpy() for n, v in null.items()}
     for client, k in enumerate((3, 5)):
         rows = membership_rows(tensors, truth, client, NAMES)
-        assert rows["baseline"].tolist() == [""] * ROUNDS + ["random-gradient"]
+        # All rounds of the other client share an image.
+        others = ["other-update"] if client == 0 else []
+        assert rows["baseline"].tolist() == [""] * ROUNDS + ["random-gradient", *others]
+        # The members of another update are no more like those of this one than others are.
+        assert (rows.loc[rows["baseline"] == "other-update", "membership_auc"] < 0.9).all()
         own = rows[rows["baseline"] == ""]
         assert (own[["membership_auc", "tpr_at_fpr_0", "members_accepted"]] == 1).all(axis=None)
         assert (own["false_acceptances"] == 0).all()
         assert (own["local_samples"] == k).all()
         assert own["round"].tolist() == list(range(ROUNDS))
+
+
+def test_a_distance_that_is_no_number_counts_as_the_farthest(tmp_path: Path) -> None:
+    """An update about which an attack says NaN would leave the mean."""
+    secret = {name: np.zeros(2) for name in ("checkpoint", "pass")}
+    secret |= {"images/0": np.array([[4, 5], [6, 7]]), "candidates": np.arange(10)}
+    far = np.where(np.isin(np.arange(10), [4, 5]), 0.0, 1.0)
+    distance = np.stack([far, np.full(10, np.nan)])[:, None]
+    tensors = {"span_distance": distance, "usable": distance == 0}
+    tensors |= {f"null/{name}": value[:1] for name, value in tensors.items()}
+    rows = membership_rows(tensors, secret, 0, NAMES)
+    own = rows[rows["baseline"] == ""]
+    assert own["membership_auc"].tolist() == [1, 0.5]
+    assert own["tpr_at_fpr_0"].tolist() == [1, 0]
+    assert own["status"].tolist() == ["ok", "nothing"]
 
 
 def test_candidates_and_the_fact_go_together(tmp_path: Path) -> None:

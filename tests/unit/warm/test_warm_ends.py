@@ -11,7 +11,10 @@ import pytest
 from warm_runs import Run, alive, until
 
 from leakbench import process
+from leakbench.cli import APART
 
+# A verb that works apart has one process less: who keeps its job is the job.
+KEPT = pytest.mark.parametrize("verb", [[], [APART]], ids=["kept", "apart"])
 DAWDLE = (
     "import os, time; from pathlib import Path\nPath(argv[1]).write_text(str(os.getpid()))\ntime.sleep(600)\n"
 )
@@ -36,12 +39,15 @@ def passes_on(caller: int) -> bool:
     return bool(int(mask, 16) >> (signal.SIGHUP - 1) & 1)
 
 
+@KEPT
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_to_the_caller_ends_the_job(warmed: Run, number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_to_the_caller_ends_the_job(
+    warmed: Run, number: signal.Signals, verb: list[str], tmp_path: Path
+) -> None:
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("whoever runs the tests (nohup) has them ignore it, and so do all jobs")
     code = DAWDLE if number == signal.SIGHUP else TIDY
-    job = warmed.client(code, str(tmp_path / "pid"))
+    job = warmed.client(*verb, code, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     assert worker != job.pid
     # Before it passes signals on, the caller ends by them itself, and the job with it.
@@ -54,8 +60,9 @@ def test_a_signal_to_the_caller_ends_the_job(warmed: Run, number: signal.Signals
     until(lambda: not alive(worker), 5)
 
 
-def test_a_job_that_has_no_handler_yet_ends_with_15_too(warmed: Run, tmp_path: Path) -> None:
-    job = warmed.client(DAWDLE, str(tmp_path / "pid"))
+@KEPT
+def test_a_job_that_has_no_handler_yet_ends_with_15_too(warmed: Run, verb: list[str], tmp_path: Path) -> None:
+    job = warmed.client(*verb, DAWDLE, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     until(lambda: passes_on(job.pid))
     job.terminate()
@@ -64,8 +71,9 @@ def test_a_job_that_has_no_handler_yet_ends_with_15_too(warmed: Run, tmp_path: P
     until(lambda: not alive(worker), 5)
 
 
-def test_a_killed_caller_takes_its_job_along(warmed: Run, tmp_path: Path) -> None:
-    job = warmed.client(TIDY, str(tmp_path / "pid"))
+@KEPT
+def test_a_killed_caller_takes_its_job_along(warmed: Run, verb: list[str], tmp_path: Path) -> None:
+    job = warmed.client(*verb, TIDY, str(tmp_path / "pid"))
     worker = begun(tmp_path / "pid")
     job.kill()
     # What the job prints last, it prints as one that was terminated.
@@ -84,6 +92,31 @@ def test_a_job_whose_keeper_is_killed_is_ended_before_it_is_run_again(warmed: Ru
     os.kill(keeper, signal.SIGKILL)
     assert job.communicate(timeout=30)[0] == "cold\n"
     assert not alive(worker)
+
+
+def test_a_job_that_works_apart_and_is_killed_is_run_again(warmed: Run, tmp_path: Path) -> None:
+    job = warmed.client(APART, DAWDLE, str(tmp_path / "pid"))
+    os.kill(begun(tmp_path / "pid"), signal.SIGKILL)
+    assert job.communicate(timeout=30)[0] == "cold\n"
+
+
+@KEPT
+def test_a_jobs_code_is_its_callers(warmed: Run, verb: list[str]) -> None:
+    job = warmed.client(*verb, "raise SystemExit(7)")
+    assert job.communicate(timeout=30)[0] == ""
+    assert job.returncode == 7
+
+
+def test_no_child_of_a_job_that_works_apart_answers_for_it(warmed: Run, tmp_path: Path) -> None:
+    """The child is an attack's: it has nothing open by which it could tell the caller that all went well."""
+    code = (
+        "import os, stat, sys\nif not os.fork():\n    files = [stat.S_ISSOCK(os.fstat(int(f)).st_mode) "
+        "for f in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{f}')]\n"
+        "    print(any(files))\n    sys.stdout.flush()\n    os._exit(0)\nos.wait()\nraise SystemExit(3)"
+    )
+    job = warmed.client(APART, code)
+    assert job.communicate(timeout=30)[0] == "False\n"
+    assert job.returncode == 3
 
 
 def test_the_warm_process_is_gone_soon_after_its_owner(run: Run) -> None:

@@ -16,13 +16,13 @@ from leakbench import process, warm
 from leakbench.process import OWNER
 
 SOURCE = Path(warm.__file__).parents[1]
-# What a job does is the Python that it is given, so that a test can look out of one. `touch` says that it is
-# there.
+# What a job does is the Python that it is given, behind the verb if it is one that works apart.
 SERVER = """
 import sys
 from pathlib import Path
-from leakbench.warm_process import serve
+from leakbench.warm_process import APART, serve
 def run(argv):
+    argv = argv[argv[0] == APART:]
     exec(argv[0], {"argv": argv})
     return 0
 serve(int(sys.argv[1]), Path(sys.argv[2]), run, [])
