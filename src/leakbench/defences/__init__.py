@@ -81,7 +81,8 @@ class Batch:
 
     model: the network, and weights: its parameters before the step, by name. images: float [n, …], what the
     network reads. labels: int64 [n]. masks: what dropout drew, buffer → [n, width]. fixed: further buffers.
-    loss: outputs [1, classes] and labels [1] in, the loss of that sample out.
+    loss: outputs [n, classes] and labels [n] in, their mean loss out. memory: what the client remembers, as
+    in the place `rounds`.
     """
 
     model: nn.Module
@@ -91,6 +92,17 @@ class Batch:
     masks: Mapping[str, Tensor] = field(default_factory=dict)
     fixed: Mapping[str, Tensor] = field(default_factory=dict)
     loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy
+    memory: Update = field(default_factory=dict)
+
+    def mean(self) -> Update:
+        """Return the gradient of the mean loss over the batch [*shape], what training without a defence goes
+        by."""
+
+        def whole(weights: Mapping[str, Tensor]) -> Tensor:
+            tensors = {**self.fixed, **weights, **self.masks}
+            return self.loss(functional_call(self.model, tensors, (self.images,)), self.labels)
+
+        return grad(whole)(dict(self.weights))
 
     def gradients(self) -> Iterator[Update]:
         """Yield the gradient of each sample's own loss, in order, a few samples at a time: [few, *shape]."""
@@ -118,7 +130,7 @@ class Defence(NamedTuple):
     `examples(batch, rng)`: the gradient of a local step [*shape], in place of the mean over the batch.
     `update(update, rng)`: what it sends, in place of tensors [rounds, *shape].
     `rounds(update, memory, rng)`: what it sends, in place of one round's tensors [1, *shape]. `memory` is its
-    own from one round to the next, empty at first, and holds tensors by name.
+    own from one round to the next, empty at first, and holds tensors by name; `batch.memory` is the same.
 
     `bits(value)` is what a tensor [rounds, *shape] takes on its way, int64 [rounds]: the defence's price in
     bandwidth, without what a general compressor would still save.

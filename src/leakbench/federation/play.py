@@ -1,7 +1,7 @@
 """Play the rounds of a federation and write down every shared update, by round and client."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -181,7 +181,9 @@ def play(
             federation["update"],
             {name: value for name, value in weights.items() if name not in trained},
             local.get("weight_decay", 0.0),
-            None if of_examples is None else lambda batch: of_examples(batch, guard),
+            None
+            if of_examples is None
+            else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
         )
         update = protected(defence, update, memories[client], guard)
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

@@ -133,7 +133,8 @@ def at_work(
         else:
             masks = {f"{name}.keep": layer.keep for name, layer in model.named_modules() if layer in dropouts}
             weights = {name: value.detach() for name, value in model.named_parameters()}
-            own = Batch(model, weights, x, y, masks, dict(model.named_buffers()), task.loss)
+            fixed = dict(model.named_buffers())
+            own = Batch(model, weights, x, y, masks, fixed, task.loss, client.memory)
             slopes = defence.examples(own, rng)
             for name, value in model.named_parameters():
                 value.grad = slopes[name]

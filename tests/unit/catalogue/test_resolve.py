@@ -446,12 +446,13 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     }
     # These need several clients (leakbench-observers).
     seen = {"encrypted", "fused", "aggregated"}
-    # This one refuses the matrix' victims, which have batch norm, and has an experiment of its own.
-    own = {"dp-sgd"}
-    assert own <= {cell.defence for cell in experiments["leakbench-dp"]}
+    # One refuses the matrix' victims, which have batch norm, one depends on the step. Both have experiments.
+    own = {"dp-sgd", "outpost"}
+    apart = [*experiments["leakbench-dp"], *experiments["leakbench-outpost"]]
+    assert own <= {cell.defence for cell in apart}
     assert names["defences"] - {cell.defence for cell in cells} == seen | own
-    apart = {"labels", "membership", "alignment", "agic-joint", "fidel-generator"}
-    assert names["attacks"] - {cell.attack for cell in cells} == apart
+    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator"}
+    assert names["attacks"] - {cell.attack for cell in cells} == others
     assert {(cell.dataset, cell.victim) for cell in cells} == {
         ("mnist-32", "fcnn-relu-untrained"),
         ("mnist-32", "lenet-dlg-running-norm"),

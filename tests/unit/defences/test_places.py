@@ -61,6 +61,25 @@ def test_the_mean_of_the_samples_gradients_is_training_without_a_defence(update:
     assert not same(played(half, update=update, server=server), found, 1e-3)
 
 
+def test_the_gradient_of_the_mean_loss_is_the_mean_of_the_samples_gradients() -> None:
+    model = network()
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    batch = Batch(model, weights, IMAGES.float().permute(0, 3, 1, 2) / 255, torch.from_numpy(LABELS))
+    assert same(batch.mean(), mean(batch, torch.Generator()))
+
+
+def test_a_step_remembers_what_the_rounds_remember() -> None:
+    def counted(batch: Batch, rng: torch.Generator) -> Update:
+        batch.memory["steps"] = batch.memory.get("steps", torch.zeros(())) + 1
+        return {name: torch.zeros_like(value) for name, value in batch.weights.items()}
+
+    def told(update: Update, memory: Update, rng: torch.Generator) -> Update:
+        return {name: torch.full_like(value, float(memory["steps"])) for name, value in update.items()}
+
+    # Two epochs of two batches in each of three rounds.
+    assert played(Defence(examples=counted, rounds=told))["1.bias"][:, 0].tolist() == [4, 8, 12]
+
+
 def test_samples_gradients_come_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     model = network()
     weights = {name: value.detach() for name, value in model.named_parameters()}
