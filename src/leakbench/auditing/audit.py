@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from leakbench import __version__
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.attack import catalogue, exact, matching, started
-from leakbench.auditing.besides import Told, besides
+from leakbench.auditing.besides import Beside, besides
 from leakbench.auditing.found import (
     LABELLED,
     LEVELS,
@@ -65,7 +65,7 @@ class Audit:
     about: dict[str, Any]
     look: Look
     found: list[Found] = field(default_factory=list)
-    besides: list[Told] = field(default_factory=list)
+    besides: list[Beside] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
     declared: dict[str, float] = field(default_factory=dict)
     budget: float = 0.0

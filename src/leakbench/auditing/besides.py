@@ -17,9 +17,12 @@ RULE = "counted"
 
 
 @dataclass(frozen=True)
-class Told:
-    """What the attacker of a letter learns: `line` says it, or why the attack could not run (`ran` is
-    false)."""
+class Beside:
+    """What an attack finds besides records.
+
+    title: of what it finds. attacker: the letter of who can run it. source: the paper. line: what it found,
+    or, if `ran` is false, why it could not run. seconds: of wall time.
+    """
 
     title: str
     attacker: str
@@ -29,9 +32,11 @@ class Told:
     seconds: float
 
 
-def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Told]:
-    """Yield what is told of labels, where the loss is the cross-entropy, and of membership, where records of
-    others are there to tell from."""
+def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Beside]:
+    """Yield what an update gives away about labels and about membership.
+
+    Labels need the loss to be the cross-entropy. Membership needs records of other clients to compare with.
+    """
     plans = [("label counts", "B", "Wainakh et al., arXiv:2105.09369", labels)] if plain_loss else []
     if truth.others is not None and len(truth.others):
         plans.append(("membership", "D", "Petrov et al., arXiv:2405.15586 (of text)", members))
@@ -41,7 +46,7 @@ def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterato
             line, ran = attack(observation, truth), True
         except Unfit as reason:
             line, ran = str(reason).removeprefix("attack: "), False
-        yield Told(title, letter, source, line, ran, round(time.perf_counter() - begun, 3))
+        yield Beside(title, letter, source, line, ran, round(time.perf_counter() - begun, 3))
 
 
 def labels(observation: Observation, truth: Truth) -> str:
@@ -55,7 +60,7 @@ def labels(observation: Observation, truth: Truth) -> str:
 
 @torch.no_grad()
 def members(observation: Observation, truth: Truth) -> str:
-    """Return how many records are told from those of others by the span of the first dense layer's update."""
+    """Return how many records, and how many of others, lie in the span of the first dense layer's update."""
     assert truth.others is not None
     (seen,) = spans(observation, "membership")
     found = []

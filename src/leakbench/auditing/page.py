@@ -36,7 +36,7 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
     templates.filters |= {"number": number, "count": count}
     style = (files("leakbench.auditing") / "page.css").read_text(encoding="utf-8")
     ran = [found for found in audit["found"] if not found["why_not"]]
-    told = [each for each in audit["besides"] if each["ran"]]
+    beside = [each for each in audit["besides"] if each["ran"]]
     return templates.get_template("page.html.j2").render(
         audit=audit,
         style=Markup(style),
@@ -47,7 +47,10 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
         declared={DECLARED[name]: value for name, value in audit["declared"].items()},
         expected=_expected(audit),
         command=_command(audit),
-        sources=[*dict.fromkeys(f"{found['title']}: {found['source']}" for found in [*ran, *told]), *SOURCES],
+        sources=[
+            *dict.fromkeys(f"{found['title']}: {found['source']}" for found in [*ran, *beside]),
+            *SOURCES,
+        ],
     )
 
 

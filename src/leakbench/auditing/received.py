@@ -87,10 +87,10 @@ def _network(made: Any) -> tuple[nn.Module, Tensor]:
 
 
 def _example(model: nn.Module) -> Tensor:
-    """Return two inputs of the only size that a network reads, as far as it can be told: the numbers of a
-    first dense layer, or square images if the first layer is a convolution.
+    """Return two inputs of the only size that a network reads.
 
-    Raises UserError for a network that reads several sizes, or none that was tried.
+    That is the numbers of a first dense layer, or square images if the first layer is a convolution. Raises
+    UserError for a network that reads several sizes, or none that was tried.
     """
     first = next((m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)), None)
     if isinstance(first, nn.Linear):

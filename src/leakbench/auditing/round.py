@@ -23,7 +23,7 @@ class Round:
 
     model: as it was sent, in the mode in which it trains. inputs: [n, …] and targets: [n], each private
     record once. steps: how often each record was used. batch_size: of a step; none: all records. lr: the
-    rate of the optimiser, whose name and settings `optimiser` tells. update: parameter → what is sent back,
+    rate of the optimiser, whose name and settings `optimiser` holds. update: parameter → what is sent back,
     new minus old weights if `kind` is model, else the gradient. plain_loss: whether the loss is the mean
     cross-entropy of what the model returns. plain_steps: whether the optimiser is SGD without momentum.
     """

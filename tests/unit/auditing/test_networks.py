@@ -117,7 +117,7 @@ def test_records_of_numbers_are_read() -> None:
     assert found.count(READ) == look(observation, truth).predicted["fidel"] > 0
 
 
-def test_labels_and_members_are_told() -> None:
+def test_labels_and_members_are_found() -> None:
     own = client((mlp(200), nn.CrossEntropyLoss(), faces(40)), 8, local_steps=2)
     lines: list[str] = []
     found = of_client(own, 5, lines.append)
