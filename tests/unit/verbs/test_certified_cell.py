@@ -24,8 +24,9 @@ ROUNDS, OTHERS = 40, 9
 METRICS = ["membership_auc", "tpr_at_fpr_0", "members_accepted"]
 
 
-def scored(root: Path, noise: float, **parameters: Any) -> pd.DataFrame:
-    """Return the table of alignment against a client that sends gradients of one image each."""
+def scored(root: Path, noise: float, labels: str = "not needed", **parameters: Any) -> pd.DataFrame:
+    """Return the table of alignment against a client that sends gradients of one image each. labels: what the
+    attack is said to know of them."""
     given = {"noise_multiplier": noise, "clip": 0.01, **parameters}
     captured(
         root, None, defence={"module": "dp-sgd", "parameters": given}, clients=(1,), candidates=OTHERS,
@@ -38,7 +39,9 @@ def scored(root: Path, noise: float, **parameters: Any) -> pd.DataFrame:
     tensors = {name: value.numpy() for name, value in found.tensors().items()}
     tensors |= {f"null/{name}": value.numpy() for name, value in null.tensors().items()}
     write_tensors(
-        root / "guesses.safetensors", tensors, {"target": "candidates", "knows": {}, "iterations": 0}
+        root / "guesses.safetensors",
+        tensors,
+        {"target": "candidates", "knows": {"labels": labels}, "iterations": 0},
     )
     secret, facts = read_tensors(root / "truth.safetensors")
     arrays, _ = read_tensors(root / "data.safetensors")
@@ -62,6 +65,13 @@ def test_the_bound_stands_beside_what_was_measured(tmp_path: Path) -> None:
     check_bounds(table.reset_index())
     assert ("members_accepted", CERTIFIED) not in table.index
     assert table.loc[("membership_auc", CERTIFIED), "mean"] > table.loc[("membership_auc", ""), "mean"]
+
+
+def test_an_attack_that_is_given_labels_has_no_bound(tmp_path: Path) -> None:
+    table = scored(tmp_path, 0.4, labels="given")
+    there = set(table.reset_index()["baseline"])
+    assert {"", "random-gradient"} <= there
+    assert CERTIFIED not in there
 
 
 def test_too_little_noise_is_found_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
