@@ -149,16 +149,16 @@ def test_every_spec_of_the_paper_scale_is_one_job(everything: Project) -> None:
     assert set(counted) == {"fetch", "scorecard", "verify", "report", "all", "total"}
 
 
-def test_lint_is_clean(finished: Project) -> None:
-    ran = finished.snakemake("--lint")
+def test_lint_is_clean(copied: Project) -> None:
+    ran = copied.snakemake("--lint")
     assert ran.rc == 0, ran.text
     assert "good condition" in ran.text
 
 
-def test_rules_are_the_verbs(finished: Project) -> None:
+def test_rules_are_the_verbs(copied: Project) -> None:
     from leakbench.cli import _parser
 
-    listed = finished.snakemake("--list-rules").stdout.split()
+    listed = copied.snakemake("--list-rules").stdout.split()
     verbs = set(next(a for a in _parser()._actions if a.dest == "verb").choices) - {
         "plan",
         "audit",
