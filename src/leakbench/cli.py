@@ -149,6 +149,14 @@ def _parser() -> argparse.ArgumentParser:
     confirm.add_argument(
         "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"
     )
+    enter = command("enter", "run the agreed attacks on your own defence and write its entry")
+    enter.add_argument(
+        "file", type=Path, nargs="?", help="FILE.py, the defence (left out: only write the leaderboard)"
+    )
+    enter.add_argument("--scale", default="standard", help="how long attacks run (default: standard)")
+    enter.add_argument("--attacker", type=Path, metavar="FILE.py", help="an attacker who knows the defence")
+    enter.add_argument("--check", action="store_true", help="FILE is an entry: run its defence again")
+    enter.add_argument("--cores", type=_positive, default=1, help="cores to use (default: 1)")
     audit = command("audit", "say what the updates of your own model give away, and what would help")
     audit.add_argument(
         "target",

@@ -164,6 +164,7 @@ def test_rules_are_the_verbs(copied: Project) -> None:
         "audit",
         "check",
         "confirm",
+        "enter",
         "kernel",
         "compare",
         "manual",

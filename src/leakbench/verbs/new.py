@@ -25,11 +25,7 @@ def new(root: Path, kind: str, name: str) -> None:
     """
     if kind not in kinds():
         raise UserError(f"no kind of part is called '{kind}' ({suggest(kind, kinds())})")
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
-        raise UserError(
-            f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "
-            "with a letter)"
-        )
+    checked_name(name)
     rooms = {"src": root / "src" / "leakbench", "config": root / "config"}
     made: dict[Path, str] = {}
     for file in sorted((TEMPLATES / kind).rglob("*.txt")):
@@ -46,3 +42,13 @@ def new(root: Path, kind: str, name: str) -> None:
         write_text(path, text)
         print(path)
     print("Next: describe it, then run `python -m leakbench manual` and name it in an experiment.")
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a part. Raises UserError where it has other characters than such names have."""
+    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+        raise UserError(
+            f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "
+            "with a letter)"
+        )
+    return name

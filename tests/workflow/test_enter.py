@@ -1,0 +1,96 @@
+"""`leakbench enter`: a defence that is one file becomes an entry, and an entry is run again."""
+
+import json
+from pathlib import Path
+
+import pytest
+from project import EXPERIMENT, Project, tiny_project
+
+from leakbench.artefacts import write_json
+
+HALVE = '''"""Send half of every coordinate."""
+
+from leakbench.defences import Defence, per_tensor
+
+
+def halve() -> Defence:
+    """Send every coordinate halved."""
+    return per_tensor(lambda value, rng: value * 0.5)
+'''
+
+
+@pytest.fixture(scope="module")
+def entered(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Return a project with an entry."""
+    project = tiny_project(tmp_path_factory.mktemp("entered"))
+    cells = [{"dataset": ["tiny"], "victim": ["tiny"], "federation": ["tiny"], "defence": ["none"],
+              "attack": ["fidel"]}]  # fmt: skip
+    agreed = {key: EXPERIMENT[key] for key in ("item", "title", "shows", "figure")}
+    project.write("experiments/leakbench-entries", agreed | {"cells": cells, "metrics": ["ssim"]})
+    project.path("halve.py").write_text(HALVE)
+    ran = project.leakbench("enter", "halve.py", "--scale", "quick", "--cores", "2")
+    assert ran.rc == 0, ran.text[-3000:]
+    assert ran.stdout.splitlines() == ["entries/halve.json"]
+    return project
+
+
+def test_an_entry_has_the_defence_and_its_numbers(entered: Project) -> None:
+    entry = json.loads(entered.path("entries/halve.json").read_text())
+    assert (entry["name"], entry["summary"]) == ("halve", "Send half of every coordinate.")
+    assert entry["source"] == HALVE
+    assert {line["defence"] for line in entry["lines"]} == {"none", "halve"}
+    assert all(0 <= line["mean"] <= 1 and line["n"] for line in entry["lines"])
+    assert (
+        "[halve](halve.json): Send half of every coordinate." in entered.path("entries/README.md").read_text()
+    )
+    # Nothing of the run is left, and the catalogue has no further defence.
+    assert not list(entered.path("scratch/enter").iterdir())
+    assert not entered.path("config/defences/halve.yaml").exists()
+
+
+def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
+    entered: Project, tmp_path: Path
+) -> None:
+    ran = entered.leakbench("enter", "--check", "entries/halve.json", "--cores", "2")
+    entry = json.loads(entered.path("entries/halve.json").read_text())
+    assert (ran.rc, ran.stdout) == (0, f"halve: {len(entry['lines'])} identical\n"), ran.text[-2000:]
+    own = next(line for line in entry["lines"] if line["defence"] == "halve")
+    own |= {"mean": 0.9 - own["mean"], "ci_low": None, "ci_high": None}
+    del entry["leakbench-sha256"]
+    write_json(tmp_path / "halve.json", entry)
+    ran = entered.leakbench("enter", "--check", str(tmp_path / "halve.json"), "--cores", "2")
+    assert (ran.rc, "1 different" in ran.stdout) == (1, True), ran.text[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("halve.py", "def halve(:", "halve: is no Python file"),
+        ("Halve.py", HALVE, "is no name of a part"),
+        ("clip.py", HALVE, "clip: leakbench has another defence of this name"),
+        ("fail.py", HALVE, "fail"),
+        ("large.py", "#" * 100_001, "larger than 100000 bytes"),
+    ],
+)
+def test_a_file_that_is_no_defence_is_one_line(
+    entered: Project, tmp_path: Path, name: str, text: str, words: str
+) -> None:
+    (tmp_path / name).write_text(text)
+    ran = entered.leakbench("enter", str(tmp_path / name), "--scale", "quick")
+    assert (ran.rc, ran.stdout) == (2, "")
+    assert words in ran.stderr
+    assert ran.stderr.count("\n") == 1
+    assert not entered.path(f"entries/{Path(name).stem}.json").exists() or name == "halve.py"
+
+
+def test_the_leaderboard_leaves_out_what_is_altered(entered: Project) -> None:
+    path = entered.path("entries/halve.json")
+    before = path.read_bytes()
+    try:
+        path.write_bytes(before.replace(b"Send half", b"Send none"))
+        ran = entered.leakbench("enter")
+        assert ran.rc == 0
+        assert ran.stderr.startswith("leakbench enter: ")
+        assert "halve" not in entered.path("entries/README.md").read_text()
+    finally:
+        path.write_bytes(before)
