@@ -27,7 +27,7 @@ def spear(
     rng: torch.Generator,
     *,
     peel: bool = False,
-    starts: Annotated[int, Field(gt=0)] = 400,
+    starts: Annotated[int, Field(gt=0)] = 60,
     share: Annotated[float, Field(gt=0, lt=1)] = 0.3,
     search: Literal["fixed-point", "drawn"] = "fixed-point",
 ) -> Reconstruction:

@@ -25,7 +25,9 @@ DRAWN, NEAR = 1 << 24, 100.0
 # An end is sharpened if this share of the zeros that it needs are small.
 NEARLY = 0.8
 # The search ends after this number of batches of starts in a row that found no new column.
-FRUITLESS = 24
+FRUITLESS = 12
+# It also ends with this many times as many directions as there are columns: then most of them are none.
+TOO_MANY = 2
 # The share of rows that a column may be taken to be zero in, while it is sharpened.
 QUARTER = 4
 
@@ -72,7 +74,7 @@ def directions(
                 known = torch.cat([known, q[None]])
                 yield zeros, q
         fruitless = 0 if len(known) > before else fruitless + 1
-        if fruitless == FRUITLESS:
+        if fruitless == FRUITLESS or len(known) > TOO_MANY * rank:
             return
 
 
