@@ -13,8 +13,9 @@ from leakbench.exact.span import first_alike, unit_rows
 PARALLEL = 1e-4
 # Fixed points, where entries have a mean square of one: the width of the zero falls slowly down to NARROW and
 # then fast down to LAST, with STEPS steps at each width. Starts of the next batch take the next of the first
-# widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss.
-FIRST, AWAY = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0)
+# widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss. Of
+# fewer samples than FEW the first widths are narrower in proportion: wide ones lead all starts to one place.
+FIRST, AWAY, FEW = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0), 24
 SLOW, NARROW, FAST, LAST, STEPS = 0.95, 0.3, 0.85, 0.02, 3
 STARTS = 128
 # Entries below this are taken for zeros of an end that is not sharpened yet, and ends that are this parallel
@@ -105,7 +106,8 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
     # Single precision finds the neighbourhood of a column; `_sharpened` finds the column.
     table = (rows @ basis).float()
     q = torch.randn(STARTS, rank, generator=rng)
-    width, away = FIRST[turn % len(FIRST)], AWAY[turn // len(FIRST) % len(AWAY)]
+    width = FIRST[turn % len(FIRST)] * min(1.0, rank / FEW)
+    away = AWAY[turn // len(FIRST) % len(AWAY)]
     free = False
     while width > LAST:
         for _ in range(STEPS):

@@ -160,7 +160,8 @@ def test_the_trials_of_a_scored_cell_are_what_its_lines_are_means_of(cell: Cell)
     out, trials = made.lines, made.trials
     condition = [*CONDITION, "metric", "convention", "threshold"]
     assert [*trials.columns] == [*condition, *TRIAL]
-    own = out[out["baseline"] == ""].replace({"threshold": {"": "nan"}})
+    # A success must beat what the attack makes of another update, so those trials are kept too.
+    own = out[out["baseline"].isin(["", "other-update"])].replace({"threshold": {"": "nan"}})
     own = own.astype({"threshold": float, "mean": float, "n": int})
     found = (
         trials.groupby(condition, dropna=False, observed=True)["value"].agg(["mean", "size"]).reset_index()
@@ -169,6 +170,7 @@ def test_the_trials_of_a_scored_cell_are_what_its_lines_are_means_of(cell: Cell)
     assert len(both) == len(own) == len(found)
     assert both["mean"].tolist() == pytest.approx(both["mean_of_trials"].tolist(), rel=1e-5)
     assert both["n"].tolist() == both["size"].tolist()
+    trials = trials[trials["baseline"] == ""]
     image = trials[(trials["metric"] == "mse") & (trials["client"] == 1)]
     index = cell.index[1]
     assert image["trial"].tolist() == [f"0/{turn}/1/{index[turn, i]}" for turn in range(3) for i in range(3)]
