@@ -13,9 +13,10 @@ from leakbench.exact.span import first_alike, unit_rows
 PARALLEL = 1e-4
 # Fixed points, where entries have a mean square of one: the width of the zero falls slowly down to NARROW and
 # then fast down to LAST, with STEPS steps at each width. Starts of the next batch take the next of the first
-# widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss. Of
-# fewer samples than FEW the first widths are narrower in proportion: wide ones lead all starts to one place.
-FIRST, AWAY, FEW = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0), 24
+# widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss.
+FIRST, AWAY = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0)
+# Up to this many samples one batch of draws finds every column, and fixed points miss some.
+FEW = 10
 SLOW, NARROW, FAST, LAST, STEPS = 0.95, 0.3, 0.85, 0.02, 3
 STARTS = 128
 # Entries below this are taken for zeros of an end that is not sharpened yet, and ends that are this parallel
@@ -58,13 +59,13 @@ def directions(
     not looked for. search: `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while
     the width falls (`_settled`); the limit of width zero counts what is not zero. `drawn` takes what is
     orthogonal to rank - 1 rows that are drawn by lot, as SPEAR is published; that needs few draws where most
-    entries are zero.
+    entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws.
     """
     rank = rows.shape[1]
     least = rank - 1 + share * (len(rows) - rank + 1)
     fruitless = 0
     for turn in range(most):
-        if search == "fixed-point":
+        if search == "fixed-point" and (turn or rank > FEW):
             begun = _apart(rows, _settled(rows, known, rng, turn), known, least)
         else:
             begun = _drawn(rows, zero, least, rng)
@@ -106,8 +107,7 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
     # Single precision finds the neighbourhood of a column; `_sharpened` finds the column.
     table = (rows @ basis).float()
     q = torch.randn(STARTS, rank, generator=rng)
-    width = FIRST[turn % len(FIRST)] * min(1.0, rank / FEW)
-    away = AWAY[turn // len(FIRST) % len(AWAY)]
+    width, away = FIRST[turn % len(FIRST)], AWAY[turn // len(FIRST) % len(AWAY)]
     free = False
     while width > LAST:
         for _ in range(STEPS):
