@@ -32,8 +32,9 @@ reproduce: env
 	snakemake --cores $(CORES) report
 	@echo "open results/quick/report.html"
 
+# A worker that crashes ends the run, which names its test. Replaced, it may leave xdist waiting for ever.
 test: env browser slurm flower lint
-	pytest -n 2 --dist loadfile --no-loadscope-reorder
+	pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: env
 	ruff check .

@@ -1,11 +1,23 @@
 """What all tests share: one thread each, as the jobs of the workflow have."""
 
 import os
+import signal
+from collections.abc import Iterator
 
 import pytest
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Iterator[None]:
+    """Undo what a verb that runs in the test's own process does to signals."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

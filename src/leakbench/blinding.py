@@ -184,7 +184,7 @@ def _socketless() -> bool:
     machine, making = _SOCKETS[os.uname().machine]
     load, equal, above, answer = 0x20, 0x15, 0x35, 0x06
     refuse = answer, 0, 0, 0x50000 | errno.EACCES
-    # Of the call that is asked for: its number is at 0, its machine at 4. A jump is over so many lines.
+    # Of the call that is asked for: its number is at 0, its machine at 4. A jump is over a number of lines.
     lines = [
         (load, 0, 0, 4), (equal, 1, 0, machine), refuse,
         (load, 0, 0, 0), (equal, 3, 0, making), (equal, 2, 0, _IO_URING), (above, 1, 0, _OTHER_CALLS),

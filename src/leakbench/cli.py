@@ -1,6 +1,7 @@
 """The command line: one subcommand for each verb, the same that the workflow's rules call."""
 
 import argparse
+import os
 import re
 import signal
 import sys
@@ -248,7 +249,14 @@ def _attack(root: Path, values: dict[str, Any]) -> int:
 def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
     """Return the exit code of a verb's work: 0, or 2 after one line for a user's mistake."""
     try:
-        return work()
+        code = work()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Whoever reads only the first lines has seen enough. (The signal of a broken pipe would end whatever
+        # process runs the verb.)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except Altered as problem:
         from leakbench.whole import set_aside
 
@@ -273,9 +281,6 @@ def _run(arguments: argparse.Namespace) -> int:
 
     verb = arguments.verb
     values = {key: value for key, value in vars(arguments).items() if key not in ("verb", "threads")}
-    if verb == "plan":
-        # Whoever reads only the first lines of the plan has seen enough.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     root = values.pop("root")
     if verb == "capture":
         _capture(values)

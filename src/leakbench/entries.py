@@ -1,29 +1,25 @@
 """Entries of the leaderboard: what the agreed attacks make of one defence, a JSON file for each below
 entries/."""
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from leakbench.artefacts import read_json, write_json
+from leakbench.artefacts import read_json
 from leakbench.errors import UserError
+from leakbench.parts import NAME
 from leakbench.whole import SEAL
-from leakbench.yamls import validated
+from leakbench.yamls import Strict, validated
 
 VERSION = 1
 # What an entry is ranked by: the mean over updates, highest over attacks; higher means that more is read.
 RANKED_BY = "ssim"
 # A larger file is no defence.
 MOST_BYTES = 1_000_000
-
-
-class Strict(BaseModel):
-    """A model without further keys."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Line(Strict):
@@ -58,7 +54,7 @@ class Entry(Strict):
     """
 
     version: int
-    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")]
+    name: Annotated[str, Field(pattern=f"^{NAME}$")]
     summary: str
     source: str
     settings: str
@@ -70,11 +66,6 @@ class Entry(Strict):
     versions: dict[str, str]
     lines: list[Line]
     absent: dict[str, str]
-
-
-def write_entry(path: Path, entry: Entry) -> None:
-    """Write an entry with the file's own digest."""
-    write_json(path, entry.model_dump(mode="json"))
 
 
 def read_entry(path: Path, ensemble: str) -> Entry:
@@ -96,10 +87,12 @@ def read_entry(path: Path, ensemble: str) -> Entry:
         raise UserError(f"{path}: name: is '{entry.name}' and must be the file's ({again})")
     if entry.ensemble != ensemble:
         raise UserError(f"{path}: ensemble: other attacks were agreed on since ({again})")
-    measured = {(line.dataset, line.victim) for line in entry.lines if line.defence == entry.name}
-    plain = {(line.dataset, line.victim) for line in entry.lines if line.defence == "none"}
-    if not measured or measured != plain:
-        raise UserError(f"{path}: lines: must be of '{entry.name}' and of 'none' on each victim ({again})")
+    victims = {(line.dataset, line.victim) for line in entry.lines}
+    ranked = (strongest(entry, defence) for defence in (entry.name, "none"))
+    if not victims or any({(line.dataset, line.victim) for line in lines} != victims for lines in ranked):
+        raise UserError(
+            f"{path}: lines: must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim ({again})"
+        )
     return entry
 
 
@@ -139,13 +132,18 @@ def board(entries: Sequence[Entry]) -> str:
     )  # fmt: skip
     head = ["| " + " | ".join(titles) + " |", "| --- " * len(titles) + "|"]
     rows = [
-        f"| [{entry.name}]({entry.name}.json): {entry.summary} | {line.dataset}, {line.victim} | "
+        f"| [{entry.name}]({entry.name}.json): {_cell(entry.summary)} | {line.dataset}, {line.victim} | "
         f"{line.attack} | {line.mean:.3f} | {_interval(line)} | {line.n} | {plain.attack} {plain.mean:.3f} | "
         f"{'its own' if entry.attacker else 'none was written'} | {entry.scale} |"
         for entry in ranked
         for line, plain in zip(strongest(entry, entry.name), strongest(entry, "none"), strict=True)
     ]
     return "\n".join([*head, *rows])
+
+
+def _cell(text: str) -> str:
+    """Return a stranger's text as it may stand in a cell of a table."""
+    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
 
 
 def _interval(line: Line) -> str:

@@ -14,6 +14,8 @@ _ROOMS = {
     "encryption": "encryption",
 }
 
+# How YAML may call a part.
+NAME = "[a-z][a-z0-9]*(-[a-z0-9]+)*"
 # The sections of an attack's YAML that name parts, and their rooms.
 SECTIONS = {
     "objective": "objectives",

@@ -11,12 +11,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from leakbench.errors import UserError
 
 M = TypeVar("M", bound=BaseModel)
 DEEPEST, MOST = 50, 100_000
+
+
+class Strict(BaseModel):
+    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]

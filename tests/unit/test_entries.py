@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from leakbench.artefacts import write_json
-from leakbench.entries import Entry, Line, board, lines_of, read_entry, strongest, write_entry
+from leakbench.entries import Entry, Line, board, lines_of, read_entry, strongest
 from leakbench.errors import Altered, UserError
 
 AGREED = "a" * 64
@@ -31,14 +31,18 @@ def made(name: str = "halve", worst: float = 0.9, **changes: Any) -> Entry:
     return Entry(**values | changes)
 
 
+def saved(path: Path, entry: Entry) -> None:
+    write_json(path, entry.model_dump(mode="json"))
+
+
 def test_an_entry_is_read_as_it_was_written(tmp_path: Path) -> None:
-    write_entry(tmp_path / "halve.json", made())
+    saved(tmp_path / "halve.json", made())
     assert read_entry(tmp_path / "halve.json", AGREED) == made()
 
 
 def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
     path = tmp_path / "halve.json"
-    write_entry(path, made())
+    saved(path, made())
     path.write_text(path.read_text().replace("0.95", "0.05"))
     with pytest.raises(Altered, match=r"halve\.json"):
         read_entry(path, AGREED)
@@ -50,7 +54,7 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
         ({"version": 2}, "version: is 2 and must be 1"),
         ({"name": "other"}, "name: is 'other' and must be the file's"),
         ({"ensemble": "b" * 64}, "other attacks were agreed on since"),
-        ({"lines": []}, "lines: must be of 'halve' and of 'none'"),
+        ({"lines": []}, "lines: must have ssim of 'halve' and of 'none'"),
         ({"source": None}, "source"),
         ({"extra": 1}, "extra"),
     ],
@@ -67,9 +71,22 @@ def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, 
 
 def test_an_entry_that_misses_a_victim_is_incomplete(tmp_path: Path) -> None:
     path = tmp_path / "halve.json"
-    write_entry(path, made(lines=[*made().lines, line("none", "dlg", 0.5, victim="lenet")]))
+    saved(path, made(lines=[*made().lines, line("none", "dlg", 0.5, victim="lenet")]))
     with pytest.raises(UserError, match="on each victim"):
         read_entry(path, AGREED)
+
+
+def test_a_victim_without_the_number_that_ranks_is_incomplete(tmp_path: Path) -> None:
+    others = [line(defence, "dlg", 0.5, "psnr", "lenet") for defence in ("halve", "none")]
+    saved(tmp_path / "halve.json", made(lines=[*made().lines, *others]))
+    with pytest.raises(UserError, match="must have ssim of 'halve' and of 'none' on each victim"):
+        read_entry(tmp_path / "halve.json", AGREED)
+
+
+def test_a_strangers_text_stays_in_its_cell() -> None:
+    text = board([made(summary="One | two\n<script>three</script>")])
+    assert "halve.json): One \\| two &lt;script&gt;three&lt;/script&gt; |" in text
+    assert len(text.splitlines()) == 3
 
 
 def test_a_file_without_a_digest_or_too_large_is_refused(tmp_path: Path) -> None:

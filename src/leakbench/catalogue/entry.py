@@ -10,9 +10,8 @@ from pydantic import Field, ValidationError
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import find, load_kind
 from leakbench.catalogue.schema import KINDS, Scale
-from leakbench.catalogue.strict import Strict
 from leakbench.errors import UserError
-from leakbench.yamls import read_yaml, suggest, validated
+from leakbench.yamls import Strict, read_yaml, suggest, validated
 
 # Keys that change no result.
 FOR_PEOPLE = {"summary", "title"}

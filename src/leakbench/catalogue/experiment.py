@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
+from leakbench.catalogue.strict import Distinct, Name, Names, Positive
+from leakbench.yamls import Strict
 
 Seconds = Annotated[float, Field(gt=0)]
 
@@ -140,9 +141,9 @@ class Budget(Strict):
         "of victims and generators, rounds of training studies. Verdicts ask for half.",
     )
     trials: Annotated[dict[Annotated[int, Field(ge=5)], Seconds], Field(min_length=1)] = Field(
-        description="Number of trials → core-seconds that a cell with so many may take. A cell gets the "
-        "largest number that it can pay for, and never more than are published. A cell that can pay for none "
-        "is left out. Verdicts ask for 5."
+        description="Number of trials → core-seconds that a cell with this number of them may take. A cell "
+        "gets the largest number that it can pay for, and never more than are published. A cell that can pay "
+        "for none is left out. Verdicts ask for 5."
     )
     training: Seconds = Field(
         description="Core-seconds that the training of one network, or one training study, may take. What "

@@ -13,10 +13,10 @@ from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Part
 from leakbench.catalogue.signature import module_file, parameters_model, part_names
-from leakbench.catalogue.strict import NAME, Strict
+from leakbench.catalogue.strict import NAME
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
-from leakbench.yamls import read_yaml, suggest, validated
+from leakbench.yamls import Strict, read_yaml, suggest, validated
 
 # No attack of the catalogue comes near, and one that makes so many steps does not end.
 MOST, SPECS = 10_000_000, "docs/observation.md"

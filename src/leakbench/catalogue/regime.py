@@ -4,7 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Strict
+from leakbench.catalogue.strict import Distinct, Name, Names, Positive
+from leakbench.yamls import Strict
 
 
 class Decay(Strict):

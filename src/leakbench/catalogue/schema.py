@@ -12,7 +12,8 @@ from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.sections import FORMS, named
 from leakbench.catalogue.source import Source
-from leakbench.catalogue.strict import Name, Positive, Strict
+from leakbench.catalogue.strict import Name, Positive
+from leakbench.yamls import Strict
 
 
 class Slice(Strict):

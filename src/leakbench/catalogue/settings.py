@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leakbench.catalogue.strict import Name, Strict
-from leakbench.yamls import validated
+from leakbench.catalogue.strict import Name
+from leakbench.yamls import Strict, validated
 
 MANUAL = "docs/workflow.md"
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field, model_validator
 
-from leakbench.catalogue.strict import Strict
+from leakbench.yamls import Strict
 
 WAYS = ("folders", "torchvision", "package", "drawn")
 

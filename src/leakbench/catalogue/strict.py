@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 
 def _distinct(values: list[Any]) -> list[Any]:
@@ -17,9 +17,3 @@ Positive = Annotated[int, Field(gt=0)]
 NAME = r"[a-z0-9][a-z0-9.-]{0,99}"
 Name = Annotated[str, Field(pattern=f"^{NAME}$")]
 Names = Annotated[list[Name], Field(min_length=1), Distinct]
-
-
-class Strict(BaseModel):
-    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -139,8 +139,8 @@ class Defence(NamedTuple):
     server knows of the change: the batch norms `layers` whose weight and bias it does not see, and what else
     is public `about` them. `view(clients)`: what is left to see of a round of clients with these numbers
     of samples, and to whom. Raises Unfit where there are too few of them.
-    `certificate(steps, kind)`: what it certifies of a sample that may take part in so many local steps of
-    updates of this kind (`leakbench.certificate`); none where it certifies nothing.
+    `certificate(steps, kind)`: what it certifies of a sample that may take part in each of `steps`
+    local steps of updates of this kind (`leakbench.certificate`); none where it certifies nothing.
     """
 
     model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged

@@ -22,8 +22,9 @@ STARTS = 128
 # Entries below this are taken for zeros of an end that is not sharpened yet, and ends that are this parallel
 # for one.
 SMALL, ONE = 0.03, 0.97
-# Values that draws may hold at once; a drawn direction is looked at if it is zero within NEAR times the zero.
-DRAWN, NEAR = 1 << 24, 100.0
+# Values that draws may hold at once, and draws at once, since few rows need few. A drawn direction is looked
+# at if it is zero within NEAR times the zero, and draws that are as parallel as SAME are one.
+DRAWN, DRAWS, NEAR, SAME = 1 << 24, 1 << 15, 100.0, 0.9999
 # An end is sharpened if this share of the zeros that it needs are small.
 NEARLY = 0.8
 # The search ends after this number of batches of starts in a row that found no new column.
@@ -81,15 +82,24 @@ def directions(
 
 
 def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Tensor:
-    """Return directions [n, rank] that are each orthogonal to rank - 1 rows and zero in at least `least`."""
+    """Return directions [n, rank], each once, that are orthogonal to rank - 1 rows and zero in at least
+    `least`."""
     rank = rows.shape[1]
-    count = DRAWN // (rank * len(rows))
+    count = min(DRAWN // (rank * len(rows)), DRAWS)
     chosen = torch.rand(count, len(rows), generator=rng).argsort(1)[:, : rank - 1]
     solution, failed = torch.linalg.solve_ex(rows[chosen][:, :, :-1], -rows[chosen][:, :, -1])
     q = torch.cat([solution, torch.ones(count, 1, dtype=rows.dtype)], 1)[failed == 0]
     q = torch.nn.functional.normalize(q, dim=1)
     # What a solution has lost in digits, `_sharpened` mends.
-    return q[((q @ rows.T).abs() < NEAR * zero).sum(1) >= least]
+    zeros = ((q @ rows.T).abs() < NEAR * zero).sum(1)
+    order = zeros.argsort(descending=True)
+    left = q[order][zeros[order] >= least]
+    found = [left[:0]]
+    while len(left):
+        # Most draws of a column that is nearly all zeros find it.
+        found.append(left[:1])
+        left = left[(left @ left[0]).abs() < SAME]
+    return torch.cat(found)
 
 
 def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Tensor:

@@ -6,7 +6,7 @@ from leakbench.metrics.images import pair
 from leakbench.metrics.metric import Metric
 from leakbench.metrics.mse import mse, mse_matrix
 
-# Images that a private one is told apart from.
+# Images among which a private one must be recognised.
 POOL = 1000
 
 

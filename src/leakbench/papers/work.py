@@ -8,21 +8,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from leakbench.errors import UserError
 from leakbench.papers.printed import Row, read_tables
-from leakbench.yamls import read_yaml, validated
+from leakbench.yamls import Strict, read_yaml, validated
 
 MANUAL = "papers/README.md"
 Class = Literal["result", "setting", "arithmetic", "doubt"]
 Relation = Literal["=", ">", ">=", "<", "<="]
-
-
-class Strict(BaseModel):
-    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Convention(Strict):
@@ -170,7 +164,7 @@ def read_paper(folder: Path) -> Paper | None:
     return _read(Paper, path) if path.is_file() else None
 
 
-def _read(model: type[BaseModel], path: Path) -> Any:
+def _read(model: type[Strict], path: Path) -> Any:
     return validated(model, read_yaml(path), f"{path}: ", MANUAL)
 
 

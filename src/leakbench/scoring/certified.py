@@ -16,7 +16,7 @@ def bounds(
 
     certified: what the defence certifies, and among how many samples a private one was drawn. guesses: how
     many reconstructions an attack has for each update; a private sample takes the one that suits it best, so
-    each of them may be right by chance. pool: images that a private one is told apart from. others:
+    each of them may be right by chance. pool: images among which a private one must be recognised. others:
     candidates that are no members. What an attack decides for itself (`members_accepted`) has no bound here,
     since the rate at which it is right by chance is its own choice.
     """

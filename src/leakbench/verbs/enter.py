@@ -10,9 +10,9 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from leakbench.artefacts import read_csv, read_facts, to_json, write_text
+from leakbench.artefacts import read_csv, read_facts, to_json, write_json, write_text
 from leakbench.catalogue.digest import digest
-from leakbench.entries import VERSION, Entry, board, lines_of, read_entry, write_entry
+from leakbench.entries import VERSION, Entry, board, lines_of, read_entry
 from leakbench.errors import UserError
 from leakbench.parts import stem
 from leakbench.process import commit
@@ -58,7 +58,7 @@ def enter(
         _text(attacker) if attacker else "", scale, cores,
     )  # fmt: skip
     path = root / "entries" / f"{name}.json"
-    write_entry(path, made)
+    write_json(path, made.model_dump(mode="json"))
     print(path)
     _write_board(root)
     return 0
@@ -103,6 +103,9 @@ def _run(root: Path, name: str, source: str, settings: str, attacker: str, scale
 
 def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
     """Return a copy of the checkout with further files, whose agreed cells are those of a defence."""
+    for place, text in files.items():
+        if (root / place).exists() and (root / place).read_text() != text:
+            raise UserError(f"{name}: leakbench has another defence of this name (rename the file)")
     copy = root.resolve() / "scratch" / "enter" / name
     shutil.rmtree(copy, ignore_errors=True)
     copy.mkdir(parents=True)
@@ -115,8 +118,6 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
     (root / "data").mkdir(exist_ok=True)
     (copy / "data").symlink_to((root / "data").resolve())
     for place, text in files.items():
-        if (copy / place).exists() and (copy / place).read_text() != text:
-            raise UserError(f"{name}: leakbench has another defence of this name (rename the file)")
         write_text(copy / place, text)
     experiment = read_yaml(root / AGREED)
     for cell in experiment["cells"]:
@@ -167,11 +168,10 @@ def _checked(root: Path, file: Path, cores: int) -> int:
 
 def _write_board(root: Path) -> None:
     """Write entries/README.md of the entries that are valid; name the others and why."""
-    entries, refused = [], []
+    entries, ensemble = [], agreed(root)
     for path in sorted((root / "entries").glob("*.json")):
         try:
-            entries.append(read_entry(path, agreed(root)))
+            entries.append(read_entry(path, ensemble))
         except UserError as problem:
-            refused.append(str(problem))
             print(f"leakbench enter: {problem}", file=sys.stderr)
     write_text(root / "entries" / "README.md", f"{HEAD}\n{board(entries) if entries else 'No entry yet.'}\n")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from leakbench.artefacts import write_text
 from leakbench.errors import UserError
-from leakbench.parts import stem
+from leakbench.parts import NAME, stem
 from leakbench.yamls import suggest
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
@@ -46,7 +46,7 @@ def new(root: Path, kind: str, name: str) -> None:
 
 def checked_name(name: str) -> str:
     """Return the name of a part. Raises UserError where it has other characters than such names have."""
-    if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name):
+    if not re.fullmatch(NAME, name):
         raise UserError(
             f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "
             "with a letter)"
