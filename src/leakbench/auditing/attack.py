@@ -78,7 +78,7 @@ def within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _timed(found: Found, limit: float) -> Iterator[None]:
-    """Give the block `limit` seconds; write to `found` how many it took and why the attack gave no result."""
+    """Give the block `limit` seconds; add to `found` how many it took and why the attack gave no result."""
     begun = time.perf_counter()
     try:
         with within(limit):
@@ -91,7 +91,7 @@ def _timed(found: Found, limit: float) -> Iterator[None]:
     except Unfit as reason:
         found.why_not = str(reason).removeprefix("attack: ")
     finally:
-        found.seconds = round(time.perf_counter() - begun, 3)
+        found.seconds = round(found.seconds + time.perf_counter() - begun, 3)
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
@@ -159,26 +159,38 @@ def _fill(found: Found, scored: Score) -> None:
 
 
 def matching(
-    name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
+    name: str,
+    about: dict[str, Any],
+    observation: Observation,
+    truth: Truth | None,
+    limit: float,
+    most: float = 0.0,
 ) -> Found:
-    """Search for at most `limit` seconds, beside the same search on noise, until the verdict is clear."""
+    """Search for at most `limit` seconds, beside the same search on noise, until the verdict is clear.
+
+    Where these are too few for FEWEST iterations, the search may take up to `most` seconds for them.
+    """
     found = started(name, about, observation)
     if truth is None:
         found.why_not = "not run: without the records nothing tells a success from a failure"
         return found
     begun = time.perf_counter()
     entry = _fitted(about["entry"], observation)
-    with _timed(found, limit):
+    most = max(limit, most)
+    with _timed(found, most):
         start, each = _cost(entry, observation)
-        left = limit - (time.perf_counter() - begun)
-        length = min(int((left / TRIALS - start) / each), about["longest"])
-        if length < FEWEST:
-            needed = TRIALS * (start + FEWEST * each)
+        spent = time.perf_counter() - begun
+        needed = TRIALS * (start + FEWEST * each)
+        if spent + needed > most:
             found.why_not = f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
-            return found
-        found.iterations = length
-        entry |= {"parameters": entry["parameters"] | {"iterations": length}}
-        left_for_one = begun + limit - start - length * each
+    if found.why_not:
+        return found
+    limit = max(limit, spent + needed)
+    length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
+    found.iterations = length = min(length, about["longest"])
+    entry |= {"parameters": entry["parameters"] | {"iterations": length}}
+    left_for_one = begun + limit - start - length * each
+    with _timed(found, limit - spent):
         _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     return found
 

@@ -243,7 +243,8 @@ def of_observations(
             elif entry["stage"] == "exact":
                 one = exact(name, entry, observation, truth, left * EXACT_SHARE)
             else:
-                one = matching(name, entry, observation, truth, left / searches)
+                # One search that is long enough says more than two that are not.
+                one = matching(name, entry, observation, truth, left / searches, left)
             found.append(one)
         whole = merged(pooled(found, repeats) if repeats else found)
         audit.found.append(whole if parts[0][1] is not None else without_images(whole))

@@ -73,6 +73,9 @@ def test_a_search_runs_beside_noise_within_its_share() -> None:
     short = matching("invg", about, observation, truth, 1.0)
     assert short.levels == [0]
     assert "budget" in short.why_not
+    # A search that its share is too short for takes what is left of the budget, and no more than it needs.
+    whole = matching("invg", about, observation, truth, 1.0, 300)
+    assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
 
 def test_no_library_catches_the_end_of_the_time() -> None:
