@@ -58,7 +58,9 @@ def _serve(session: int, address: Path) -> None:
             return verb(argv)
         from snakemake.cli import main
 
-        # Its jobs look for the process to fork from where their run's own would be.
+        # Its jobs look for the process to fork from where their run's own would be. What is there is of a
+        # killed process of this number.
+        shutil.rmtree(folder_of_the_run(os.getpid()))
         folder = folder_of_the_run(os.getpid())
         (folder / "socket").symlink_to(address)
         sys.argv = list(argv)

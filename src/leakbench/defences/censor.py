@@ -1,0 +1,64 @@
+"""CENSOR: send a random direction that is orthogonal to the gradient (Zhang et al., NDSS 2025)."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.func import functional_call
+
+from leakbench.defences import Batch, Defence, Update
+
+
+def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
+    """Return a random direction that is orthogonal to `value` and as long as it.
+
+    released: subtract the direction's product with `value` over one norm of it in place of two, as the
+    authors' code does; what is left is orthogonal only to a tensor of norm one.
+    """
+    drawn = torch.randn(value.shape, generator=rng, dtype=value.dtype).to(value.device)
+    drawn = drawn / drawn.norm()
+    norm = value.norm().clamp_min(torch.finfo(value.dtype).tiny)
+    drawn = drawn - (drawn * value).sum() / (norm if released else norm.square()) * value
+    left = drawn.norm()
+    # Nothing is orthogonal to a single number.
+    return drawn / left * norm if left > 1e-6 else torch.zeros_like(value)
+
+
+def censor(
+    *,
+    trials: Annotated[int, Field(ge=1, le=1000, description="Directions that are tried.")] = 20,
+    rate: Annotated[
+        float, Field(gt=0, description="Rate of the step after which the loss decides between directions.")
+    ] = 1e-4,
+    released: Annotated[
+        bool,
+        Field(
+            description="The authors' code: its projection is orthogonal only to tensors of norm one, and it "
+            "sends the gradient itself where no direction lowers the loss."
+        ),
+    ] = False,
+) -> Defence:
+    """Replace each tensor of a step's gradient by a random direction orthogonal to it, of its length.
+
+    Of `trials` draws the client sends the one after whose step the loss on its batch is lowest. Defaults are
+    those of the authors' code (github.com/KaiyuanZh/censor, 2739a36), which stops to defend after ten epochs;
+    this defence does not stop.
+    """
+
+    def examples(batch: Batch, rng: torch.Generator) -> Update:
+        def loss(weights: Update) -> float:
+            tensors = {**batch.fixed, **weights, **batch.masks}
+            return float(batch.loss(functional_call(batch.model, tensors, (batch.images,)), batch.labels))
+
+        gradient = batch.mean()
+        with torch.no_grad():
+            best, sent = (loss(dict(batch.weights)), gradient) if released else (torch.inf, {})
+            for _ in range(trials):
+                drawn = {name: orthogonal(value, rng, released) for name, value in gradient.items()}
+                after = loss({name: value - rate * drawn[name] for name, value in batch.weights.items()})
+                if after < best or not sent:
+                    best, sent = after, drawn
+        return sent
+
+    return Defence(examples=examples)

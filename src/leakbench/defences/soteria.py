@@ -1,0 +1,81 @@
+"""Soteria: hide the features that images move least from the last dense layer (Sun et al., CVPR 2021)."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from leakbench.defences import Batch, Defence, Update
+from leakbench.errors import UserError
+
+# Derivatives that are taken at once.
+FEATURES = 64
+
+
+def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
+    """Return the last dense layer and its name. Raises UserError where there is none."""
+    found = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
+    if not found:
+        raise UserError(
+            "victim: has no dense layer, whose inputs defence soteria hides (choose a victim with one)"
+        )
+    return found[-1]
+
+
+def representation(batch: Batch, images: Tensor) -> Tensor:
+    """Return what the last dense layer reads of `images`, [n, features]."""
+    seen: list[Tensor] = []
+    handle = last_dense(batch.model)[1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    try:
+        functional_call(batch.model, {**batch.fixed, **batch.weights, **batch.masks}, (images,))
+    finally:
+        handle.remove()
+    return seen[-1]
+
+
+def sensitivity(batch: Batch, offset: float) -> Tensor:
+    """Return each feature's score [features]: the norm of its derivative by the image, over the feature plus
+    `offset`, summed over the batch."""
+    with torch.enable_grad():
+        images = batch.images.detach().clone().requires_grad_()
+        features = representation(batch, images)
+        norms = []
+        for few in torch.eye(features.shape[1], device=features.device).split(FEATURES):
+            (slopes,) = torch.autograd.grad(
+                features, images, few[:, None].expand(-1, len(features), -1), is_grads_batched=True,
+                retain_graph=True,
+            )  # fmt: skip
+            norms.append(slopes.flatten(2).norm(dim=2))
+    return (torch.cat(norms) / (features.detach().T + offset)).sum(1)
+
+
+def soteria(
+    *,
+    share: Annotated[
+        float, Field(gt=0, lt=1, description="Share of the features that are hidden, lowest scores first.")
+    ] = 0.6,
+    offset: Annotated[
+        float,
+        Field(gt=0, description="Added to a feature before its derivative is divided by it."),
+    ] = 0.1,
+) -> Defence:
+    """Set the columns of the last dense layer's gradient to zero that belong to the features with low scores.
+
+    Score and defaults are those of the authors' code (github.com/jeremy313/Soteria, 23cf90e): a feature goes
+    where the absolute value of its score is below the quantile `share` of all scores. Copies of it in other
+    repositories have an `offset` of 1e-10. Raises UserError for a network without a dense layer.
+    """
+
+    def model(network: nn.Module, rng: torch.Generator) -> nn.Module:
+        last_dense(network)
+        return network
+
+    def examples(batch: Batch, rng: torch.Generator) -> Update:
+        gradient = batch.mean()
+        score = sensitivity(batch, offset)
+        name = f"{last_dense(batch.model)[0]}.weight"
+        return gradient | {name: gradient[name] * (score.abs() >= score.quantile(share))}
+
+    return Defence(model=model, examples=examples)
