@@ -9,6 +9,7 @@ _ROOMS = {
     "generator": "generators",
     "defence": "defences",
     "attack": "attacks",
+    "malicious": "servers",
     "adaptation": "adaptive",
     "aggregation": "aggregation",
     "encryption": "encryption",

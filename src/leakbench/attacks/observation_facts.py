@@ -87,6 +87,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
         for name in ("labels_known", "counts_known", "local_known", "local_set_repeats", "candidates_known")
     },
     "knows.defence": ("the name of a defence, or null", lambda v: v is None or _part(v)),
+    "knows.malicious": ("the name of a server, or null", lambda v: v is None or _part(v)),
     "knows.source": (f"a line of at most {LONGEST} letters, or null", lambda v: v is None or _text(v)),
     "hidden": ("a mapping", lambda v: isinstance(v, dict)),
 }

@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from leakbench.attacks.observation import Observation
 
 Observer = Literal["server", "client", "colluding"]
-# Who is meant by an observer. Each follows the protocol.
+# Who is meant by an observer. Each follows the protocol, unless `malicious` names how the server does not.
 OBSERVERS = {
     "server": "honest-but-curious server",
     "client": "honest-but-curious client",
@@ -24,7 +24,8 @@ class ThreatModel:
     local_known: whether it is known how clients train. local_set_repeats: whether clients hold the same
     samples in every round, so that rounds differ in chance alone. candidates_known: whether the attacker
     holds images among which the private ones are. defence: the name of the clients' defence; none: no defence
-    is known. source: where rounds come from that this project did not play.
+    is known. malicious: how the server cheats, one of `leakbench.servers`; none: it follows the protocol.
+    source: where rounds come from that this project did not play.
     """
 
     observer: Observer = "server"
@@ -35,7 +36,12 @@ class ThreatModel:
     local_set_repeats: bool = False
     candidates_known: bool = False
     defence: str | None = None
+    malicious: str | None = None
     source: str | None = None
+
+
+def _who(knows: ThreatModel) -> str:
+    return f"malicious server ({knows.malicious})" if knows.malicious else OBSERVERS[knows.observer]
 
 
 def in_words(observation: "Observation") -> dict[str, str]:
@@ -45,7 +51,7 @@ def in_words(observation: "Observation") -> dict[str, str]:
     steps = f"lr {local['lr']}, epochs {local['epochs']}, batch {local['batch_size'] or 'whole set'}"
     told = hidden.get("shown", []) + [f"gradients of {name}" for name in hidden.get("sent", [])]
     return {
-        "threat model": OBSERVERS[knows.observer],
+        "threat model": _who(knows),
         "shared": knows.shared,
         "labels": known[knows.labels_known],
         "batch size": known[knows.counts_known],

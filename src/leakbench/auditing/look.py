@@ -5,16 +5,19 @@ from math import exp, inf, lgamma
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
 
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.view import Truth
+from leakbench.detectors import Received, suspicion
 from leakbench.errors import Unfit
+from leakbench.exact.opened import opened
 from leakbench.matching.trials import noise_images
 from leakbench.victims.layers import first_dense, last_dense, normalisation
 
 # Draws a second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
 DRAWS = 50_000
+# The detectors that take one pass. Exact attacks run later, and gradients of each record may be large.
+SIGNS = ("few_open", "one_sided_rows", "rows_alike")
 
 
 @dataclass
@@ -54,6 +57,11 @@ def look(observation: Observation, truth: Truth | None) -> Look:
     norms = [n for n in observation.weights if n.endswith("running_mean")]
     if norms:
         found.facts["batch norm"] = f"{len(norms)} layers send the mean and variance of the batch's features"
+    if truth is not None:
+        sound = suspicion(Received(model, truth.images, truth.labels), SIGNS)
+        found.facts["signs of a malicious server"] = (
+            ", ".join(name.replace("_", " ") for name, far in sound.items() if far > 1) or "none was found"
+        )
     trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
     found.facts["an active server"] = (
         f"one that may choose the weights can isolate {trap:.0%} of the records of a batch of {records} "
@@ -80,46 +88,28 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
     )
     if truth is None:
         return
-    z, slope = _open(model, layer, truth)
-    opened = slope != 0
-    relu = bool((~opened).any() and not opened[z <= 0].any())
+    z, slope = opened(model, layer, truth.images, truth.labels)
+    answers = slope != 0
+    relu = bool((~answers).any() and not answers[z <= 0].any())
     found.facts["activation"] = "closes neurons (ReLU)" if relu else "every neuron answers to every record"
-    degrees = opened.sum(0)
+    degrees = answers.sum(0)
     found.degrees = torch.bincount(degrees, minlength=records + 1).tolist()
-    alone = int(opened[:, degrees == 1].any(1).sum())
+    alone = int(answers[:, degrees == 1].any(1).sum())
     found.facts["neurons open for one record alone"] = f"{found.degrees[1]}, of {alone} records"
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
     still = observation.local["epochs"] == 1 and not observation.dropout and not _tied(model, observation)
     if bias and found.pixels and still:
         found.predicted["fidel"] = alone
         if relu:
-            found.predicted["peel"] = replay(opened)
+            found.predicted["peel"] = replay(answers)
     if relu:
-        found.facts["SPEAR's published search"] = _spear(opened)
+        found.facts["SPEAR's published search"] = _spear(answers)
 
 
 def _tied(model: nn.Module, observation: Observation) -> bool:
     return observation.mode == "train" and any(
         isinstance(m, nn.BatchNorm1d | nn.BatchNorm2d) for m in model.modules()
     )
-
-
-def _open(model: nn.Module, layer: nn.Module, truth: Truth) -> tuple[Tensor, Tensor]:
-    """Return what the layer gives for each record and the loss's slope there, [n, neurons] each."""
-    kept: list[Tensor] = []
-
-    def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-        kept.append(output.detach().clone().requires_grad_())
-        return kept[-1].clone()
-
-    hook = layer.register_forward_hook(keep)
-    try:
-        with torch.enable_grad():
-            loss = cross_entropy(model(truth.images), truth.labels, reduction="sum")
-            (slope,) = torch.autograd.grad(loss, kept[0])
-    finally:
-        hook.remove()
-    return kept[0].detach().flatten(0, -2), slope.flatten(0, -2)
 
 
 def replay(opened: Tensor) -> int:

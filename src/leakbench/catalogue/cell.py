@@ -122,6 +122,18 @@ def check_cell(
                 f"{auxiliary['stop']} is beyond the images of {auxiliary['dataset']}/{auxiliary['split']} "
                 "(lower it)"
             )
+    own = entries.get("malicious", {}).get("auxiliary")
+    if own:
+        of_server = f"{federation_file}: malicious: the server's auxiliary images"
+        if own["stop"] > counts.get(own["split"], own["stop"]):
+            raise UserError(
+                f"{of_server} end at {own['stop']}, beyond the {counts[own['split']]} of "
+                f"{cell.dataset}/{own['split']} (lower auxiliary.stop in config/servers)"
+            )
+        if own["split"] == private["split"] and max(own["start"], private["start"]) < min(
+            own["stop"], private["stop"]
+        ):
+            raise UserError(f"{of_server} overlap the private ones (make the two ranges disjoint)")
     checkpoints = federation["checkpoints"]
     kept = (entries["victim"]["training"] or {"checkpoints": [0]})["checkpoints"]
     if checkpoints != "last":

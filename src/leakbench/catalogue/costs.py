@@ -119,14 +119,13 @@ def network(victim: Spec, shape: list[int]) -> Network:
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths))
     larger = shape[0] * shape[1] / 1024
+    if victim["module"] == "imprinted":
+        weights, behind = 2 * math.prod(shape) * parameters["bins"] / 1e6, known["lenet-dlg"]
+        return Network(behind.operations * larger + 2 * weights, behind.weights + weights, behind.layers + 2)
     if victim["module"] == "fcnn":
         # Nearly all of its weights are of the first layer, one for each value of an image.
         larger *= shape[2] / 3
         found = found._replace(weights=found.weights * larger)
-    if victim["module"] == "mlp" and "hidden" in victim["parameters"]:
-        widths = [math.prod(shape), *victim["parameters"]["hidden"]]
-        weights = sum(before * after for before, after in itertools.pairwise(widths)) / 1e6
-        return Network(2 * weights, weights, len(widths))
     return found._replace(operations=found.operations * larger)
 
 

@@ -291,6 +291,9 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
         entries["federation"]["checkpoints"] = sorted(
             {min(c, training["epochs"]) if c <= uncapped else c for c in asked}
         )
+    if cheats := entries["federation"].pop("malicious", ""):
+        named = f"{file_of(config, 'federations', cell.federation)}: malicious"
+        entries["malicious"] = at.entry("servers", cell.dataset, cheats, named, "")
     check_cell(cell, config, where, entries, dataset)
     images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
     network = {key: entries["victim"][key] for key in ("module", "parameters")}
@@ -304,6 +307,7 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
         "federation": entries["federation"], "federation_name": cell.federation,
         "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
         "salt": at.salt,
+        **({"malicious": entries["malicious"]} if cheats else {}),
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
     known = entries["defence"]["module"]

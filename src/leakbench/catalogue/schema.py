@@ -262,6 +262,18 @@ class Federation(Strict):
         "one list by chance, and does not know which is which: for attacks that tell who was in a batch. "
         "Without it the server holds none.",
     )
+    malicious: Name | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="The entry of servers/ that writes the weights that are sent out. Without it the server "
+        "follows the protocol. It needs `server: frozen`.",
+    )
+    watched: bool = Field(
+        False,
+        exclude_if=lambda value: not value,
+        description="Each client runs every detector of src/leakbench/detectors/ on the model and its batch, "
+        "and what they find is a metric. It sends its update all the same.",
+    )
     evaluate: Positive | None = Field(
         None,
         description="Number of test images, none of them private, on which the model's accuracy is "
@@ -281,7 +293,23 @@ class Federation(Strict):
             raise ValueError("alpha: shuffled passes draw their set at random (set passes: 1)")
         if self.evaluate and self.server == "frozen":
             raise ValueError("evaluate: a frozen server's model never changes (set server: fedavg)")
+        if self.malicious and self.server != "frozen":
+            raise ValueError("malicious: the server writes the weights anew each round (set server: frozen)")
         return self
+
+
+class Server(Part):
+    """What a malicious server does to the weights before it sends them out."""
+
+    threat: Literal["F", "G"] = Field(
+        description="What the server can do, by the letters of Carletti et al. (USENIX Security 2025). `F`: "
+        "it writes the weights. `G`: it also holds samples like the private ones."
+    )
+    auxiliary: Slice | None = Field(
+        None,
+        description="The server's own images, of the victim's data set. They must not overlap the private "
+        "images of the federation. Without it the server holds none.",
+    )
 
 
 class Defence(Part):
@@ -351,6 +379,7 @@ KINDS: dict[str, type[BaseModel]] = {
     "generators": Generator,
     "trainings": Regime,
     "federations": Federation,
+    "servers": Server,
     "defences": Defence,
     "attacks": Attack,
     "experiments": Experiment,

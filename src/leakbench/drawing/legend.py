@@ -27,6 +27,7 @@ NULLS = {
     "label-constant": "v",
     "original": "s",
     "certified": "<",
+    "expected": ">",
 }
 # Inches: a line of the legend, a letter of it, and what an entry takes beside its words.
 ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62

@@ -77,6 +77,7 @@ BASELINES = {
     "label-constant": "null: the same labels always",
     "original": "the private images themselves",
     "certified": "certified bound γ on any attacker",
+    "expected": "expected by the closed form",
 }
 # What a reader needs first; other fields of a threat model follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")

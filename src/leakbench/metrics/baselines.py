@@ -22,6 +22,8 @@ UNRELATED, PAIRS = "unrelated-image", 64
 ORIGINAL = "original"
 # No guess, but what a defence certifies that none exceeds (`leakbench.certificate`).
 CERTIFIED = "certified"
+# No guess either, but what a closed form says of a malicious server's weights (`leakbench.servers`).
+EXPECTED = "expected"
 
 # Labels drawn from the shares of the classes in public data; and one answer for all updates that has these
 # shares. Of all constant answers to updates whose skew is not known it is expected to score best.

@@ -14,7 +14,7 @@ from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
 from leakbench.scoring.candidates import Candidates, Measures, rows_of
-from leakbench.scoring.certified import bounds, certified_rows
+from leakbench.scoring.certified import bounds, certified_rows, expected_rows
 from leakbench.scoring.columns import add_distance, add_labels, add_partners, add_prices
 from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
@@ -71,6 +71,8 @@ def attack_rows(
         frames += [
             _certified(each, hidden, names, slots) for each in list(frames) if not each["baseline"].any()
         ]
+    expected = hidden.facts.get("expected", {})
+    frames += [expected_rows(each, expected, names) for each in list(frames) if not each["baseline"].any()]
     beside = {"left_out": resources.left_out, "classes": resources.classes} | _certificate(hidden)
     if "losses" in tensors and not entry["decays"]:
         # Small steps end a loss's fall as well, so a step size that decays shows nothing.

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.certificate import area, of_rank, of_union
-from leakbench.metrics.baselines import CERTIFIED
+from leakbench.metrics.baselines import CERTIFIED, EXPECTED
 
 
 def bounds(
@@ -33,9 +33,18 @@ def bounds(
 def certified_rows(rows: pd.DataFrame, gammas: Mapping[str, float]) -> pd.DataFrame:
     """Return the bounds as rows of the baseline `certified`: one for each condition that the attack's own
     `rows` have."""
-    if not gammas:
+    return _computed(rows, gammas, CERTIFIED)
+
+
+def expected_rows(rows: pd.DataFrame, expected: Mapping[str, float], names: Sequence[str]) -> pd.DataFrame:
+    """Return what a closed form expects of those of the metrics `names` that it speaks of, likewise."""
+    return _computed(rows, {name: value for name, value in expected.items() if name in names}, EXPECTED)
+
+
+def _computed(rows: pd.DataFrame, values: Mapping[str, float], baseline: str) -> pd.DataFrame:
+    if not values:
         return rows.iloc[:0]
     own = rows[rows["baseline"] == ""]
     conditions = ["checkpoint", "pass", "client", "local_samples", "iterations"]
     kept = own.drop_duplicates(conditions)[[*conditions, "round", "sample"]]
-    return kept.assign(image=-1, status="ok", usable=0, baseline=CERTIFIED, **gammas)
+    return kept.assign(image=-1, status="ok", usable=0, baseline=baseline, **values)

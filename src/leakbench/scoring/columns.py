@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
+from leakbench.metrics.alarms import METRICS as ALARMS
 from leakbench.metrics.labels import label_accuracy, labels_matched
 from leakbench.metrics.prices import of_rounds
 from leakbench.metrics.update_matching import matching_success
@@ -66,6 +67,8 @@ def add_prices(frame: pd.DataFrame, secret: Mapping[str, np.ndarray], client: in
     """Add what the defence cost in each round that was attacked."""
     k = secret[f"images/{client}"].shape[1]
     rounds = len(frame) // k
-    for column, name in {"accuracy": "accuracy", "update_bytes": f"bytes/{client}"}.items():
+    given = {"accuracy": "accuracy", "update_bytes": f"bytes/{client}"}
+    given |= {alarm.name: f"{alarm.name}/{client}" for alarm in ALARMS}
+    for column, name in given.items():
         if name in secret:
             frame[column] = of_rounds(secret[name][:rounds], k)

@@ -8,15 +8,26 @@ import numpy as np
 import torch
 from torch import nn
 
-from leakbench import defences
+from leakbench import defences, detectors, servers
 from leakbench.absence import absent, lacking, pass_on, unless_unfit
 from leakbench.artefacts import Facts, creating, open_tensors, write_tensors
 from leakbench.certificate import participations
 from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit, UserError
-from leakbench.federation import Moved, accuracy, candidates, generator, held_out, play, private_samples
+from leakbench.federation import (
+    Moved,
+    Truth,
+    accuracy,
+    candidates,
+    generator,
+    held_out,
+    play,
+    private_samples,
+)
+from leakbench.pixels import pixels
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
+from leakbench.servers import Held
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import by_batch, draw_masks
 
@@ -43,6 +54,7 @@ def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict
             "local_set_repeats": federation["local_set"] == "fixed",
             "candidates_known": "candidates" in federation,
             "defence": value["defence"]["module"],
+            **({"malicious": value["malicious"]["module"]} if "malicious" in value else {}),
         },
         **({"hidden": hidden | told} if hidden else {}),
     }
@@ -114,6 +126,65 @@ def _evaluation(
     return found, lambda model, weights: found.append(accuracy(model, weights, images, y))
 
 
+def _sent_out(
+    spec: Path,
+    value: dict[str, Any],
+    model: nn.Module,
+    arrays: Mapping[str, np.ndarray],
+    names: tuple[str | int, ...],
+) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+    """Return what the server sends out of a victim: its state, or what a malicious server makes of it; and
+    what a closed form expects of this.
+
+    Raises UserError, which names the spec, where that server does not fit the victim.
+    """
+    cheat, expected = value.get("malicious"), {}
+    if cheat:
+        rows, columns, channels = value["dataset"]["shape"]
+        own, samples = cheat["auxiliary"], None
+        if own:
+            held = np.array(arrays[f"{own['split']}/images"][own["start"] : own["stop"]])
+            samples = pixels(torch.from_numpy(held))
+        batch = sum(value["federation"]["clients"])
+        try:
+            expected = servers.build(cheat["module"], cheat["parameters"])(
+                model, Held((channels, rows, columns), batch, generator("server", *names), samples)
+            )
+        except UserError as problem:
+            raise UserError(f"{spec}: {problem}") from problem
+    return model.state_dict(), expected
+
+
+def _alarms(
+    model: nn.Module,
+    origins: list[dict[str, torch.Tensor]],
+    images: torch.Tensor,
+    hidden: Truth,
+    groups: list[list[int]],
+) -> dict[str, np.ndarray]:
+    """Return for each detector and each group of clients whether it sounded for one of them, 0 or 1,
+    "alarm_", its name and the group's number → [rounds]: in each round, at the model that the server sent."""
+    found: dict[str, list[float]] = {}
+    for weights in origins:
+        model.load_state_dict(weights)
+        for number in range(len(hidden.images[0])):
+            for place, group in enumerate(groups):
+                each = [
+                    detectors.suspicion(
+                        detectors.Received(
+                            model.eval(),
+                            pixels(images[torch.from_numpy(hidden.images[client][number])]),
+                            torch.from_numpy(hidden.labels[client][number]),
+                        )
+                    )
+                    for client in group
+                ]
+                for name in detectors.names():
+                    sounded = any(one[name] > 1 for one in each)
+                    found.setdefault(f"alarm_{name}/{place}", []).append(float(sounded))
+    return {name: np.array(values) for name, values in found.items()}
+
+
 def _checked(
     spec: Path, defence: Defence, model: nn.Module, federation: Mapping[str, Any], origins: int
 ) -> tuple[nn.Module, Facts | None]:
@@ -143,7 +214,9 @@ def capture(
         value = read_spec(spec)
         federation, image = value["federation"], value["dataset"]
         split = federation["private"]["split"]
-        needed = [split, "test"] if federation["evaluate"] else [split]
+        needed = [split, *(["test"] if federation["evaluate"] else [])]
+        if own := value.get("malicious", {}).get("auxiliary"):
+            needed.append(own["split"])
         reason = absent([data, victim]) or lacking(data, *needed)
         if reason:
             return pass_on(reason, outputs)
@@ -158,7 +231,8 @@ def capture(
         origins = []
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
-            origins.append(loaded.state_dict())
+            weights, expected = _sent_out(spec, value, loaded, arrays, names)
+            origins.append(weights)
         rounds, clients = federation["rounds"], federation["clients"]
         moving = federation["server"] == "fedavg"
         passes = federation["passes"]
@@ -229,9 +303,11 @@ def capture(
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
+        if federation.get("watched"):
+            secret |= _alarms(model, origins, images, hidden, view.groups)
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
-        about = {"split": split, "clients": seen_samples}
+        about = {"split": split, "clients": seen_samples, **({"expected": expected} if expected else {})}
         if certified:
             stop = min(federation["private"]["stop"], len(arrays[f"{split}/labels"]))
             # What a sample is drawn from, for whoever knows all others of its update.

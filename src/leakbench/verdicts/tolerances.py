@@ -76,6 +76,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "told_apart": SHARE,
     "failure_rate": SHARE,
     "agreement": SHARE,
+    "alarm_*": SHARE,
     # Counts.
     "revealed": COUNT,
     "false_acceptances": COUNT,

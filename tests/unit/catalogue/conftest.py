@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Callable[..., Path]:
     """Return a writer of a catalogue: keyword arguments replace (or, if None, leave out) an entry's keys."""
 
     def write(changes: dict[str, dict[str, Any]] | None = None) -> Path:
-        for kind in ("generators", "trainings", *{name.partition("/")[0] for name in ENTRIES}):
+        for kind in ("generators", "trainings", "servers", *{name.partition("/")[0] for name in ENTRIES}):
             (tmp_path / "config" / kind).mkdir(parents=True, exist_ok=True)
         (tmp_path / "config/salt.yaml").write_text(f"salt: '{32 * '0'}'\n")
         (tmp_path / "papers/own/experiments").mkdir(parents=True, exist_ok=True)

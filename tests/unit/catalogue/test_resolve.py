@@ -587,3 +587,38 @@ def test_settings_of_dp_sgd_that_are_out_of_range_name_the_file_and_the_key(
     entry = {"summary": "x", "module": "dp-sgd", "parameters": parameters}
     with pytest.raises(UserError, match=rf"defences/dp\.yaml: parameters\.{key}"):
         planned(root({"defences/dp": entry}))
+
+
+SERVER = {
+    "summary": "x",
+    "module": "robbing-the-fed",
+    "threat": "G",
+    "auxiliary": {"split": "train", "stop": 60},
+}
+
+
+def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callable[..., Path]) -> None:
+    found = planned(root({"servers/s": SERVER, "federations/f": {"malicious": "s"}}))
+    spec = found.specs["capture/d/v/f/none/0"]
+    assert spec["malicious"]["module"] == "robbing-the-fed"
+    assert spec["malicious"]["parameters"] == {"bins": "quantiles", "gain": 1.0}
+    assert "malicious" not in spec["federation"]
+
+
+@pytest.mark.parametrize(
+    ("server", "federation", "told"),
+    [
+        ({}, {"malicious": "t"}, r"federations/f\.yaml: malicious: .*'t'"),
+        ({}, {"malicious": "s", "server": "fedavg"}, "malicious: the server writes the weights anew"),
+        ({"auxiliary": {"split": "test", "stop": 30}}, {}, "overlap the private ones"),
+        ({"auxiliary": {"split": "train", "stop": 61}}, {}, "end at 61, beyond the 60 of d/train"),
+        ({"parameters": {"bins": "many"}}, {}, r"servers/s\.yaml: parameters\.bins"),
+        ({"threat": "Z"}, {}, r"servers/s\.yaml: threat"),
+    ],
+)
+def test_a_malicious_server_that_does_not_fit_is_told(
+    root: Callable[..., Path], server: dict[str, Any], federation: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(UserError, match=told) as refused:
+        planned(root({"servers/s": SERVER | server, "federations/f": {"malicious": "s", **federation}}))
+    assert "\n" not in str(refused.value)

@@ -78,7 +78,7 @@ def test_a_part_that_cannot_be_checked_is_refused(room: Path, text: str, says: s
     assert says in str(refusal.value)
 
 
-@pytest.mark.parametrize("kind", ["datasets", "victims", "generators", "defences", "attacks"])
+@pytest.mark.parametrize("kind", ["datasets", "victims", "generators", "defences", "attacks", "servers"])
 def test_every_real_part_of_the_catalogue_has_a_schema(kind: str) -> None:
     from leakbench.catalogue.load import load_kind
     from leakbench.catalogue.schema import Part

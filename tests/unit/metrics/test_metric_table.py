@@ -33,6 +33,10 @@ CONVENTIONS = {
     "identified": ("standard", True),
     "false_accepted": ("standard", False),
     "agreement": ("standard", True),
+    **{
+        f"alarm_{name}": ("standard", True)
+        for name in ("d_snr", "few_open", "isolation", "one_sided_rows", "rows_alike")
+    },
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),
     "label_presence": ("standard", True),
@@ -109,7 +113,7 @@ def test_mistakes_are_named() -> None:
     images = np.zeros((1, 3, 8, 8))
     with pytest.raises(
         UserError,
-        match=r"'pnsr' is not a metric \(there are accuracy, agreement, channel_pearson, ",
+        match=r"'pnsr' is not a metric \(there are accuracy, agreement, alarm_d_snr, ",
     ):
         measure(["pnsr"], images, images)
     with pytest.raises(UserError, match="'lpips_vgg' needs lpips_backbones"):

@@ -24,11 +24,13 @@ def captured(
     clients: tuple[int, ...] = (2, 6),
     private: str = "train",
     activation: str = "relu",
+    malicious: dict[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Play clients of so many images each; return the tensors of observation, labels and truth, and the data.
 
-    `more` are further keys of the federation.
+    malicious: the server that writes the weights, if it does not follow the protocol. `more` are further keys
+    of the federation.
     """
     rng = np.random.default_rng(0)
     data: dict[str, np.ndarray] = {}
@@ -54,6 +56,7 @@ def captured(
         "federation": federation, "federation_name": "f", "victim": network, "seed": 0, "salt": "1",
         "defence": defence,
         "dataset": {"name": "made", "shape": list(SHAPE), "classes": 5},
+        **({"malicious": malicious} if malicious else {}),
     }  # fmt: skip
     write_text(root / "spec.json", to_json(spec))
     outs = [root / f"{name}.safetensors" for name in ("capture", "oracle", "truth")]

@@ -1,0 +1,52 @@
+"""Isolation count: the exact attacks, replayed by the client on its own gradient before it sends it."""
+
+import numpy as np
+import torch
+
+from leakbench.attacks.fidel import fidel
+from leakbench.attacks.imprint import imprint
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.peel import peel
+from leakbench.detectors import Received
+from leakbench.errors import Unfit
+
+# Samples. One is too many.
+ALARM = 0.5
+# A sample has come out if each of its values is this near to a reconstruction's: half a step of 8 bits.
+NEAR = 0.5 / 255
+
+
+@torch.no_grad()
+def isolation(received: Received) -> float:
+    """Return how many samples of the client's batch Fidel, peeling or the reading of bins get out of its
+    gradient.
+
+    The client compares with its own samples. An attack that the network does not admit finds none.
+    """
+    shape = received.images.shape[1:]
+    network = {
+        "shape": [shape[1], shape[2], shape[0]],
+        "classes": received.model(received.images[:1]).shape[1],
+    }
+    with torch.enable_grad():
+        gradient = received.gradient
+    observation = Observation(
+        network=network,
+        weights={name: value.numpy()[None] for name, value in received.model.state_dict().items()},
+        updates={name: value.numpy()[None, None] for name, value in gradient.items()},
+        origin=np.zeros(1, np.int64),
+        clients=[len(received.labels)],
+        kind="gradient",
+        own=received.model,
+    )
+    out = torch.zeros(len(received.labels), dtype=torch.bool)
+    for attack in (fidel, imprint, peel):
+        try:
+            found = attack(observation, torch.Generator().manual_seed(0))
+        except Unfit:
+            continue
+        if found.target == "images":
+            guesses = found.images[0, 0][found.usable[0, 0]].float()
+            for guess in guesses:
+                out |= ((received.images - guess).abs() <= NEAR).flatten(1).all(1)
+    return float(out.sum())

@@ -1,0 +1,25 @@
+"""Rows of weights that all lean to one side, as trap weights do."""
+
+from torch import nn
+
+from leakbench.detectors import Received
+
+# Standard deviations: nearly all rows lie on one side of zero.
+ALARM = 2.0
+# Rows that lean alike to a few digits have no deviation to divide by.
+LEAST = 1e-6
+
+
+def one_sided_rows(received: Received) -> float:
+    """Return how many standard deviations the mean lean of the first dense layer's rows is from zero.
+
+    A row leans by the sum of its weights over their length and the root of their number, in [-1, 1].
+    Independent weights lean to either side.
+    """
+    if not received.layer:
+        return 0.0
+    layer = received.model.get_submodule(received.layer)
+    assert isinstance(layer, nn.Linear)
+    rows = layer.weight.detach().double()
+    lean = rows.sum(1) / (rows.norm(dim=1).clamp_min(1e-30) * rows.shape[1] ** 0.5)
+    return float(lean.mean().abs() / lean.std().clamp_min(LEAST))

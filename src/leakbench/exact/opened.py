@@ -1,0 +1,27 @@
+"""Which neurons of a layer answer to which sample."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+
+def opened(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what `layer` of `model` gives for each sample, and the slope of the summed loss there, [n,
+    neurons] each. A neuron is closed for a sample where the slope is zero.
+
+    images: float [n, channels, rows, columns]. labels: int64 [n].
+    """
+    kept: list[Tensor] = []
+
+    def keep(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        kept.append(output.detach().clone().requires_grad_())
+        return kept[-1].clone()
+
+    hook = layer.register_forward_hook(keep)
+    try:
+        with torch.enable_grad():
+            loss = cross_entropy(model(images), labels, reduction="sum")
+            (slope,) = torch.autograd.grad(loss, kept[0])
+    finally:
+        hook.remove()
+    return kept[0].detach().flatten(0, -2), slope.flatten(0, -2)

@@ -1,0 +1,59 @@
+"""Robbing the Fed (Fowl et al., ICLR 2022): one linear query of all neurons, and biases that sort samples
+into bins."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from leakbench.errors import UserError
+from leakbench.servers import Held, trapped
+
+# The first bin has no lower end: every sample opens its neuron.
+OPEN = 10.0
+
+
+@torch.no_grad()
+def robbing_the_fed(
+    model: nn.Module,
+    held: Held,
+    *,
+    bins: Literal["quantiles", "normal"] = "quantiles",
+    gain: Annotated[float, Field(gt=0)] = 1.0,
+) -> dict[str, float]:
+    """Give every neuron of the first dense layer the same weights, the mean of a sample, and other biases.
+
+    Neuron j is open for samples whose mean exceeds the j-th of as many cuts as there are neurons, so the
+    gradients of two neighbours differ by what the samples between their cuts add. The next dense layer gets
+    equal columns, for a sample must add the same to every neuron that it opens. With k bins that samples fall
+    into alike, a sample of a batch of B is alone in its bin with probability (1 - 1/k)^(B - 1), the expected
+    share of the batch that is read exactly.
+
+    bins: whether cuts are quantiles of the server's own samples, or of the normal distribution of their mean
+    and deviation. gain: what the weights and biases are multiplied by. Source: the paper's section 4. Raises
+    UserError as `trapped` does, without samples, and where no dense layer reads the first one's neurons.
+    """
+    layer, read = trapped(model, held.shape, "robbing-the-fed")
+    neurons, inputs = layer.weight.shape
+    later = next((m for m in model.modules() if isinstance(m, nn.Linear) and m is not layer), None)
+    if later is None or later.in_features != neurons:
+        raise UserError(
+            "malicious: robbing-the-fed writes two dense layers, and no second one reads the first (take a "
+            "victim such as mlp, or imprinted)"
+        )
+    if held.samples is None:
+        raise UserError(
+            "malicious: robbing-the-fed fits its bins to samples (give the server auxiliary ones)"
+        )
+    means = read(held.samples).double().mean(1)
+    share = torch.arange(neurons, dtype=torch.float64) / neurons
+    if bins == "quantiles":
+        cuts = torch.quantile(means, share)
+    else:
+        cuts = means.mean() + means.std() * torch.special.ndtri(share.clamp_min(1e-12))
+    cuts[0] = -OPEN
+    layer.weight.fill_(gain / inputs)
+    layer.bias.copy_(-gain * cuts)
+    later.weight.copy_(later.weight.mean(1, keepdim=True).expand_as(later.weight))
+    return {"exact": (1 - 1 / neurons) ** (held.batch - 1)}

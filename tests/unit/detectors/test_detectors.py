@@ -1,0 +1,90 @@
+"""Which detectors sound on which models."""
+
+import pytest
+import torch
+from torch import nn
+
+from leakbench import detectors, servers, victims
+from leakbench.detectors import Received, suspicion
+from leakbench.detectors.d_snr import d_snr
+from leakbench.detectors.isolation import isolation
+from leakbench.detectors.rows_alike import rows_alike
+from leakbench.metrics import METRICS
+from leakbench.servers import Held
+
+SHAPE, PLACE, BATCH = (8, 8, 1), (1, 8, 8), 32
+
+
+def images(count: int = BATCH, seed: int = 0) -> torch.Tensor:
+    rng = torch.Generator().manual_seed(seed)
+    return torch.rand(count, 1, 1, 1, generator=rng) * torch.rand(count, *PLACE, generator=rng)
+
+
+def received(server: str = "", module: str = "mlp", batch: int = BATCH, **parameters: object) -> Received:
+    torch.manual_seed(0)
+    model = victims.build(module, SHAPE, 5, parameters).eval()
+    if server:
+        rng = torch.Generator().manual_seed(1)
+        servers.build(server, {})(model, Held(PLACE, batch, rng, images(2000, 2)))
+    return Received(model, images(batch), torch.arange(batch) % 5)
+
+
+def sounding(model: Received) -> set[str]:
+    return {name for name, found in suspicion(model).items() if found > 1}
+
+
+def test_every_detector_has_its_metric() -> None:
+    assert {f"alarm_{name}" for name in detectors.names()} == {
+        name for name in METRICS if name.startswith("alarm_")
+    }
+
+
+@pytest.mark.parametrize(
+    ("server", "detector"),
+    [("robbing_the_fed", "rows_alike"), ("trap_weights", "one_sided_rows"), ("soliton", "few_open")],
+)
+def test_a_malicious_server_is_found_by_the_detector_that_was_made_for_it(server: str, detector: str) -> None:
+    found = sounding(received(server, hidden=[300, 20]))
+    assert detector in found
+    # Trap weights isolate samples whose brightness differs from place to place, which this noise does not.
+    assert ("isolation" in found) == (server != "trap_weights")
+
+
+def test_an_honest_network_that_gives_nothing_away_raises_no_alarm() -> None:
+    assert sounding(received(hidden=[40, 20], normalise="mnist", activation="tanh")) == set()
+    assert sounding(received(module="lenet_dlg")) == set()
+
+
+def test_an_honest_network_that_gives_samples_away_is_told_from_its_own_gradient() -> None:
+    # One sample alone: every neuron that is open holds it.
+    assert isolation(received(batch=1, hidden=[40, 20])) == 1
+    assert isolation(received(batch=4, hidden=[400, 20])) >= 1
+
+
+def test_two_equal_rows_in_three_are_a_third_of_the_pairs() -> None:
+    layer = nn.Linear(2, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]))
+    model = nn.Sequential(
+        nn.Flatten(), nn.Unflatten(1, (32, 2)), layer, nn.Flatten(), nn.Linear(96, 5, bias=False)
+    )
+    nn.init.orthogonal_(model[4].weight)
+    assert rows_alike(Received(model, images(), torch.zeros(BATCH, dtype=torch.long))) == pytest.approx(1 / 3)
+
+
+def test_one_sample_that_outweighs_all_others_is_seen_in_the_ratio() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 2, bias=False))
+    nn.init.zeros_(model[1].weight)
+    # With equal logits a sample's gradient is half its pixels for each class, so its length is that of the
+    # sample.
+    x = torch.zeros(3, *PLACE)
+    x[0, 0, 0, 0], x[1, 0, 0, 1], x[2, 0, 0, 2] = 1.0, 0.2, 0.05
+    assert d_snr(Received(model, x, torch.zeros(3, dtype=torch.long))) == pytest.approx(4.0, rel=1e-5)
+    assert d_snr(Received(model, x[:1], torch.zeros(1, dtype=torch.long))) == 0
+
+
+def test_weights_that_are_no_numbers_are_suspicious() -> None:
+    broken = received(hidden=[40, 20])
+    with torch.no_grad():
+        next(broken.model.parameters()).fill_(torch.nan)
+    assert sounding(broken) == set(detectors.names())
