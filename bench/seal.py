@@ -2,12 +2,14 @@
 
     python -m bench.seal [--pairs 10] [--jobs 5]
 
-Takes attacks of the quick scale whose updates are here, evenly from the list of all. Each is handed to a fork
+Takes attacks of the quick scale whose updates are here and which took at most two seconds, evenly from the
+list of all: what the seal costs hardly depends on how long an attack runs. Each is handed to a fork
 of a process that has the libraries loaded, as jobs of a run are, and finds files that the run has read whole
 before; what it writes is thrown away.
 """
 
 import argparse
+import json
 import os
 import shutil
 import socket
@@ -25,6 +27,9 @@ from leakbench.process import OWNER, folder_of_the_run, prepare
 from leakbench.warm import follow
 from leakbench.warm_process import LIBRARIES, serve_one
 from leakbench.whole import replacing
+
+# Seconds.
+MOST = 2.0
 
 
 def _bare() -> None:
@@ -60,6 +65,9 @@ def commands(flow: Workflow, out: Path) -> dict[str, list[str]]:
     for stem in sorted(cell.stem for cell in flow.plan.cells):
         inputs = {"capture": [f"{flow.results}/captures/{capture_of(stem)}.safetensors"]}
         inputs |= {"generator": flow.generator(stem), "labels": flow.oracle(stem)}
+        record = Path(flow.results, "records/attack", f"{stem}.json")
+        if not record.is_file() or json.loads(record.read_text())["seconds"] > MOST:
+            continue
         if all(Path(file).is_file() for files in inputs.values() for file in files):
             given = [word for name, files in inputs.items() for file in files for word in (f"--{name}", file)]
             spec, places = f"{flow.results}/specs/attack/{stem}.json", ("out", "record")
