@@ -45,11 +45,12 @@ class Network(NamedTuple):
     layers: int
 
 
-# Module, or module with depth and stem. A test counts operations and parameters again.
+# Module, or module with depth and stem, or with the network that it holds. A test counts operations and
+# parameters again.
 NETWORKS = {
     "fcnn": Network(0.9, 0.5, 3),
     "cnn": Network(7, 1.0, 4),
-    "convnet": Network(250, 3, 8),
+    "convnet": Network(3700, 3, 8),
     "lenet-dlg": Network(1.5, 0.1, 4),
     "lenet-grnn": Network(1.5, 0.1, 4),
     "lenet-fedkl": Network(1.5, 0.1, 4),
@@ -66,6 +67,8 @@ NETWORKS = {
     "densenet": Network(120, 8, 121),
     "vgg": Network(870, 135, 16),
     "crnn": Network(400, 9, 12),
+    "precode-mlp": Network(10, 5, 6),
+    "precode-lenet-dlg": Network(2.7, 0.7, 7),
     "perceptron": Network(0.06, 0.001, 3),
     "mlp": Network(6.2, 3.1, 2),
 }
@@ -110,7 +113,10 @@ JOB, EXPERIMENT = 0.5, 2.5
 def network(victim: Spec, shape: list[int]) -> Network:
     """Return what a forward pass of one image of `shape` (rows, columns, channels) takes."""
     parameters = victim.get("parameters", {})
-    longer = [victim["module"], *(str(parameters[key]) for key in ("depth", "stem") if key in parameters)]
+    longer = [
+        victim["module"],
+        *(str(parameters[key]) for key in ("depth", "stem", "network") if key in parameters),
+    ]
     names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
     known = NETWORKS | GENERATORS
     found = next((known[key] for key in names if key in known), UNKNOWN)

@@ -19,7 +19,7 @@ from leakbench.errors import UserError
 from leakbench.tasks import classification, task_of
 from leakbench.training.fit import OPTIMISERS
 from leakbench.training.server import Fit, Outcome, Protocol, State, aggregate, averaged
-from leakbench.victims.layers import Dropout
+from leakbench.victims.layers import Drawn
 
 # Stored images of a batch and a generator → what the network reads.
 Prepare = Callable[[Tensor, torch.Generator], Tensor]
@@ -115,7 +115,7 @@ def at_work(
     """
     model = client.model.train()
     device = next(model.parameters()).device
-    dropouts = [layer for layer in model.modules() if isinstance(layer, Dropout) and layer.rate > 0]
+    dropouts = [layer for layer in model.modules() if isinstance(layer, Drawn) and layer.active]
     for group in client.optimiser.param_groups:
         group["lr"] = lr
 

@@ -165,12 +165,12 @@ def by_batch(model: nn.Module) -> bool:
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
-    """Draw a mask for every dropout of `model`: buffer name → [*n, width]; empty for a model without
-    dropout."""
+    """Draw the chance of every layer of `model` that needs any: buffer name → [*n, width]; empty for a model
+    without dropout and the like."""
     return {
         f"{name}.keep": layer.draw(n, rng)
         for name, layer in model.named_modules()
-        if isinstance(layer, Dropout) and layer.rate > 0
+        if isinstance(layer, Drawn) and layer.active
     }
 
 

@@ -32,8 +32,8 @@ def trained(paper: Workflow) -> dict[str, dict[str, Any]]:
     for name, spec in paper.plan.specs.items():
         if name.startswith(("train/", "study/")):
             parameters = spec["victim"]["parameters"]
-            longer = [spec["victim"]["module"], parameters.get("depth"), parameters.get("stem")]
-            names = {"-".join(str(part) for part in longer[:count] if part) for count in (1, 2, 3)}
+            longer = [spec["victim"]["module"], *map(parameters.get, ("depth", "stem", "network"))]
+            names = {"-".join(str(part) for part in longer[:count] if part) for count in range(1, 5)}
             for entry in names & costs.NETWORKS.keys():
                 if spec["dataset"]["shape"][0] <= 64 or entry not in found:
                     found[entry] = spec

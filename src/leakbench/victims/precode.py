@@ -1,0 +1,87 @@
+"""PRECODE: a network with a variational bottleneck before its last layer (Scheliga et al., WACV 2022)."""
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn.functional import softplus
+
+from leakbench.victims.layers import Drawn, sequential
+from leakbench.victims.lenet_dlg import lenet_dlg
+from leakbench.victims.mlp import mlp
+
+
+def precode(
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    network: Literal["mlp", "lenet-dlg"] = "mlp",
+    width: Annotated[int, Field(gt=0)] = 256,
+    weight: Annotated[float, Field(ge=0)] = 1e-3,
+) -> nn.Module:
+    """Put a bottleneck before the last layer of a network.
+
+    network: two layers of 1,024 ReLUs, or DLG's LeNet. width: the numbers that the bottleneck draws. weight:
+    of its divergence in the loss. Source: the authors' code (github.com/dAI-SY-Group/PRECODE), whose MLP and
+    defaults these are.
+    """
+    if network == "mlp":
+        whole: Any = mlp(shape, classes, hidden=(1024, 1024))
+    else:
+        whole = lenet_dlg(shape, classes)
+    layers = dict(whole.named_children())
+    last = list(layers)[-1]
+    final = layers.pop(last)
+    return sequential(**layers, bottleneck=Bottleneck(final.in_features, width, weight), **{last: final})
+
+
+class Bottleneck(Drawn):
+    """Encode features as means and deviations of `width` normal numbers, draw these, and decode them.
+
+    features: what the layer reads and returns, for each sample. weight: of the divergence of the drawn
+    numbers from standard normal ones, in bits, which is part of the loss. Whoever hands no noise in decodes
+    the means.
+    """
+
+    def __init__(self, features: int, width: int, weight: float) -> None:
+        super().__init__(width)
+        self.encoder, self.decoder = nn.Linear(features, 2 * width), nn.Linear(width, features)
+        self.weight = weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, raw = self.encoder(x).chunk(2, -1)
+        deviation = softplus(raw)
+        mean, deviation = _Divergence.apply(mean, deviation, self.weight)
+        decoded: Tensor = self.decoder(mean + deviation * self.keep if self.keep.dim() else mean)
+        return decoded
+
+    def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
+        """Draw normal noise [*n, width]."""
+        return torch.randn((*n, self.width), generator=rng)
+
+
+class _Divergence(torch.autograd.Function):
+    """Return means and deviations [n, width] as they are, and give them the gradient of their divergence too.
+
+    The divergence is of the loss, which no layer sees: so its gradient enters here. It is the mean over
+    samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(mean: Tensor, deviation: Tensor, weight: float) -> tuple[Tensor, Tensor]:
+        return mean.clone(), deviation.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, float], output: tuple[Tensor, Tensor]) -> None:
+        mean, deviation, ctx.weight = inputs
+        ctx.save_for_backward(mean, deviation)
+
+    @staticmethod
+    def backward(ctx: Any, of_mean: Tensor, of_deviation: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+        mean, deviation = ctx.saved_tensors
+        scale = ctx.weight / (math.log(2) * len(mean))
+        return of_mean + scale * mean, of_deviation + scale * (deviation - 1 / deviation), None
