@@ -59,10 +59,11 @@ def suspicion(received: Received, asked: Sequence[str] = ()) -> dict[str, float]
 
     asked: the detectors to run; without any, all.
 
-    A detector that finds nothing to look at in the network returns 0. All sound where the batch's gradient is
-    no number: such weights are no sign of honesty.
+    A detector that finds nothing to look at in the network returns 0. All sound where a weight, or for all
+    detectors the batch's gradient, is no number: such weights are no sign of honesty.
     """
-    if not all(value.isfinite().all() for value in received.gradient.values()):
+    values = received.model.parameters() if asked else received.gradient.values()
+    if not all(value.isfinite().all() for value in values):
         return dict.fromkeys(asked or names(), math.inf)
     return {
         name: float(part("detectors", name)(received)) / import_module(f"{__name__}.{name}").ALARM
