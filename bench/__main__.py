@@ -1,12 +1,14 @@
 """Run every comparison and write results/bench.csv.
 
-python -m bench           the whole bench, on an idle machine
-python -m bench --try     every comparison at a tiny size, to see that it works; nothing is written
+python -m bench                      the whole bench, on an idle machine
+python -m bench --only exact grnn    some of its entries; nothing is written
+python -m bench --try                every comparison at a tiny size, to see that it works; nothing is written
 """
 
+import argparse
 import importlib
 import os
-import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -19,8 +21,11 @@ ENTRIES = ("fidel", "exact", "membership", "grnn", "encryption", "matching", "sc
 SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before", "load_after")]
 
 
-def main(small: bool) -> None:
-    """Print every row, and write those that no busy machine spoilt; every side may use all cores."""
+def main(entries: Sequence[str], small: bool) -> None:
+    """Print every row of some entries; of all, write those that no busy machine spoilt.
+
+    Every side may use all cores.
+    """
     cores = len(os.sched_getaffinity(0))
     # As every job does, before torch is loaded.
     prepare(cores)
@@ -32,16 +37,20 @@ def main(small: bool) -> None:
         print(f"one core of {cores}, {name}: {text}", flush=True)
     ceiling = {name: {kind: cores * value for kind, value in speed.items()} for name, speed in speeds.items()}
     rows = []
-    for entry in ENTRIES:
+    for entry in entries or ENTRIES:
         for row in importlib.import_module(f"bench.{entry}").rows(ceiling, small):
             rows.append(row)
             print(pd.DataFrame([row], columns=SHOWN).to_string(index=False), flush=True)
     good = kept(rows)
     if len(good) < len(rows):
         print(f"{len(rows) - len(good)} of {len(rows)} rows were taken on a busy machine and are not written")
-    if good and not small:
+    if good and not small and not entries:
         write_text(Path("results/bench.csv"), pd.DataFrame(good, columns=COLUMNS).to_csv(index=False))
 
 
 if __name__ == "__main__":
-    main("--try" in sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=ENTRIES, default=[])
+    parser.add_argument("--try", dest="small", action="store_true")
+    given = parser.parse_args()
+    main(given.only, given.small)
