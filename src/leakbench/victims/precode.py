@@ -81,7 +81,7 @@ class _Divergence(torch.autograd.Function):
         ctx.save_for_backward(mean, deviation)
 
     @staticmethod
-    def backward(ctx: Any, of_mean: Tensor, of_deviation: Tensor) -> tuple[Tensor, Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, of_mean: Tensor, of_deviation: Tensor) -> tuple[Tensor, Tensor, None]:
         mean, deviation = ctx.saved_tensors
         scale = ctx.weight / (math.log(2) * len(mean))
         return of_mean + scale * mean, of_deviation + scale * (deviation - 1 / deviation), None
