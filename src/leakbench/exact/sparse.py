@@ -95,7 +95,8 @@ def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Ten
     order = zeros.argsort(descending=True)
     left = q[order][zeros[order] >= least]
     found = [left[:0]]
-    while len(left):
+    # Noise makes many directions nearly zero in a narrow layer; those with the most zeros are looked at.
+    while len(left) and len(found) <= TOO_MANY * rank:
         # Most draws of a column that is nearly all zeros find it.
         found.append(left[:1])
         left = left[(left @ left[0]).abs() < SAME]
