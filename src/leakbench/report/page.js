@@ -8,7 +8,8 @@ const shown = {
   word: badge,
   what: (value, row) => `<span class="metric">${text(value)}</span> <span class="light">${text(row[place.condition])}</span>`,
   measured: (value, row) => `<strong>${text(value) || "–"}</strong> <span class="light">${text(row[place.interval])}</span>`,
-  reason: (value, row) => `${text(value)} <span class="light">${text(row[place.origin])}</span>`,
+  reason: (value, row) => `${text(value)} <span class="light">${text(row[place.origin])}</span>` +
+    (row[place.examined] ? ` <span class="examined">${text(row[place.examined])}</span>` : ""),
   item: (value, row) => `<a href="#row=${encodeURIComponent(row[place.id])}">${text(row[place.work])} · ${text(value)}</a>`,
 };
 const numeric = (value) => {

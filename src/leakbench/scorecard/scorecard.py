@@ -32,7 +32,7 @@ from leakbench.verdicts.verdict import (
 COLUMNS = [
     "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
-    "seeds", "headline",
+    "seeds", "headline", "examined",
 ]  # fmt: skip
 # An update is recognised where its mean SSIM and its share of identified images reach these.
 RECOGNISABLE, IDENTIFIED = 0.5, 0.5
@@ -162,7 +162,9 @@ class Card:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
         line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
-        line |= {**entry.words, "verdict": found.verdict.word, "headline": ""}
+        line |= {**entry.words, "verdict": found.verdict.word, "headline": "", "examined": ""}
+        if found.verdict.word == "differs":
+            line["examined"] = str(entry.work.differs.get(entry.id, "Not examined yet."))
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
         device, commit, age = found.scale.origin(value.leaves if isinstance(value, Measured) else ())

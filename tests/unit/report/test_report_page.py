@@ -98,6 +98,17 @@ def test_a_row_names_where_its_evidence_is_from_and_what_this_run_found(card: pd
     assert row["origin"] == "paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree"
 
 
+def test_a_row_that_differs_says_why_in_the_table_and_beside_its_figure(
+    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
+) -> None:
+    article = page(card, [section(name="fidel-figure-5", item="fig-5")], FACTS).split("<article")[1]
+    assert "Hypothesis: a doubt." in visible(article)
+    window = opened(card, tmp_path, browser, "#row=fidel.doubt.b")
+    assert window.locator("#scorecard-table .examined").text_content() == "Hypothesis: a doubt."
+    window = opened(card, tmp_path, browser, "#row=fidel.text.1")
+    assert window.locator("#scorecard-table .examined").count() == 0
+
+
 def test_numbers_kept_as_text_are_written_with_their_interval(card: pd.DataFrame) -> None:
     first, *others = rows_of(page(card, [], FACTS))
     assert (first["measured"], first["interval"]) in (("21.5", "[21.2, 21.8]"), ("21.49", "[21.2, 21.8]"))
