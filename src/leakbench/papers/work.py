@@ -102,7 +102,7 @@ class Claims(Strict):
 
 
 class Difference(Strict):
-    """One entry of differs.yaml: why a statement may differ from our measurement, and what a test of that showed."""
+    """One entry of differs.yaml: why a statement may differ from ours, and what a test of that showed."""
 
     hypothesis: Annotated[str, Field(description="one sentence: what is suspected to make the difference")]
     variant: Annotated[
@@ -179,7 +179,8 @@ def read_papers(folder: Path) -> list[Work]:
             seen[key] = work.folder
         if unknown := [key for key in work.differs if key not in ids]:
             raise UserError(
-                f"{work.folder / 'differs.yaml'}: {unknown[0]}: {work.name} has no such row or claim (mend the id)"
+                f"{work.folder / 'differs.yaml'}: {unknown[0]}: {work.name} has no such row or claim "
+                "(mend the id)"
             )
     return works
 
