@@ -12,8 +12,8 @@ from leakbench.verdicts.compare import compared, read_scorecard, summary, togeth
 def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
     """Print how the verdicts of one scorecard differ from those of one or more others.
 
-    old, new: files of finished runs, such as those of other seeds. out: gets the rows that changed: id, class,
-    old and new of two scorecards; of more of them one column for each, named after its folder. Raises
+    old, new: files of finished runs, such as those of other seeds. out: gets the rows that changed: id,
+    class, old and new of two scorecards; of more of them one column for each, named after its folder. Raises
     UserError where two of more than two scorecards lie in folders of one name.
     """
     before = read_scorecard(old)

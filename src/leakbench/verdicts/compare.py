@@ -72,8 +72,8 @@ def together(cards: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, str]:
     decided = words.isin(DECIDED).all(axis=1)
     changed = words.nunique(axis=1) > 1
     text = (
-        f"all {len(cards)}: {_share(int((decided & changed).sum()), int(decided.sum()))} rows that each scorecard "
-        f"decides change their word; {_share(int(changed.sum()), len(rows))} rows change at all"
+        f"all {len(cards)}: {_share(int((decided & changed).sum()), int(decided.sum()))} rows that each "
+        f"scorecard decides change their word; {_share(int(changed.sum()), len(rows))} rows change at all"
     )
     return rows[changed], text
 
