@@ -55,7 +55,7 @@ const open = () => {
   table.search("").column(place.id).search(kind === "row" ? (cell) => cell === asked : "");
   if (kind === "paper") { const paper = document.querySelector("#filters [name=work]"); paper.value = asked; narrow(paper); }
   table.draw();
-  document.getElementById("scorecard").scrollIntoView();
+  document.getElementById("filters").scrollIntoView();
 };
 addEventListener("hashchange", open);
 open();
