@@ -326,6 +326,25 @@ def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser
     assert window.locator(".summary thead").is_hidden()
 
 
+def test_a_claim_shows_its_sentence_and_folds_its_expression(
+    card: pd.DataFrame, tmp_path: Path, browser: Any
+) -> None:
+    window = opened(card, tmp_path, browser, "#row=fidel.fig-13.a")
+    row = window.locator("#scorecard-table tbody tr")
+    assert "ReLU reveals more." in row.inner_text()
+    assert row.locator("details code").is_hidden()
+    row.locator("summary").click()
+    assert row.locator("details code").inner_text() == "a check"
+
+
+def test_rows_are_as_wide_as_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
+    window = opened(card, tmp_path, browser)
+    window.set_viewport_size({"width": 390, "height": 844})
+    assert window.locator("#scorecard-table tbody tr").first.bounding_box()["width"] > 330
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert window.evaluate(wide) == 0
+
+
 def test_every_rule_of_the_pages_own_style_is_understood(tmp_path: Path, browser: Any) -> None:
     """A brace too few would swallow all rules behind it."""
     own = (files("leakbench.report") / "page.css").read_text()
