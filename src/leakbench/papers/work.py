@@ -52,6 +52,13 @@ class Paper(Strict):
     stand_ins: Annotated[
         dict[str, str], Field(description="data set -> the one on which a claim is judged where it is absent")
     ] = {}
+    partial: Annotated[
+        dict[str, str],
+        Field(
+            description="glob over our data sets -> how ours is less than the paper's: which part, how many, "
+            "and what follows; the reason of each row that is measured on one says so"
+        ),
+    ] = {}
     conventions: list[Convention] = []
 
 

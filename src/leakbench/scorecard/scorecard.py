@@ -1,6 +1,7 @@
 """The scorecard: every printed number and claim beside the longest evidence there is, with a verdict."""
 
 import contextlib
+import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -199,6 +200,7 @@ class Card:
             notes += value.ssim.notes
         elif isinstance(value, Measured):
             notes += value.notes
+        notes += _partial(entry, value, scale)
         verdict = Verdict("inconclusive", lacking) if lacking else self._decide(entry, value, scale)
         words = "; ".join(dict.fromkeys(filter(None, notes)))
         return Found(
@@ -264,6 +266,19 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
+
+
+def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:
+    """Return, in words, which data sets behind a value are a part of the paper's, and what follows."""
+    measured = value.ssim if isinstance(value, Outcome) else value
+    if isinstance(measured, str):
+        return []
+    return [
+        f"{name} is a part: {words}"
+        for name in scale.datasets(measured.leaves)
+        for pattern, words in entry.work.paper.partial.items()
+        if fnmatch.fnmatchcase(name, pattern)
+    ]
 
 
 def _count(value: Measured) -> int:

@@ -58,6 +58,15 @@ def test_a_value_that_is_off_keeps_its_direction_against_the_row_that_it_is_orde
     assert found.loc["tiny.table-1.1", "verdict"] in ("differs", "inconclusive")
 
 
+def test_a_row_that_is_measured_on_a_part_of_a_set_says_which_and_what_follows(tmp_path: Path) -> None:
+    part = {"partial": {"photo*": "62 of 5,749 people, so that labels are easier"}}
+    own = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    found = card(paper(tmp_path, paper=PAPER | part), own)["reason"]
+    words = "photos is a part: 62 of 5,749 people, so that labels are easier"
+    assert [key for key, reason in found.items() if words in reason] == ["tiny.table-1.3"]
+    assert not card(paper(tmp_path), own)["reason"].str.contains("is a part").any()
+
+
 WHY = {
     "hypothesis": "the print is of longer runs",
     "variant": "a run of twice the length",
