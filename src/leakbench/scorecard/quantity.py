@@ -5,6 +5,7 @@ of two attacks on the same private images is a paired one.
 """
 
 import math
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -119,7 +120,7 @@ def as_measured(value: "Measured | float") -> Measured:
     if isinstance(value, Measured):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{value!r} is no quantity")
+        raise TypeError(f"{reprlib.repr(value)} is no quantity")
     return exactly(float(value))
 
 

@@ -215,7 +215,8 @@ class Card:
             return Verdict("inconclusive", reason)
         if math.isnan(number.value):
             raise UserError(
-                f"{entry.id}: prints {entry.words['published']!r}, with which no number can be compared"
+                f"{entry.where}: prints {entry.words['published']!r}, with which no number can be compared "
+                "(say with `tells`, `fact` or `absent` how it is measured)"
             )
         tolerance, bounds, monotone = tolerance_of(value.metric or "other", number.value, reading.unit)
         # What combines rows has no bounds.
