@@ -28,6 +28,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "over": lambda a, b: quantity.ratio(as_measured(a), as_measured(b)),
     "round": lambda q: exactly(round(as_measured(q).value)),
 }  # fmt: skip
+# What a mistake in an expression raises.
+WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, TypeError,
+         ValueError)  # fmt: skip
 OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
@@ -178,15 +181,8 @@ class Evidence:
         }  # fmt: skip
         try:
             return evaluated(tree, functions, self.let)
-        except (NotMeasured, UserError):
-            raise
-        except (
-            TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError,
-            NameError,
-        ) as problem:  # fmt: skip
-            raise UserError(
-                f"{self.where}: {type(problem).__name__}: {problem} (mend the expression)"
-            ) from problem
+        except WRONG as problem:
+            raise UserError(f"{self.where}: {type(problem).__name__}: {problem} (mend it)") from problem
 
     def quantity(self, value: Any) -> Measured:
         """Return what an expression or a check gave as a quantity. Raises UserError where it is none."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.errors import NotMeasured
-from leakbench.metrics.interval import interval, paired
+from leakbench.metrics.interval import interval, paired, wilson
 from leakbench.papers.printed import as_text
 
 NAN = float("nan")
@@ -298,12 +298,9 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
 
 def share(hits: int, n: int) -> Measured:
     """Return the share of n trials that hit, with Wilson's interval. Raises NotMeasured for none."""
-    from scipy.stats import binomtest
-
     if n == 0:
         raise NotMeasured("a share of nothing")
-    found = binomtest(hits, n).proportion_ci(method="wilson")
-    return Measured(hits / n, min(found.low, hits / n), max(found.high, hits / n), n, n)
+    return Measured(hits / n, *wilson(hits / n, n), n, n)
 
 
 def won(a: Measured) -> Measured:
