@@ -183,15 +183,15 @@ def matching(
         needed = TRIALS * (start + FEWEST * each)
         if spent + needed > most:
             found.why_not = f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
-    if found.why_not:
-        return found
-    limit = max(limit, spent + needed)
-    length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
-    found.iterations = length = min(length, about["longest"])
-    entry |= {"parameters": entry["parameters"] | {"iterations": length}}
-    left_for_one = begun + limit - start - length * each
-    with _timed(found, limit - spent):
-        _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
+            return found
+        limit = max(limit, spent + needed)
+        length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
+        found.iterations = length = min(length, about["longest"])
+        entry |= {"parameters": entry["parameters"] | {"iterations": length}}
+        left_for_one = begun + limit - start - length * each
+        # Now that it is known how long the search takes.
+        with within(limit - spent):
+            _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     return found
 
 

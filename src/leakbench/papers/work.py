@@ -2,6 +2,7 @@
 
 import fnmatch
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from leakbench.papers.printed import Row, read_tables
 from leakbench.yamls import Strict, read_yaml, validated
 
 MANUAL = "papers/README.md"
+ID = re.compile(r"[A-Za-z0-9.-]+")
 Class = Literal["result", "setting", "arithmetic", "doubt"]
 Relation = Literal["=", ">", ">=", "<", "<="]
 
@@ -22,8 +24,10 @@ Relation = Literal["=", ">", ">=", "<", "<="]
 class Convention(Strict):
     """Printed numbers that are not the standard metric of their name."""
 
-    item: Annotated[str, Field(description="regular expression over the item, such as table-3\\.4")]
-    metric: Annotated[str, Field(description="regular expression over the printed metric")]
+    item: Annotated[
+        re.Pattern[str], Field(description="regular expression over the item, such as table-3\\.4")
+    ]
+    metric: Annotated[re.Pattern[str], Field(description="regular expression over the printed metric")]
 
 
 class Paper(Strict):
@@ -181,7 +185,11 @@ def read_papers(folder: Path) -> list[Work]:
                 )
             if key.partition(".")[0] != work.paper.source:
                 raise UserError(
-                    f"{work.folder}: id {key!r} must begin with {work.paper.source!r}. (mend the id)"
+                    f"{work.folder}: id {key!r} must begin with {work.paper.source!r} (mend the id)"
+                )
+            if not ID.fullmatch(key):
+                raise UserError(
+                    f"{work.folder}: id {key!r} is not of letters, digits, dots and hyphens (mend it)"
                 )
             seen[key] = work.folder
         if unknown := [key for key in work.differs if key not in ids]:
@@ -206,6 +214,8 @@ def _work(folder: Path) -> Work:
     tables = read_tables(folder / "tables")
     mapped = read_yaml(folder / "measured.yaml") if (folder / "measured.yaml").is_file() else {}
     let = mapped.pop("let", {})
+    if not isinstance(let, dict):
+        raise UserError(f"{folder / 'measured.yaml'}: let: must be a mapping of names (see {MANUAL})")
     for stem, value in mapped.items():
         if stem not in tables:
             known = ", ".join(sorted(tables)) or "none"

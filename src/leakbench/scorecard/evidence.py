@@ -277,9 +277,9 @@ class Evidence:
         both have trials: whoever shows what it knew beforehand is as good there, but for some chance.
         """
         if (
-            metric not in METRICS
+            where.get("baseline")
+            or metric not in METRICS
             or METRICS[metric].of not in ("images", "candidates")
-            or where.get("baseline")
         ):
             return None
         sign = 1 if METRICS[metric].higher_is_better else -1

@@ -188,6 +188,24 @@ def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp
     assert found.loc["tiny.table-1.2", "scale"] == "quick"
 
 
+def test_a_shorter_run_is_no_second_chance_for_what_a_longer_one_left_open(tmp_path: Path) -> None:
+    """Enough trials at full length, too wide for a verdict, against a short run that would be reproduced."""
+    place = ("digits", "fast", "psnr")
+    wide = {place: trials(31, 9, 20)}
+    long = evidence({"tiny-table-1": lines("tiny-table-1", wide)}, "paper")
+    short = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    papers = paper(tmp_path)
+    assert card(papers, short).loc["tiny.table-1.1", "verdict"] == "reproduced"
+    row = card(papers, long, short).loc["tiny.table-1.1"]
+    assert (row["verdict"], row["scale"]) == ("inconclusive", "paper")
+    assert "too wide" in row["reason"]
+    assert row["here"] == pytest.approx(TRUE[place].mean())
+    # Too few trials are no look at all.
+    few = evidence({"tiny-table-1": lines("tiny-table-1", {place: wide[place][:4]})}, "paper")
+    row = card(papers, few, short).loc["tiny.table-1.1"]
+    assert (row["verdict"], row["scale"]) == ("reproduced", "quick")
+
+
 def test_recorded_rows_of_the_same_cell_count_for_another_experiment(tmp_path: Path) -> None:
     """One cell is one job, whatever table shows it."""
     table = MAP["table-1"] | {"victim": "v", "federation": "f"}
