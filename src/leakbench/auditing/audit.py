@@ -217,7 +217,7 @@ def of_observations(
     """Run the stages on updates, each what one client sent in one round, with the records where they are
     known. repeats: the number of clients, if each holds the same records in every round; else 0."""
     begun = time.perf_counter()
-    known = look(*parts[0])
+    known = look(*parts[0], plain_loss)
     records = sum(observation.clients[0] for observation, _ in parts[: repeats or None])
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")

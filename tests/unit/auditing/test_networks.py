@@ -78,6 +78,15 @@ def test_a_search_runs_beside_noise_within_its_share() -> None:
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
 
+def test_a_budget_that_is_spent_starts_nothing() -> None:
+    """A limit of no time is not a missing limit."""
+    played = client((mlp(200), nn.CrossEntropyLoss(), faces(4)), local_steps=1).play()
+    entries = catalogue()
+    for name, run in (("spear", exact), ("invg", matching)):
+        found = run(name, entries[name], *view(played), -1.0)
+        assert "budget" in found.why_not
+
+
 def test_no_library_catches_the_end_of_the_time() -> None:
     with suppress(OutOfTime), within(0.05):
         with suppress(Exception):
@@ -125,7 +134,8 @@ def test_labels_and_members_are_found() -> None:
     lines: list[str] = []
     found = of_client(own, 5, lines.append)
     told = {each.title: each.line for each in found.besides}
-    assert told["label counts"] == "8 of 8 labels are right"
+    # Seven of these eight pictures are faces, so four of each class are right of five.
+    assert told["label counts"] == "8 of 8 labels are right (5 by guessing all classes equally often)"
     assert told["membership"].startswith("8 of 8 records are recognised as members, and 0 of 32")
 
 
