@@ -1,7 +1,7 @@
 """Adaptive attackers: what one who knows a defence does about it; a file for each, found by the defence's
 name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -57,11 +57,14 @@ class Adaptation(NamedTuple):
     it, each defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed
     gradients, as a differentiable function of dummy gradients and of the dummies. `nuisance(observation,
     client, rounds, rng)`: what else is unknown in trials of a client's updates of `rounds` [trials].
+    `alternatives(images)`: all that a client may have trained on in place of images [n, …], of the same
+    shape, one after the other.
     """
 
     pooled: Callable[[Tensor], Tensor] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
     nuisance: Callable[["Observation", int, Tensor, torch.Generator], Nuisance] = nothing
+    alternatives: Callable[[Tensor], Iterator[Tensor]] | None = None
 
 
 def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:

@@ -251,6 +251,10 @@ def capture(
         observed = _observed(value, protected, defence)
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
+        rows, columns, channels = image["shape"]
+        # What clients train on in place of their images, if a defence changes these.
+        changes = clients if defence.inputs is not None else []
+        inputs = [np.zeros((total, k, channels, rows, columns), np.float32) for k in changes]
         observed["knows"] |= view.knows
         observed["clients"] = seen_samples
         hidden_updates = {
@@ -272,6 +276,9 @@ def capture(
                 for name, tensor in values.items():
                     tensors[f"shown/{name}"][part, client] = tensor.numpy()
 
+            def trained_on(part: slice, client: int, changed: torch.Tensor) -> None:
+                inputs[client][part] = changed.numpy()
+
             images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
             out_models = play(
                 model,
@@ -284,6 +291,7 @@ def capture(
                 sink,
                 moved,
                 show,
+                trained_on,
             )
             if hidden_updates:
                 _looked_at(view, hidden_updates, tensors, generator("view", *names))
@@ -300,6 +308,8 @@ def capture(
         secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
         write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
         secret |= {"candidates": held} if len(held) else {}
+        if inputs:
+            secret |= {f"inputs/{c}": v for c, v in enumerate(_seen_of(inputs, view))}
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}

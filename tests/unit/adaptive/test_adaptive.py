@@ -21,7 +21,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "clip": {"norm": 0.5}, "prune": {"share": 0.2}, "withhold": {"share": 0.5}, "quantise": {"bits": 3},
     "sign": {}, "gaussian": {"scale": 0.3}, "laplacian": {"scale": 0.3}, "none": {}, "key-lock": {},
     "dp-sgd": {"noise_multiplier": 1.0, "clip": 0.5}, "outpost": {},
-    "soteria": {}, "censor": {}, "dgp": {},
+    "soteria": {}, "censor": {}, "dgp": {}, "ats": {},
 }  # fmt: skip
 ROOM = Path(defences.__file__).parent
 
