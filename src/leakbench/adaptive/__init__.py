@@ -1,5 +1,5 @@
-"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the defence's
-name."""
+"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the name of the
+defence, or of the victim that is one."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -70,11 +70,13 @@ class Adaptation(NamedTuple):
 def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:
     """Return how to adapt to the defence that is known, by the function of its own name in its file.
 
-    An attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
+    A victim that defends itself has a file of its own name, which is taken where no defence has one. An
+    attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
     attack needs it. By default nothing is done.
     """
-    name = observation.knows.defence or "none"
-    if find_spec(dotted("adaptive", name)) is None:
+    names = (observation.knows.defence or "none", observation.network.get("module", "none"))
+    name = next((each for each in names if find_spec(dotted("adaptive", each)) is not None), None)
+    if name is None:
         return Adaptation()
     room = import_module(dotted("adaptive", name))
     found: Adaptation = getattr(room, stem(name) if adaptive else "unadapted", Adaptation)()
