@@ -145,7 +145,8 @@ def ats(
     policies: Annotated[
         str,
         Field(
-            description="Policies with + between them, each of the numbers of its transforms with - between."
+            pattern="^[0-9+-]+$",
+            description="Policies with + between them, each of the numbers of its transforms with - between.",
         ),
     ] = "3-1-7+43-18-18",
 ) -> Defence:
