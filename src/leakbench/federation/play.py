@@ -130,6 +130,7 @@ def play(
     sink: Sink,
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,
+    trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
 ) -> list[Tensors]:
     """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter →
     [n, *shape])`.
@@ -144,6 +145,8 @@ def play(
     Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
     no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
     before the round, and `moved` gets the first client's.
+
+    `trained_on` gets the images [n, k, …] that a defence of the place `inputs` has a client train on.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng = generator("local", seed)
@@ -168,6 +171,7 @@ def play(
         y = torch.from_numpy(truth.labels[client][part])
         if defence.inputs is not None:
             x, y = (each[None] for each in defence.inputs(x[0], y[0], guard))
+            trained_on(where, client, x)
         masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(
             model,

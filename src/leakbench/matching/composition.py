@@ -43,7 +43,7 @@ class Composition:
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not group.steps and not hidden(group.model) and mechanism is None
-        plain = plain and self.precision == "float32"
+        plain = plain and self.precision == "float32" and not group.nuisance.start
         frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
         return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
 

@@ -486,6 +486,17 @@ def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Ca
     assert "nonea" not in told
 
 
+def test_a_victim_that_defends_itself_has_its_adaptive_attacker(root: Callable[..., Path]) -> None:
+    cells = {"dataset": ["d"], "victim": ["v", "precode"], "federation": ["f"], "attack": ["a"]}
+    more = {
+        "victims/precode": {"summary": "x"}, "attacks/a": {"adaptive": True},
+        "experiments/e": {"cells": [cells]},
+    }  # fmt: skip
+    specs = planned(root(more)).specs
+    assert specs["attack/d/precode/f/none/a/0"]["adaptation"] == {"module": "precode"}
+    assert "attack/d/v/f/none/a/0" not in specs
+
+
 @pytest.mark.parametrize(
     ("keys", "told"),
     [
