@@ -43,7 +43,8 @@ class Received:
     def layer(self) -> str:
         """Return the name of the first dense layer, empty where there is none."""
         try:
-            return first_dense(self.model, self.images[:1])[0]
+            # Two, for a batch norm that goes by its batch has no statistics of a single number.
+            return first_dense(self.model, self.images[:2])[0]
         except Unfit:
             return ""
 

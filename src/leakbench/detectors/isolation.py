@@ -26,7 +26,7 @@ def isolation(received: Received) -> float:
     shape = received.images.shape[1:]
     network = {
         "shape": [shape[1], shape[2], shape[0]],
-        "classes": received.model(received.images[:1]).shape[1],
+        "classes": received.model(received.images[:2]).shape[1],
     }
     with torch.enable_grad():
         gradient = received.gradient

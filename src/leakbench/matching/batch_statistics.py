@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from leakbench.victims.layers import Drawn
+
 
 def _mean(each: Tensor) -> Tensor:
     """Return the mean of each trial and channel: [trials, batch, channels, rows, columns] → [trials, 1,
@@ -112,7 +114,11 @@ class _ByTrial(nn.BatchNorm2d):
 
 @contextmanager
 def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
-    """Let those batch norms of `model` that keep no statistics take each of the trials by itself."""
+    """Let the layers of `model` whose loss or statistics are of a batch take each of the trials by itself:
+    batch norms that keep no statistics, and layers that draw."""
+    drawing = [layer for layer in model.modules() if isinstance(layer, Drawn)]
+    for layer in drawing:
+        layer.trials = trials
     norms = [norm for norm in model.modules() if type(norm) is nn.BatchNorm2d and norm.running_mean is None]
     for norm in norms:
         norm.__class__ = _ByTrial
@@ -120,6 +126,8 @@ def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
     try:
         yield
     finally:
+        for layer in drawing:
+            layer.trials = 1
         for norm in norms:
             norm.__class__ = nn.BatchNorm2d
             norm.__dict__.pop("normed", None)

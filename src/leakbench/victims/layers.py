@@ -126,11 +126,12 @@ class Drawn(nn.Module):
     clients.
 
     `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 evaluates. `active`: whether it
-    needs any.
+    needs any. `trials`: how many batches, one behind the other, lie in what it reads.
     """
 
     keep: Tensor
     active = True
+    trials = 1
 
     def __init__(self, width: int) -> None:
         super().__init__()

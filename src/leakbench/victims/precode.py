@@ -53,7 +53,7 @@ class Bottleneck(Drawn):
     def forward(self, x: Tensor) -> Tensor:
         mean, raw = self.encoder(x).chunk(2, -1)
         deviation = softplus(raw)
-        mean, deviation = _Divergence.apply(mean, deviation, self.weight)
+        mean, deviation = _Divergence.apply(mean, deviation, self.weight * self.trials)
         decoded: Tensor = self.decoder(mean + deviation * self.keep if self.keep.dim() else mean)
         return decoded
 
@@ -65,8 +65,9 @@ class Bottleneck(Drawn):
 class _Divergence(torch.autograd.Function):
     """Return means and deviations [n, width] as they are, and give them the gradient of their divergence too.
 
-    The divergence is of the loss, which no layer sees: so its gradient enters here. It is the mean over
-    samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`.
+    The divergence is of the loss, which no layer sees: so its gradient enters here. It is the mean over all
+    samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`. Of several batches the sum of their
+    means is wanted: `weight` is then as many times larger.
     """
 
     generate_vmap_rule = True

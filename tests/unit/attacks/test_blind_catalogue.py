@@ -27,9 +27,17 @@ VICTIMS: dict[str, dict[str, Any]] = {
     "fcnn": {"module": "fcnn", "parameters": {"width": 12}},
     "cnn": {"module": "cnn", "parameters": {}},
     "dense": {"module": "mlp", "parameters": {}},
+    "imprinted": {"module": "imprinted", "parameters": {"bins": 20}},
 }
+# The server of the last of them writes its weights.
+MALICIOUS = {
+    "module": "robbing-the-fed", "parameters": {}, "threat": "G",
+    "auxiliary": {"split": "train", "start": 0, "stop": 40},
+}  # fmt: skip
 # Captures to try an attack on, until it finds one that it works on: victim, passes over the set, samples.
-CASES = [("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2), ("dense", 1, 2)]
+CASES = [
+    ("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2), ("dense", 1, 2), ("imprinted", 1, 2)
+]  # fmt: skip
 GENERATORS = {
     "features": {"module": "fidel-mnist", "parameters": {}},
     "latent": {"module": "cvae", "parameters": {"latent": 5, "width": 4}},
@@ -100,7 +108,7 @@ class World:
         value = {
             "federation": federation, "federation_name": "f", "defence": {"module": "none", "parameters": {}},
             "victim": VICTIMS[victim], "dataset": IMAGE, "salt": salt,
-        }  # fmt: skip
+        } | ({"malicious": MALICIOUS} if victim == "imprinted" else {})  # fmt: skip
         outs = [self.file(kind, case, salt) for kind in ("captures", "oracle", "truth")]
         capture(spec(self.root / "specs/c.json", value), self.data, self.victim(victim), *outs, None)
 

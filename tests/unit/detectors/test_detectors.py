@@ -55,6 +55,14 @@ def test_an_honest_network_that_gives_nothing_away_raises_no_alarm() -> None:
     assert sounding(received(module="lenet_dlg")) == set()
 
 
+@pytest.mark.parametrize("name", ["few_open", "isolation", "one_sided_rows", "rows_alike"])
+def test_a_batch_norm_that_goes_by_its_batch_is_asked_for_two_samples(name: str) -> None:
+    """As of a network that the client trains: of one sample such a layer has no statistics."""
+    model = nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 20), nn.ReLU(), nn.Linear(20, 5))
+    found = suspicion(Received(model.train(), images(), torch.arange(BATCH) % 5), [name])
+    assert 0 <= found[name] < float("inf")
+
+
 def test_an_honest_network_that_gives_samples_away_is_told_from_its_own_gradient() -> None:
     # One sample alone: every neuron that is open holds it.
     assert isolation(received(batch=1, hidden=[40, 20])) == 1
