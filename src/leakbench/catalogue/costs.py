@@ -126,8 +126,13 @@ def network(victim: Spec, shape: list[int]) -> Network:
         return Network(2 * weights, weights, len(widths))
     larger = shape[0] * shape[1] / 1024
     if victim["module"] == "imprinted":
-        weights, behind = 2 * math.prod(shape) * parameters["bins"] / 1e6, known["lenet-dlg"]
-        return Network(behind.operations * larger + 2 * weights, behind.weights + weights, behind.layers + 2)
+        behind, clients = known["lenet-dlg"], parameters.get("clients", 0)
+        weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
+        # A convolution in front has nine weights for each channel of each client and of a sample.
+        kernels = 18 * clients * shape[2] * math.prod(shape) / 1e6
+        return Network(
+            behind.operations * larger + 2 * weights + kernels, behind.weights + weights, behind.layers + 2
+        )
     if victim["module"] == "fcnn":
         # Nearly all of its weights are of the first layer, one for each value of an image.
         larger *= shape[2] / 3
@@ -186,7 +191,9 @@ def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
     federation = capture["federation"]
     rounds = federation["rounds"] + min(spec["null_rounds"], -(-federation["rounds"] // 4))
     played = starts(federation) * rounds
-    return played * len(federation["clients"]), played * sum(federation["clients"])
+    # Of a sum over a hundred clients one update is attacked. Sums over few cost next to nothing.
+    seen = 1 if capture["defence"]["module"] == "aggregated" and len(federation["clients"]) > 10 else 0
+    return played * (seen or len(federation["clients"])), played * sum(federation["clients"])
 
 
 def of_attack(spec: Spec, capture: Spec) -> Work:

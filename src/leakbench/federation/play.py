@@ -1,6 +1,6 @@
 """Play the rounds of a federation and write down every shared update, by round and client."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -131,6 +131,7 @@ def play(
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
+    each: Sequence[Tensors] = (),
 ) -> list[Tensors]:
     """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter →
     [n, *shape])`.
@@ -138,9 +139,10 @@ def play(
     `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers.
     With server `frozen` each round starts from the same weights (the demonstration code restores them); with
     `fedavg` the server adds the mean update, weighted by the number of samples, and the next round starts
-    there; over several `passes` it moves after each pass, by all its rounds. `moved` gets the network that
-    clients train and its weights after every move, the last included. Returns the models that were sent out,
-    in order of origin.
+    there; over several `passes` it moves after each pass, by all its rounds. A server `frozen` may send each
+    client tensors of its own in place of an origin's: `each` has them by origin, [clients, *shape]. `moved`
+    gets the network that clients train and its weights after every move, the last included. Returns the
+    models that were sent out, in order of origin.
 
     Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
     no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
@@ -219,7 +221,8 @@ def play(
     for number, weights in enumerate(origins):
         memories = [{} for _ in federation["clients"]]
         for client, k in enumerate(federation["clients"]):
+            own_sent = {name: value[client] for name, value in each[number].items()} if each else {}
             for part in _chunks(rounds, model, k, images[0].numel(), alone):
                 where = slice(number * rounds + part.start, number * rounds + part.stop)
-                send(weights, part, where, client)
+                send(weights | own_sent, part, where, client)
     return origins
