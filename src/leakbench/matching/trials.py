@@ -15,7 +15,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.matching.fixed_convolution import fix_convolutions
-from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.matching.gradients import engines_fit, gradients, gradients_at
 from leakbench.matching.hidden import hidden, lent
 from leakbench.matching.labelling import known_labels
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
@@ -115,10 +115,14 @@ class Group:
         """Return what `observed` would be of these dummies of `trials` [n]: pixels [n, batch, …] that require
         a gradient, labels.
 
-        `dummies` holds the hidden parameters among others.
+        `dummies` holds the hidden parameters among others, or the weights [n, *shape] at which the gradients
+        are to be taken.
         """
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
+        weights = {name: dummies[name] for name, _ in self.model.named_parameters() if name in dummies}
+        if weights:
+            return gradients_at(self.model, images, labels, weights)
         kind = images.dtype if self.precision == "float32" else torch.bfloat16
         with lent(self.rounded, {name: value.to(kind) for name, value in dummies.items()}):
             found, _ = gradients(self.rounded, images.to(kind), labels)
