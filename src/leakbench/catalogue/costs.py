@@ -71,6 +71,7 @@ NETWORKS = {
     "precode-lenet-dlg": Network(2.7, 0.7, 7),
     "perceptron": Network(0.06, 0.001, 3),
     "mlp": Network(6.2, 3.1, 2),
+    "fedavg-cnn": Network(45, 1.7, 4),
 }
 # Generators that are trained, by what their training was measured to take.
 GENERATORS = {
@@ -125,6 +126,12 @@ def network(victim: Spec, shape: list[int]) -> Network:
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths))
     larger = shape[0] * shape[1] / 1024
+    if victim["module"] == "fedavg-cnn":
+        # Of its second convolution, which most operations are of, and of its first dense layer.
+        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
+        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
+        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
+        return found._replace(operations=operations, weights=weights)
     if victim["module"] == "imprinted":
         weights, behind = 2 * math.prod(shape) * parameters["bins"] / 1e6, known["lenet-dlg"]
         return Network(behind.operations * larger + 2 * weights, behind.weights + weights, behind.layers + 2)
@@ -218,8 +225,10 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     made = GENERATOR if "generator" in attack["unknowns"] else LATENT if attack["generator"] else 0
     # The engines are compared before the first iteration, and the gradients once more after the last.
     times = steps * candidates + 2
+    # Trials with weights of their own go through the network one after another.
+    alone = updates if any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
     besides = Work(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
-    return _passes(victim, shape, images * times, passes, MATCHED * (steps + updates)).plus(besides)
+    return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone + updates)).plus(besides)
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:
