@@ -109,3 +109,17 @@ def test_this_machine_is_measured() -> None:
     here = measured()
     assert min(here) > 0
     assert 0.01 < costs.REFERENCE.seconds(here) / 3 < 100
+
+
+@pytest.mark.parametrize(("width", "hidden", "side"), [(16, 100, 32), (64, 200, 32), (32, 100, 64)])
+def test_the_network_of_federated_averaging_is_counted_at_each_width(
+    width: int, hidden: int, side: int
+) -> None:
+    parameters = {"width": width, "hidden": hidden}
+    with torch.device("meta"):
+        model = victims.build("fedavg-cnn", (side, side, 3), 10, parameters)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(torch.zeros(1, 3, side, side))
+    found = costs.network({"module": "fedavg-cnn", "parameters": parameters}, [side, side, 3])
+    assert found.operations == pytest.approx(counter.get_total_flops() / 1e6, rel=0.1)
+    assert found.weights == pytest.approx(sum(p.numel() for p in model.parameters()) / 1e6, rel=0.1)
