@@ -127,7 +127,7 @@ class World:
         entry = json.loads(json.dumps(entries()[name]))
         if "iterations" in entry["parameters"]:
             entry["parameters"] |= {"iterations": 2, "snapshots": 0, "decay_over": None}
-        reads = {"fidel": "features", "labels": "nothing"}.get(entry["module"], "latent")
+        reads = {"fidel": "features", "labels": "nothing", "learned-inverter": "nothing"}.get(entry["module"], "latent")
         generator = self.generator(reads, case[0]) if entry["generator"] else None
         value = {"attack": entry | {"generator": "g" if generator else None}, "attack_name": name}
         made = spec(self.root / f"specs/{name}.json", value | {"null_rounds": 1})
