@@ -107,6 +107,10 @@ MOVED, CACHED = 15, 256
 # Thousands of calls that label inference takes for each update. After several local steps two rules pass
 # images through every client's own model: noise, or a hundred samples of each class.
 LABELLED, NOISE, EACH = 0.05, 64, 100
+# The learned inverter: the gradient of one sample alone in forward passes, and millions of operations of
+# Adam's step for each million weights. Thousands of calls that a defence of examples takes for each sample.
+ALONE, ADAM = 10, 170
+PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 21}
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
@@ -219,6 +223,8 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         several = federation["update"] == "model" and federation["local"]["epochs"] > 1
         probed = updates * asked if several else 0
         return _passes(victim, shape, probed, 1, 0).plus(Work(calls=updates * LABELLED))
+    if attack["module"] == "learned-inverter":
+        return _of_inverter(victim, capture["dataset"]["shape"], images / updates, starts(federation), chosen)
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]
@@ -248,6 +254,25 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone * batches + updates)).plus(
         besides
     )
+
+
+def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
+    """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models.
+
+    Whether updates are drawn anew in each epoch depends on the defence; they are counted as if they were,
+    unless it works on the gradients of examples.
+    """
+    hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
+    inputs, defence = (
+        network(victim, shape).weights * 1e6,
+        (chosen["defence"] or {"module": "none"})["module"],
+    )
+    inputs = min(inputs, chosen["bins"] or inputs)
+    weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
+    fit = Work(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
+    calls, drawn = PLAYED.get(defence, 0), 1 if defence in PLAYED else epochs
+    played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Work(calls=pairs * calls))
+    return fit.plus(played).times(models)
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:

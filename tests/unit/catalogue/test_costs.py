@@ -11,6 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakbench import victims
+from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.workflow import Workflow
@@ -136,6 +137,24 @@ def test_terms_of_the_objective_cost_what_they_do() -> None:
     # Forty images in five epochs and a hundred iterations.
     assert more == pytest.approx(40 * (5 * 100 + 2) * costs.FILTERED)
     assert simulated("shuffled", **alike) == simulated("shuffled")
+
+
+def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
+    name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
+    spec, capture = paper.plan.specs[f"attack/{name}"], paper.plan.specs[f"capture/{capture_of(name)}"]
+    chosen = spec["attack"]["parameters"]
+    inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
+    with FlopCounterMode(display=False) as counter:
+        inverter(torch.zeros(10, chosen["bins"])).sum().backward()
+    fitted = counter.get_total_flops() / 10 * chosen["pairs"] * chosen["epochs"] / 1e6
+    # The optimiser's own step comes on top, and the first layer hands nothing back.
+    assert fitted < costs.of_attack(spec, capture).products < 2.5 * fitted
+    spec = copy.deepcopy(spec)
+    spec["attack"]["parameters"]["epochs"] *= 2
+    assert costs.of_attack(spec, capture).products > 1.9 * fitted
+    of_soteria = copy.deepcopy(spec)
+    of_soteria["attack"]["parameters"]["defence"] = {"module": "soteria", "parameters": {}}
+    assert costs.of_attack(of_soteria, capture).seconds() > 5 * costs.of_attack(spec, capture).seconds()
 
 
 def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
