@@ -104,8 +104,11 @@ def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, A
     """Return the work of 100 iterations on 2 updates of 5 epochs on 20 images, of which one is noise."""
     local = {"lr": 0.1, "batch_size": batch_size, "epochs": 5}
     federation = {"clients": [20], "rounds": 1, "checkpoints": "last", "update": "model", "local": local}
-    victim = {"module": "lenet-dlg", "parameters": {}}
-    capture = {"federation": federation, "victim": victim, "dataset": {"shape": [32, 32, 3], "classes": 10}}
+    network, nothing = ({"module": name, "parameters": {}} for name in ("lenet-dlg", "none"))
+    capture = {
+        "federation": federation, "victim": network, "defence": nothing,
+        "dataset": {"shape": [32, 32, 3], "classes": 10},
+    }  # fmt: skip
     parameters = {"iterations": 100, "restarts": 1, "updates": updates, "derivative": "exact"}
     attack = {
         "module": "gradient-matching", "parameters": parameters, "objective": {"squares": {}} | objective,
