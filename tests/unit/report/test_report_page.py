@@ -308,6 +308,12 @@ def test_every_experiment_has_a_permalink_and_what_made_its_figure(
     assert "snakemake --cores 2 results/quick/figures/fidel-figure-13.png" in visible(article)
 
 
+def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
+    own = section(name="leakbench-exact", work="leakbench", item="exact")
+    assert "Published: ReLU" not in visible(page(card, [own], FACTS))
+    assert "Published: ReLU" in visible(page(card, [section()], FACTS))
+
+
 def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     """Where the table of counts has no heads, each number carries its word."""
     window = opened(card, tmp_path, browser)
