@@ -23,7 +23,7 @@ def report(
     specs: list[Path],
     papers: Path,
     out: Path,
-    recorded: Sequence[Path] = (),
+    recorded: Sequence[Path] | None = None,
     root: Path = Path(),
 ) -> None:
     """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models
@@ -41,7 +41,7 @@ def report(
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
-        kept = [path for path in recorded if path.stem == table.stem]
+        kept = [path for path in recorded or () if path.stem == table.stem]
         costs[table.stem] = frame if len(frame) else read_recorded(kept, shown["scale"])
         parts["defence"] += shown["parts"].get("defence", [])
         if frame["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
