@@ -323,6 +323,18 @@ def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) ->
     )
 
 
+def test_tables_fit_a_sheet_of_paper(
+    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(card, [section(), section(name="fidel-figure-5", item="fig-5")], FACTS))
+    window = browser.new_page(viewport={"width": 718, "height": 1000})
+    window.emulate_media(media="print")
+    window.goto(path.as_uri())
+    wide = "parts => parts.map(p => p.scrollWidth - p.clientWidth).filter(extra => extra > 1)"
+    assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
+
+
 def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     own = section(name="leakbench-exact", work="leakbench", item="exact")
     assert "Published: ReLU" not in visible(page(card, [own], FACTS))
