@@ -173,7 +173,8 @@ class Card:
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
-        line |= {"measured": value.value, "ci_low": value.low, "ci_high": value.high, "n": value.n}
+        low, high = _within(entry, value)
+        line |= {"measured": value.value, "ci_low": low, "ci_high": high, "n": value.n}
         line["seeds"] = found.scale.seeds(value.leaves)
         if not math.isnan(value.low):
             line["headline"] = entry.words.get("headline", "").format(value=value.value)
@@ -268,6 +269,18 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
+
+
+def _within(entry: Entry, value: Measured) -> tuple[float, float]:
+    """Return an interval's bounds, cut to what a share or a correlation can be: it is at most one.
+
+    Student's interval knows no such limit. What combines rows has none, and PSNR's range is only assumed.
+    """
+    unit = entry.reading.unit
+    _, (least, most), _ = tolerance_of(value.metric or "other", entry.against.value, unit)
+    if not value.raw or most != unit:
+        return value.low, value.high
+    return max(value.low, least), min(value.high, most)
 
 
 def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:

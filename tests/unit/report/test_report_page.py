@@ -15,6 +15,7 @@ import pytest
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
+from leakbench.report.leaks import Leak, Map, Price
 from leakbench.report.results import results
 
 FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
@@ -306,6 +307,38 @@ def test_every_experiment_has_a_permalink_and_what_made_its_figure(
     }  # fmt: skip
     assert "commit abc1234" in visible(article)
     assert "snakemake --cores 2 results/quick/figures/fidel-figure-13.png" in visible(article)
+
+
+def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) -> None:
+    leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
+    maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": None}})]
+    prices = {"noise": [Price("leakbench-dp-price", 0.62, 0.85, 3)]}
+    html = page(card, [], FACTS | {"maps": maps, "prices": prices})
+    text = visible(html.split('id="leaks"')[1].split("</section>")[0])
+    assert "0.81 [0.8, 0.82] · Fidel, n = 10, 0% failed, quick not measured" in text
+    assert "0.62 (0.85 without, n = 3)" in text
+    assert 'href="#leakbench-dp-price"' in html
+    assert "–" in visible(
+        page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</section>")[0]
+    )
+
+
+def test_tables_fit_a_sheet_of_paper(
+    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(card, [section(), section(name="fidel-figure-5", item="fig-5")], FACTS))
+    window = browser.new_page(viewport={"width": 718, "height": 1000})
+    window.emulate_media(media="print")
+    window.goto(path.as_uri())
+    wide = "parts => parts.map(p => p.scrollWidth - p.clientWidth).filter(extra => extra > 1)"
+    assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
+
+
+def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
+    own = section(name="leakbench-exact", work="leakbench", item="exact")
+    assert "Published: ReLU" not in visible(page(card, [own], FACTS))
+    assert "Published: ReLU" in visible(page(card, [section()], FACTS))
 
 
 def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:

@@ -58,6 +58,25 @@ def test_a_value_that_is_off_keeps_its_direction_against_the_row_that_it_is_orde
     assert found.loc["tiny.table-1.1", "verdict"] in ("differs", "inconclusive")
 
 
+def test_an_interval_of_a_share_ends_where_shares_end(tmp_path: Path) -> None:
+    claim = CLAIMS["claims"][0] | {
+        "read": {"experiment": "tiny-table-1", "dataset": "digits", "attack": "fast"},
+        "quantity": "at(metric='label_accuracy')", "threshold": 0.5,
+    }  # fmt: skip
+    shares = {("digits", "fast", "label_accuracy"): np.array([1.0] * 9 + [0.97])}
+    made = lines("tiny-table-1", TRUE | shares)
+    place = made.frame["metric"] == "label_accuracy"
+    made.frame.loc[place, ["ci_low", "ci_high"]] = [0.99, 1.004]
+    row = card(paper(tmp_path, claims={"claims": [claim]}), evidence({"tiny-table-1": made})).loc[claim["id"]]
+    assert (row["measured"], row["ci_low"], row["ci_high"]) == (pytest.approx(0.997), 0.99, 1.0)
+    # PSNR may be above the 60 dB that verdicts assume.
+    exact = TRUE | {("digits", "fast", "psnr"): trials(59, 6, 10)}
+    row = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", exact)})).loc[
+        "tiny.table-1.1"
+    ]
+    assert row["ci_high"] > 60
+
+
 def test_a_row_that_is_measured_on_a_part_of_a_set_says_which_and_what_follows(tmp_path: Path) -> None:
     part = {"partial": {"photo*": "62 of 5,749 people, so that labels are easier"}}
     own = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
