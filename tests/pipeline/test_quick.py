@@ -200,6 +200,8 @@ def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
             f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
         )
         assert words + f"{line['scale']} scale" in found, line["id"]
+    # And no sentence stands there that the scorecard does not measure.
+    assert found.count("95 % interval [") == len(lines)
 
 
 def test_the_page_is_light() -> None:
