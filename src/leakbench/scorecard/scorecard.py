@@ -17,7 +17,7 @@ from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.evidence import PLACE
 from leakbench.scorecard.evidence import Evidence as Scale
 from leakbench.scorecard.quantity import Measured, NotMeasured, deviation, scaled
-from leakbench.verdicts.tolerances import tolerance_of
+from leakbench.verdicts.tolerances import possible, tolerance_of
 from leakbench.verdicts.verdict import (
     EXACT,
     Ordering,
@@ -170,8 +170,9 @@ class Card:
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
-        line |= {"measured": value.value, "ci_low": value.low, "ci_high": value.high, "n": value.n}
-        line["seeds"] = found.scale.seeds(value.leaves)
+        line |= {"measured": value.value, "n": value.n, "seeds": found.scale.seeds(value.leaves)}
+        metric, unit = value.metric if value.raw else "", entry.reading.unit
+        line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):
             line["headline"] = entry.words.get("headline", "").format(value=value.value)
         if found.scale is not self.run and isinstance(own.value, Measured):
@@ -252,8 +253,7 @@ class Card:
     def _absence(self, entry: Entry, reason: str) -> str:
         """Return why nothing was measured: the reason, data that is absent too, and what it would cost."""
         read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
-        where = entry.reading.where if read else {}
-        words = [reason]
+        where, words = entry.reading.where if read else {}, [reason]
         for name in (where.get("dataset"), where.get("tested")):
             why = self.missing.get(str(name)) or self.missing.get(str(name).rpartition("-")[0])
             if why and why not in reason:
