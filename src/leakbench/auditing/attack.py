@@ -32,6 +32,8 @@ SHORT, LONGER, MARGIN = 2, 22, 1.5
 SOON = 0.01
 # Seconds after which every alarm rings again: Python ignores what is raised while an object is deleted.
 AGAIN = 1.0
+# A share of the budget below which nothing is worth starting, in seconds.
+LEAST = 1e-3
 # Local steps that are simulated one by one.
 SIMULATED = 8
 
@@ -83,13 +85,18 @@ def _timed(found: Found, limit: float) -> Iterator[None]:
     """Give the block `limit` seconds; add to `found` how many it took and why the attack gave no result."""
     begun = time.perf_counter()
     try:
-        with within(limit):
+        # A limit of zero would be none.
+        with within(max(limit, LEAST)):
             yield
     except OutOfTime:
         # A search that ends early keeps the trials that it finished.
         if not found.trials:
             found.out_of_time = True
-            found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
+            found.why_not = (
+                f"not finished in its share of the budget, {limit:.2g} s"
+                if limit > LEAST
+                else "not run: the budget was spent"
+            )
     except Unfit as reason:
         found.why_not = str(reason).removeprefix("attack: ")
     finally:

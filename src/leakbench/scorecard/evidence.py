@@ -143,6 +143,11 @@ class Evidence:
         )
         return device, made, age
 
+    def datasets(self, leaves: Iterable[tuple[str, int]]) -> list[str]:
+        """Return the data sets of the rows that a quantity was read from, sorted."""
+        frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]
+        return sorted({str(frame.iloc[line]["dataset"]) for frame, line in frames if "dataset" in frame})
+
     def seeds(self, leaves: Iterable[tuple[str, int]]) -> str:
         """Return the seeds of the rows that a quantity was read from, as the tables write them."""
         frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]

@@ -1,6 +1,7 @@
 """The scorecard: every printed number and claim beside the longest evidence there is, with a verdict."""
 
 import contextlib
+import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +33,7 @@ from leakbench.verdicts.verdict import (
 COLUMNS = [
     "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
-    "seeds", "headline",
+    "seeds", "headline", "examined",
 ]  # fmt: skip
 # An update is recognised where its mean SSIM and its share of identified images reach these.
 RECOGNISABLE, IDENTIFIED = 0.5, 0.5
@@ -162,7 +163,9 @@ class Card:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
         line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
-        line |= {**entry.words, "verdict": found.verdict.word, "headline": ""}
+        line |= {**entry.words, "verdict": found.verdict.word, "headline": "", "examined": ""}
+        if found.verdict.word == "differs":
+            line["examined"] = str(entry.work.differs.get(entry.id, "Not examined yet."))
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
         device, commit, age = found.scale.origin(value.leaves if isinstance(value, Measured) else ())
@@ -202,6 +205,7 @@ class Card:
             notes += value.ssim.notes
         elif isinstance(value, Measured):
             notes += value.notes
+        notes += _partial(entry, value, scale)
         words = "; ".join(dict.fromkeys(filter(None, notes)))
         return Found(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
 
@@ -264,6 +268,19 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
+
+
+def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:
+    """Return, in words, which data sets behind a value are a part of the paper's, and what follows."""
+    measured = value.ssim if isinstance(value, Outcome) else value
+    if isinstance(measured, str):
+        return []
+    return [
+        f"{name} is a part: {words}"
+        for name in scale.datasets(measured.leaves)
+        for pattern, words in entry.work.paper.partial.items()
+        if fnmatch.fnmatchcase(name, pattern)
+    ]
 
 
 def _count(value: Measured) -> int:

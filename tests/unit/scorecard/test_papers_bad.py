@@ -44,6 +44,16 @@ def claimed(**keys: Any) -> dict[str, Any]:
         ({"paper": "title: [", }, r"paper\.yaml: line \d+: "),
         ({"paper": PAPER | {"lengths": {"fast": 0}}}, r"paper\.yaml: lengths\.fast: "),
         (
+            {"differs": {"tiny.table-9.1": {"hypothesis": "a"}}},
+            r"differs\.yaml: tiny\.table-9\.1: tiny has no such row or claim",
+        ),
+        ({"differs": {"tiny.table-1.1": {"cause": "a"}}}, r"differs\.yaml: tiny\.table-1\.1: hypothesis: "),
+        (
+            {"differs": {"tiny.table-1.1": {"hypothesis": "a", "variant": "b"}}},
+            r"differs\.yaml: tiny\.table-1\.1: .*variant and outcome belong together",
+        ),
+        ({"differs": {"tiny.table-1.1": "because"}}, r"differs\.yaml: tiny\.table-1\.1: "),
+        (
             {"measured": {"table-9": {}}},
             r"measured\.yaml: table-9: no such file in tables/ \(there are: table-1\)",
         ),
