@@ -18,7 +18,7 @@ from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.evidence import PLACE
 from leakbench.scorecard.evidence import Evidence as Scale
 from leakbench.scorecard.quantity import Measured, NotMeasured, deviation, scaled
-from leakbench.verdicts.tolerances import tolerance_of
+from leakbench.verdicts.tolerances import possible, tolerance_of
 from leakbench.verdicts.verdict import (
     EXACT,
     Ordering,
@@ -173,9 +173,9 @@ class Card:
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
-        low, high = _within(entry, value)
-        line |= {"measured": value.value, "ci_low": low, "ci_high": high, "n": value.n}
-        line["seeds"] = found.scale.seeds(value.leaves)
+        line |= {"measured": value.value, "n": value.n, "seeds": found.scale.seeds(value.leaves)}
+        metric, unit = value.metric if value.raw else "", entry.reading.unit
+        line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):
             line["headline"] = entry.words.get("headline", "").format(value=value.value)
         if found.scale is not self.run and isinstance(own.value, Measured):
@@ -257,8 +257,7 @@ class Card:
     def _absence(self, entry: Entry, reason: str) -> str:
         """Return why nothing was measured: the reason, data that is absent too, and what it would cost."""
         read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
-        where = entry.reading.where if read else {}
-        words = [reason]
+        where, words = entry.reading.where if read else {}, [reason]
         for name in (where.get("dataset"), where.get("tested")):
             why = self.missing.get(str(name)) or self.missing.get(str(name).rpartition("-")[0])
             if why and why not in reason:
@@ -269,18 +268,6 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
-
-
-def _within(entry: Entry, value: Measured) -> tuple[float, float]:
-    """Return an interval's bounds, cut to what a share or a correlation can be: it is at most one.
-
-    Student's interval knows no such limit. What combines rows has none, and PSNR's range is only assumed.
-    """
-    unit = entry.reading.unit
-    _, (least, most), _ = tolerance_of(value.metric or "other", entry.against.value, unit)
-    if not value.raw or most != unit:
-        return value.low, value.high
-    return max(value.low, least), min(value.high, most)
 
 
 def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:

@@ -97,6 +97,23 @@ def test_no_library_catches_the_end_of_the_time() -> None:
         pytest.fail("the alarm was caught")
 
 
+def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raised while an object is deleted goes nowhere."""
+    ignored = []
+    monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
+    monkeypatch.setattr("leakbench.auditing.attack.AGAIN", 0.05)
+
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(60)
+
+    with suppress(OutOfTime), within(0.05):
+        Slow()
+        time.sleep(60)
+        pytest.fail("the alarm never rang")
+    assert OutOfTime in ignored
+
+
 def test_an_attack_that_is_stopped_leaves_no_module_half_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
