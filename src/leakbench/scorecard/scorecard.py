@@ -1,7 +1,6 @@
 """The scorecard: every printed number and claim beside the longest evidence there is, with a verdict."""
 
 import contextlib
-import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -173,7 +172,8 @@ class Card:
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
-        line |= {"measured": value.value, "n": value.n, "seeds": found.scale.seeds(value.leaves)}
+        seeds = {int(seed) for text in found.scale.column("seeds", value.leaves) for seed in text.split()}
+        line |= {"measured": value.value, "n": value.n, "seeds": " ".join(map(str, sorted(seeds)))}
         metric, unit = value.metric if value.raw else "", entry.reading.unit
         line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):
@@ -202,10 +202,10 @@ class Card:
                 f"SSIM {value.ssim.value:.2f}, {value.identified.value:.0%} identified "
                 f"(success from {RECOGNISABLE:g} and {IDENTIFIED:.0%})"
             )
-            notes += value.ssim.notes
-        elif isinstance(value, Measured):
-            notes += value.notes
-        notes += _partial(entry, value, scale)
+        measured = value.ssim if isinstance(value, Outcome) else value
+        if isinstance(measured, Measured):
+            notes += measured.notes
+            notes += entry.work.paper.parts(scale.column("dataset", measured.leaves))
         words = "; ".join(dict.fromkeys(filter(None, notes)))
         return Found(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
 
@@ -268,19 +268,6 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
-
-
-def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:
-    """Return, in words, which data sets behind a value are a part of the paper's, and what follows."""
-    measured = value.ssim if isinstance(value, Outcome) else value
-    if isinstance(measured, str):
-        return []
-    return [
-        f"{name} is a part: {words}"
-        for name in scale.datasets(measured.leaves)
-        for pattern, words in entry.work.paper.partial.items()
-        if fnmatch.fnmatchcase(name, pattern)
-    ]
 
 
 def _count(value: Measured) -> int:
