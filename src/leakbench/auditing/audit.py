@@ -21,6 +21,7 @@ from leakbench.auditing.found import (
     READ,
     Found,
     combined,
+    in_all,
     merged,
     pooled,
     without_images,
@@ -94,7 +95,7 @@ class Audit:
 
     def headline(self) -> str:
         """Return the result in one sentence."""
-        read, seen, of = self.exposed(), self.recognisable(), f"of {self.records} records"
+        read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
         by = [each for each in self.found if each.count(READ)]
         if read:
             quickest = min(by, key=lambda each: (-each.count(READ), each.proven < read, each.seconds))
@@ -223,7 +224,7 @@ def of_observations(
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")
     for attack, number in known.predicted.items():
-        tell(f"look: {attack} will read {number} of {records} records (predicted)")
+        tell(f"look: {attack} will read {number} {in_all(records)} (predicted)")
     audit = Audit(records, about, known)
     for observation, truth in parts:
         for each in besides(observation, truth, plain_loss) if truth is not None else ():
