@@ -196,6 +196,9 @@ def of_round(
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
     audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
+    if not audit.recognisable():
+        # Nothing can be measured of what would help, so that searches have its share too.
+        _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
     audit.declared = declared or {}
     audit.source = source or audit.source
     audit.assumptions = assumptions(played, observation)
@@ -253,6 +256,21 @@ def of_observations(
         tell(f"{entry['stage']}: {audit.found[-1].line()}")
     audit.seconds = round(time.perf_counter() - begun, 2)
     return audit
+
+
+def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
+    """Let the search that came furthest run once more for `limit` seconds, and keep it if it is longer."""
+    searches = [each for each in audit.found if each.trials]
+    if not searches:
+        return
+    best = max(searches, key=lambda each: sum(each.quality))
+    about = catalogue()[best.attack]
+    if best.iterations >= about["longest"]:
+        return
+    again = matching(best.attack, about, observation, truth, limit)
+    if again.trials and again.iterations > best.iterations:
+        audit.found[audit.found.index(best)] = again
+        tell(f"matching, with the rest of the budget: {again.line()}")
 
 
 def assumptions(played: Round, observation: Observation) -> list[str]:
