@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from torch import nn
 from leakbench import attacks
 from leakbench.auditing.attack import OutOfTime, catalogue, exact, matching, within
 from leakbench.auditing.audit import of_client
-from leakbench.auditing.found import READ, RECOGNISABLE
+from leakbench.auditing.found import READ, RECOGNISABLE, Found
 from leakbench.auditing.look import look
 from leakbench.auditing.remedies import grouped, largest, noisy, remedies
 from leakbench.auditing.round import client
@@ -88,6 +89,32 @@ def test_a_budget_that_is_spent_starts_nothing() -> None:
     for name, run in (("spear", exact), ("invg", matching)):
         found = run(name, entries[name], *view(played), -1.0)
         assert "budget" in found.why_not
+
+
+@pytest.mark.parametrize(("longer", "kept"), [(300, 300), (80, 100)])
+def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
+    longer: int, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def searched(name: str, about: dict[str, Any], *_: Any) -> Found:
+        asked.append((name, _[2]))
+        again = len(asked) == 3
+        quality = [0.2, 0.3] if name == "agic" else [0.1, 0.3]
+        return Found(
+            name, about["title"], "matching", "C", "", 2, [0, 0], trials=3,
+            iterations=longer if again else 100, quality=quality,
+        )  # fmt: skip
+
+    monkeypatch.setattr("leakbench.auditing.audit.matching", searched)
+    own = client((convolutional().eval(), nn.CrossEntropyLoss(), pictures(2)), local_steps=1)
+    lines: list[str] = []
+    found = of_client(own, 60, lines.append)
+    assert [name for name, _ in asked] == ["invg", "agic", "agic"]
+    # The share of what would help comes on top.
+    assert asked[2][1] > 0.3 * 60
+    assert [each.iterations for each in found.found[3:]] == [100, kept]
+    assert any("rest of the budget" in line for line in lines) == (longer == kept)
 
 
 def test_no_library_catches_the_end_of_the_time() -> None:
