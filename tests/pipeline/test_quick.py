@@ -204,3 +204,8 @@ def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
 
 def test_the_page_is_light() -> None:
     assert (R / "report.html").stat().st_size < 6e6
+
+
+def test_every_result_that_differs_is_explained(card: pd.DataFrame) -> None:
+    rows = card[(card["verdict"] == "differs") & card["class"].isin(["result", "doubt"])]
+    assert rows.loc[rows["examined"] == "Not examined yet.", "id"].tolist() == []

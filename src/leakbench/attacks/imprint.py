@@ -1,12 +1,16 @@
 """Read the bins of an imprint block: what two neighbours of one query differ by (Fowl et al., ICLR 2022)."""
 
+from typing import Literal
+
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from leakbench.attacks.fidel import divide
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
+from leakbench.exact.levels import LEVELS, brightest
 from leakbench.matching.received import noise_images
 from leakbench.victims.layers import first_dense, normalisation
 
@@ -17,57 +21,122 @@ EMPTY = 1e-5
 
 
 @torch.no_grad()
-def imprint(observation: Observation, rng: torch.Generator) -> Reconstruction:
+def imprint(
+    observation: Observation, rng: torch.Generator, *, scale: Literal["levels", "maximum"] = "levels"
+) -> Reconstruction:
     """Reconstruct from a first dense layer whose neurons ask one query of a sample and differ in their
     biases.
 
     The neurons are ordered by their biases. A sample opens all of them up to its place, so what the gradients
     of two neighbours differ by is what the samples between them add: with one sample there, the difference of
     the weights' gradients over that of the biases' is it. Of more bins than the batch has samples those with
-    the largest gradients are kept. Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4. Raises Unfit
-    where the layer has no bias, reads something other than samples, or asks several queries.
+    the largest gradients are kept.
+
+    Where each client was sent a model of its own, every block of columns that reads the samples of one of
+    these models is read by itself. In a sum of several such clients the gradients of the biases are mixed, so
+    each sample is known up to its scale.
+
+    scale: where it comes from then. `levels`: pixels of 8 bits are whole multiples of one number, and the
+    smallest brightness that makes them so is taken; where there is none, the brightest value is taken for 1.
+    `maximum`: the latter always. Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4; the blocks and
+    `maximum` are LOKI's (Zhao et al., S&P 2024). Raises Unfit where the layer has no bias, reads something
+    other than samples, or asks several queries.
     """
     model = observation.model()
     rows, columns, channels = observation.network["shape"]
     pixels = (channels, rows, columns)
-    name, read = first_dense(model, noise_images(pixels))
+    name, _ = first_dense(model, noise_images(pixels))
     layer = model.get_submodule(name)
     assert isinstance(layer, nn.Linear)
-    if f"{name}.bias" not in observation.updates or tuple(read.shape[1:]) != pixels:
+    if f"{name}.bias" not in observation.updates:
         raise Unfit(f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)")
-    rounds, batch = observation.rounds, max(observation.clients)
-    neurons, inputs = layer.weight.shape
-    kept = min(batch, neurons)
-    found = torch.zeros(rounds, len(observation.clients), kept, inputs)
-    usable = torch.zeros(found.shape[:-1], dtype=torch.bool)
-    for number in range(rounds):
-        origin = int(observation.origin[number])
-        weight, bias = (
-            torch.tensor(observation.weights[f"{name}.{part}"][origin]) for part in ("weight", "bias")
-        )
-        unit = weight.double() / weight.double().norm(dim=1, keepdim=True)
-        if (unit @ unit[0] < 1 - ALIKE).any():
-            raise Unfit(f"attack: imprint needs neurons that ask one query, and those of {name} ask several")
-        order = bias.argsort()
+    clients, batch = len(observation.clients), max(observation.clients)
+    kept, places = 0, {}
+    for origin in sorted(set(observation.origin.tolist())):
+        places[origin] = _blocks(observation, origin, name)
+        kept = min(batch, layer.out_features * len(places[origin]))
+    found = torch.zeros(observation.rounds, clients, kept, *pixels)
+    usable = torch.zeros(found.shape[:3], dtype=torch.bool)
+    mean, deviation = normalisation(model, channels)
+    for number, origin in enumerate(observation.origin.tolist()):
+        order = _order(observation, origin, name)
         one = slice(number, number + 1)
         slope, offset = (
-            torch.diff(
-                observation.update(f"{name}.{part}", one)[0][:, order].double(), dim=1, prepend=prepend
-            )
-            for part, prepend in (
-                ("weight", torch.zeros(len(observation.clients), 1, inputs, dtype=torch.float64)),
-                ("bias", torch.zeros(len(observation.clients), 1, dtype=torch.float64)),
-            )
+            observation.update(f"{name}.{part}", one)[0][:, order].double() for part in ("weight", "bias")
         )
-        ratio, full = divide(slope, offset)
-        size = slope.abs().mean(-1)
-        full &= size > EMPTY * size.amax(1, keepdim=True)
-        best = torch.where(full, size, 0).topk(kept, 1).indices
-        found[number] = ratio.gather(1, best[..., None].expand(-1, -1, inputs)).float()
-        usable[number] = full.gather(1, best)
-    mean, deviation = normalisation(model, channels)
-    partial = found.unflatten(-1, pixels) * deviation + mean
-    return Reconstruction(torch.where(usable[..., None, None, None], partial, 0), usable)
+        mixed = len(places[origin]) > clients
+        if mixed and (mean.any() or (deviation != 1).any()):
+            raise Unfit(
+                "attack: imprint knows samples of a sum up to a factor, and the network normalises them"
+            )
+        for client in range(clients):
+            ratios, sizes = [], []
+            for block in places[origin]:
+                steps = _steps(slope[client][:, block])
+                # A bias' gradient that is mixed scales nothing.
+                ratio, full = divide(steps, _steps(0 * offset[client] if mixed else offset[client]))
+                sizes.append(torch.where(full, steps.abs().mean(-1), 0))
+                ratios.append(ratio.float())
+            size = torch.cat(sizes)
+            best = size.topk(kept).indices
+            usable[number, client] = size[best] > EMPTY * size.amax()
+            samples = torch.cat(ratios)[best].unflatten(-1, pixels) * deviation + mean
+            found[number, client] = _scaled(samples, scale) if mixed else samples
+    return Reconstruction(torch.where(usable[..., None, None, None], found, 0), usable)
 
 
 imprint.rounds_at_once = 1  # type: ignore[attr-defined]
+
+
+def _steps(values: Tensor) -> Tensor:
+    """Return what each of values [bins, …] adds to the one before it, the first to zero."""
+    return torch.diff(values, dim=0, prepend=torch.zeros_like(values[:1]))
+
+
+def _order(observation: Observation, origin: int, name: str) -> Tensor:
+    """Return the neurons of the layer `name` by their biases. Raises Unfit where they ask several queries."""
+    weight, bias = (
+        torch.from_numpy(np.array(observation.weights[f"{name}.{part}"][origin]))
+        for part in ("weight", "bias")
+    )
+    unit = weight.double() / weight.double().norm(dim=1, keepdim=True)
+    if (unit @ unit[0] < 1 - ALIKE).any():
+        raise Unfit(f"attack: imprint needs neurons that ask one query, and those of {name} ask several")
+    return bias.argsort()
+
+
+def _blocks(observation: Observation, origin: int, name: str) -> list[Tensor]:
+    """Return for each model that was sent which inputs [pixels] of the layer `name` are a sample's pixels,
+    in their order.
+
+    Raises Unfit where there are none.
+    """
+    model = observation.model(origin)
+    rows, columns, channels = observation.network["shape"]
+    noise = noise_images((channels, rows, columns))[:2]
+    mean, deviation = normalisation(model, channels)
+    wanted = ((noise - mean) / deviation).flatten(1)
+    each = {tensor: torch.from_numpy(np.array(value[origin])) for tensor, value in observation.each.items()}
+    found = []
+    for client in range(len(next(iter(each.values()))) if each else 1):
+        model.load_state_dict({tensor: value[client] for tensor, value in each.items()}, strict=False)
+        read = first_dense(model, noise)[1].flatten(1).to(wanted.dtype)
+        block = read.any(0).nonzero()[:, 0]
+        if len(block) != wanted.shape[1] or not torch.allclose(read[:, block], wanted):
+            raise Unfit(
+                f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)"
+            )
+        found.append(block)
+    return found
+
+
+def _scaled(samples: Tensor, scale: str) -> Tensor:
+    """Return samples [n, *pixels] that are known up to a factor, to scale: the brightest value is 1, or as
+    many levels of 8 bits as make all values whole."""
+    flat = samples.flatten(1)
+    peak = flat.gather(1, flat.abs().argmax(1, keepdim=True))
+    flat = flat / torch.where(peak == 0, 1, peak)
+    if scale == "levels":
+        level = brightest(flat)
+        flat = flat * torch.where(level > 0, level / LEVELS, 1)[:, None]
+    return flat.view_as(samples)

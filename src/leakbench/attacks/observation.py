@@ -42,6 +42,8 @@ class Observation:
     hidden: what is known of parameters that clients hide, if they do (docs/observation.md): `weights` and
     `updates` lack weight and bias of the batch norms `layers`.
     shown: tensors behind them that clients share all the same → [rounds, clients, *shape].
+    each: parameter → [origins, clients, *shape], of which the server sent every client its own in place of
+    `weights`; the clients are those that took part, also where a sum over them is all that is seen.
     candidates: uint8 [n, rows, columns, channels] (of records float32), images among which the private ones
     of all rounds are, in an order by chance; none where the attacker holds none.
     work: where a killed attack finds what it has done, and how many processes it may use.
@@ -65,6 +67,7 @@ class Observation:
     labels: list[np.ndarray] | None = None
     hidden: dict[str, Any] = field(default_factory=dict)
     shown: dict[str, np.ndarray] = field(default_factory=dict)
+    each: dict[str, np.ndarray] = field(default_factory=dict)
     candidates: np.ndarray | None = None
     work: Work = field(default_factory=Work)
     own: nn.Module | None = None
@@ -200,6 +203,7 @@ def check(observation: Observation, where: str) -> None:
         )
     _check_names(observation, set(model.state_dict()), where)
     _check_candidates(observation, where)
+    _check_each(observation, where)
     updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
     trained = {name for name, _ in model.named_parameters()}
     for name, value in model.state_dict().items():
@@ -252,6 +256,24 @@ def _check_names(observation: Observation, own: set[str], where: str) -> None:
                 )
             if not np.isfinite(tensors[name]).all():
                 raise Unfit(f"{where}: {kind}/{name} holds NaN or Inf (was the client's training stable?)")
+
+
+def _check_each(observation: Observation, where: str) -> None:
+    """Refuse tensors of each client's own that no model has, or that are of other numbers. Raises Unfit
+    naming the tensor."""
+    clients = {array.shape[1] for array in observation.each.values() if array.ndim > 1}
+    for name, array in observation.each.items():
+        common = observation.weights.get(name)
+        if common is None:
+            raise Unfit(f"{where}: each/{name} belongs to no layer of the victim (global/{name} is missing)")
+        shapes = array.shape[:1] + array.shape[2:], common.shape
+        if array.ndim < 2 or shapes[0] != shapes[1] or array.dtype != common.dtype or len(clients) != 1:
+            raise Unfit(
+                f"{where}: each/{name} is {array.dtype} {array.shape}, not {common.dtype} of models, clients "
+                f"(as many as the others have) and {common.shape[1:]}"
+            )
+        if not np.isfinite(array).all():
+            raise Unfit(f"{where}: each/{name} holds NaN or Inf")
 
 
 def _check_candidates(observation: Observation, where: str) -> None:
@@ -337,6 +359,9 @@ def read_observation(
         dropout=facts["dropout"],
         shown={
             name.removeprefix("shown/"): value for name, value in tensors.items() if name.startswith("shown/")
+        },
+        each={
+            name.removeprefix("each/"): value for name, value in tensors.items() if name.startswith("each/")
         },
         local=facts["local"],
         candidates=tensors.get("candidates"),

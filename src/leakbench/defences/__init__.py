@@ -62,17 +62,28 @@ class View(NamedTuple):
     groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the
     updates that clients sent in one round: parameter → [clients, *shape] → [groups, *shape]; it is
     `unchanged` itself where the updates are what is seen. knows: the fields of the threat model that differ
-    (`attacks.threat_model`).
+    (`attacks.threat_model`). shares: [groups, clients], float64, where what is seen is sums of updates that
+    are weighed so; many clients' updates are then added up one by one, and never held together.
     """
 
     groups: list[list[int]]
     seen: Callable[[Update, torch.Generator], Update]
     knows: dict[str, str]
+    shares: Tensor | None = None
 
 
 def each_update(clients: Sequence[int]) -> View:
     """Return the server's view of clients with these numbers of samples: what each of them sends."""
     return View([[i] for i in range(len(clients))], unchanged, {})
+
+
+def summed(groups: list[list[int]], shares: Tensor, knows: dict[str, str]) -> View:
+    """Return the view of sums of updates, each weighed by its row of `shares`, float64 [groups, clients]."""
+
+    def seen(updates: Update, rng: torch.Generator) -> Update:
+        return {name: torch.tensordot(shares, value.double(), 1).float() for name, value in updates.items()}
+
+    return View(groups, seen, knows, shares)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from leakbench.defences import Defence, Update, View, needs
+from leakbench.defences import Defence, View, needs, summed
 
 
 def aggregated(*, observer: Literal["server", "client"] = "server") -> Defence:
@@ -20,18 +20,10 @@ def aggregated(*, observer: Literal["server", "client"] = "server") -> Defence:
         first = int(observer == "client")
         needs(clients, 2, "aggregated")
         samples = torch.tensor(clients, dtype=torch.float64)
-        shares = samples / samples.sum()
-
-        def seen(updates: Update, rng: torch.Generator) -> Update:
-            whole = {name: torch.tensordot(shares, value.double(), 1) for name, value in updates.items()}
-            rest = {
-                n: (v - first * shares[0] * updates[n][0]) / shares[first:].sum() for n, v in whole.items()
-            }
-            return {name: value.float()[None] for name, value in rest.items()}
-
-        return View(
+        samples[:first] = 0
+        return summed(
             [list(range(first, len(clients)))],
-            seen,
+            (samples / samples.sum())[None],
             {"observer": observer, "shared": f"the sum of {len(clients)} clients' updates, each round"},
         )
 

@@ -1,26 +1,28 @@
 """Updates reach the server encrypted, under a key that all clients share (FedBoosting, thesis, section
 4.2.2)."""
 
+import operator
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
-from leakbench.defences import Defence, Update, View, dense
+from leakbench.defences import Defence, Update, View, dense, needs
 from leakbench.encryption import quantise
 
 
 def encrypted(
     *,
-    observer: Literal["server", "colluding"] = "server",
+    observer: Literal["server", "colluding", "sum"] = "server",
     bits: Annotated[int, Field(gt=0)] = 2048,
     value_bits: Annotated[int, Field(gt=0)] = 40,
     scale_bits: Annotated[int, Field(gt=0)] = 32,
     pieces: Annotated[int, Field(gt=0)] = 100,
 ) -> Defence:
-    """Show a server without the key ciphertexts, and one that has it from a client what they open to,
-    quantised.
+    """Show a server without the key ciphertexts, one that has it from a client what they open to, quantised,
+    and one to which clients open the weighted `sum` of a round that sum.
 
     Ciphertexts are drawn, not made: without the key they cannot be told from uniform bits, and keys and
     blinding may not be seeded, so that real ones would be others at each run; tests hold those of
@@ -28,27 +30,25 @@ def encrypted(
     `value_bits` of a plaintext of `bits`, a ciphertext twice the plaintext.
     """
 
-    keyless = observer == "server"
+    keyless, scale = observer == "server", 1 << scale_bits
+
+    def integers(value: Tensor) -> list[int]:
+        return quantise.integers(value.double().flatten().numpy(), scale, pieces)
+
+    def opened(sums: Sequence[int], like: Tensor) -> Tensor:
+        return torch.from_numpy(quantise.values(sums, scale)).float().view_as(like)
 
     def view(clients: Sequence[int]) -> View:
+        if observer == "sum":
+            return _summed(clients)
+
         def seen(updates: Update, rng: torch.Generator) -> Update:
             if keyless:
                 return {
                     name: torch.rand(value.shape, generator=rng) * 2 - 1 for name, value in updates.items()
                 }
-            scale = 1 << scale_bits
             return {
-                name: torch.from_numpy(
-                    quantise.values(
-                        [
-                            each * pieces
-                            for each in quantise.integers(value.double().flatten().numpy(), scale, pieces)
-                        ],
-                        scale,
-                    )
-                )
-                .float()
-                .view_as(value)
+                name: opened([each * pieces for each in integers(value)], value)
                 for name, value in updates.items()
             }
 
@@ -61,6 +61,21 @@ def encrypted(
                 + ("" if keyless else ", and the key"),
             },
         )
+
+    def _summed(clients: Sequence[int]) -> View:
+        needs(clients, 2, "encrypted")
+        shares = quantise.weights([count / sum(clients) for count in clients], pieces)
+
+        def seen(updates: Update, rng: torch.Generator) -> Update:
+            found = {}
+            for name, value in updates.items():
+                parts = zip(*(integers(each) for each in value), strict=True)
+                sums = [sum(map(operator.mul, shares, part)) for part in parts]
+                found[name] = opened(sums, value[:1])
+            return found
+
+        told = f"what the encrypted sum of {len(clients)} clients' updates opens to, each round"
+        return View([list(range(len(clients)))], seen, {"shared": told})
 
     per_value = -(-2 * bits // max(1, (bits - 1) // value_bits))
     return Defence(bits=lambda value: dense(value, per_value), view=view)

@@ -5,6 +5,10 @@ from torch import Tensor
 
 # Steps between black and white of pixels of 8 bits, and how many steps a value may be off a level.
 LEVELS, OFF = 255, 0.05
+# Images of fewer levels than that have no step that tells their brightness: black and white are two.
+FEWEST = 32
+# Values of an image that are tried first, so that few images are compared whole.
+TRIED = 48
 
 
 def of_levels(samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -35,3 +39,26 @@ def _of_channel(values: Tensor) -> tuple[float, float]:
         return -low / extent, 1 / extent
     deviation = count / LEVELS / extent
     return (LEVELS - count) // 2 / LEVELS - low * deviation, deviation
+
+
+def brightest(samples: Tensor) -> Tensor:
+    """Return the level of the brightest value of samples [n, values] that are known up to a factor, [n].
+
+    samples: their brightest value is 1. Pixels of 8 bits are whole multiples of one level, and those of a
+    photograph have no common divisor, so the smallest level of the brightest that makes all whole is it. It
+    is 0 where none makes them so, and where one below FEWEST already does.
+    """
+    found = torch.zeros(len(samples), dtype=samples.dtype)
+    first = samples[:, torch.linspace(0, samples.shape[1] - 1, TRIED).long()]
+    open_ = torch.ones(len(samples), dtype=torch.bool)
+    for level in range(1, LEVELS + 1):
+        rows = (open_ & (_off(first * level) <= OFF)).nonzero()[:, 0]
+        rows = rows[_off(samples[rows] * level) <= OFF]
+        found[rows] = level if level >= FEWEST else 0
+        open_[rows] = False
+    return found
+
+
+def _off(values: Tensor) -> Tensor:
+    """Return how far the values [n, …] of each row are from whole numbers at most: [n]."""
+    return (values - values.round()).abs().flatten(1).amax(1)

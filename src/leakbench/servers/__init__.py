@@ -1,7 +1,7 @@
 """Servers that cheat: what a malicious server does to the model before it sends it out; one file each."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -19,21 +19,34 @@ class Held:
 
     shape: channels, rows and columns of a sample. batch: the number of samples whose gradients it will see
     added up. rng: its own chance. samples: some of its own, float [n, channels, rows, columns] in [0, 1];
-    none where it holds none.
+    none where it holds none. clients: the number of samples of each client; without any, one client has all.
     """
 
     shape: tuple[int, int, int]
     batch: int
     rng: torch.Generator
     samples: Tensor | None = None
+    clients: Sequence[int] = ()
 
 
-Server = Callable[[nn.Module, Held], dict[str, float]]
+@dataclass(frozen=True)
+class Written:
+    """What a malicious server did beside changing a network's weights in place.
+
+    expected: what a closed form expects of them, by metric; empty where there is none. each: tensors of which
+    each client is sent its own in place of the network's, parameter → [clients, *shape].
+    """
+
+    expected: dict[str, float] = field(default_factory=dict)
+    each: dict[str, Tensor] = field(default_factory=dict)
+
+
+Server = Callable[[nn.Module, Held], Written]
 
 
 def build(module: str, parameters: dict[str, Any]) -> Server:
-    """Return the server whose file is `module`: it changes a network's weights in place, and returns by
-    metric what a closed form expects of them; nothing where there is none.
+    """Return the server whose file is `module`: it changes a network's weights in place, and returns what
+    else it did.
 
     Raises UserError where the network lacks a layer that the server needs, or the server lacks samples.
     """

@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from leakbench.errors import UserError
-from leakbench.servers import Held, trapped
+from leakbench.servers import Held, Written, trapped
 
 # The first bin has no lower end: every sample opens its neuron.
 OPEN = 10.0
@@ -21,7 +21,7 @@ def robbing_the_fed(
     *,
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
-) -> dict[str, float]:
+) -> Written:
     """Give every neuron of the first dense layer the same weights, the mean of a sample, and other biases.
 
     Neuron j is open for samples whose mean exceeds the j-th of as many cuts as there are neurons, so the
@@ -35,25 +35,49 @@ def robbing_the_fed(
     UserError as `trapped` does, without samples, and where no dense layer reads the first one's neurons.
     """
     layer, read = trapped(model, held.shape, "robbing-the-fed")
-    neurons, inputs = layer.weight.shape
-    later = next((m for m in model.modules() if isinstance(m, nn.Linear) and m is not layer), None)
-    if later is None or later.in_features != neurons:
-        raise UserError(
-            "malicious: robbing-the-fed writes two dense layers, and no second one reads the first (take a "
-            "victim such as mlp, or imprinted)"
-        )
+    later = reader(model, layer, "robbing-the-fed")
     if held.samples is None:
         raise UserError(
             "malicious: robbing-the-fed fits its bins to samples (give the server auxiliary ones)"
         )
-    means = read(held.samples).double().mean(1)
+    write_bins(layer, later, read(held.samples).double().mean(1), bins, gain)
+    return Written({"exact": alone(layer.out_features, held.batch)})
+
+
+def alone(bins: int, batch: int) -> float:
+    """Return the probability that a sample of a batch is alone in its bin, where all bins are as likely."""
+    return float((1 - 1 / bins) ** (batch - 1))
+
+
+def reader(model: nn.Module, layer: nn.Linear, server: str) -> nn.Linear:
+    """Return the dense layer behind `layer`. server: its name, for messages. Raises UserError where there is
+    none that reads the neurons of `layer` alone."""
+    later = next((m for m in model.modules() if isinstance(m, nn.Linear) and m is not layer), None)
+    if later is None or later.in_features != layer.out_features:
+        raise UserError(
+            f"malicious: {server} writes two dense layers, and no second one reads the first (take a "
+            "victim such as mlp, or imprinted)"
+        )
+    return later
+
+
+@torch.no_grad()
+def write_bins(
+    layer: nn.Linear, later: nn.Linear, means: Tensor, bins: str, gain: float, values: int = 0
+) -> None:
+    """Write one query, the mean of a sample, and biases that cut its results on samples into bins.
+
+    layer: the dense layer that gets them. later: the one behind it. means: float64 [n], those of the
+    server's own samples, as `layer` reads them. bins, gain: as in `robbing_the_fed`. values: the number of
+    inputs of `layer` that are one sample's; by default all.
+    """
+    neurons = layer.out_features
     share = torch.arange(neurons, dtype=torch.float64) / neurons
     if bins == "quantiles":
         cuts = torch.quantile(means, share)
     else:
         cuts = means.mean() + means.std() * torch.special.ndtri(share.clamp_min(1e-12))
     cuts[0] = -OPEN
-    layer.weight.fill_(gain / inputs)
+    layer.weight.fill_(gain / (values or layer.in_features))
     layer.bias.copy_(-gain * cuts)
     later.weight.copy_(later.weight.mean(1, keepdim=True).expand_as(later.weight))
-    return {"exact": (1 - 1 / neurons) ** (held.batch - 1)}

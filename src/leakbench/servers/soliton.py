@@ -8,7 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from leakbench.servers import Held, trapped
+from leakbench.servers import Held, Written, trapped
 
 
 def degrees(batch: int, spread: float, failure: float) -> Tensor:
@@ -37,7 +37,7 @@ def soliton(
     deviation: Annotated[float, Field(gt=0)] = 0.5,
     spread: Annotated[float, Field(gt=0)] = 0.05,
     failure: Annotated[float, Field(gt=0, lt=1)] = 0.4,
-) -> dict[str, float]:
+) -> Written:
     """Draw each neuron's weights, and set its bias so that a drawn number of a batch's samples opens it.
 
     deviation: of the independent normal weights of the first dense layer. spread, failure: of the robust
@@ -64,4 +64,4 @@ def soliton(
         bias = -(outputs[degree.clamp_max(len(own)) - 1, column] + outputs[after, column]) / 2
     layer.weight.copy_(weight)
     layer.bias.copy_(bias)
-    return {}
+    return Written()

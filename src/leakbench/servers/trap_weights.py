@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from leakbench.servers import Held, trapped
+from leakbench.servers import Held, Written, trapped
 
 
 @torch.no_grad()
@@ -17,7 +17,7 @@ def trap_weights(
     *,
     deviation: Annotated[float, Field(gt=0)] = 0.5,
     scale: Annotated[float, Field(gt=0, le=1)] = 0.95,
-) -> dict[str, float]:
+) -> Written:
     """Write rows of the first dense layer that are negative for most samples.
 
     One half of a row's inputs, by chance, have the weights -|N(0, deviation²)|; the other half have the same
@@ -36,4 +36,4 @@ def trap_weights(
         weight[row, order[:half]], weight[row, order[half : 2 * half]] = -negative, scale * other
     layer.weight.copy_(weight)
     layer.bias.zero_()
-    return {}
+    return Written()

@@ -28,7 +28,8 @@ from leakbench.federation import (
 from leakbench.pixels import pixels
 from leakbench.provenance import provenance, read_spec, recording
 from leakbench.seeds import stream
-from leakbench.servers import Held
+from leakbench.servers import Held, Written
+from leakbench.tensors import Tensors
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import by_batch, draw_masks
 
@@ -62,10 +63,10 @@ def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict
 
 
 def _layout(
-    model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int
+    model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int, each: Tensors | None = None
 ) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent`
-    models.
+    models, and `each`, those of which every client was sent its own [clients, *shape].
 
     `model` is the one that clients train; what it has of its own is not there, but for what the defence shows
     of it.
@@ -84,8 +85,17 @@ def _layout(
     layout |= {
         f"shown/{name}": ((rounds, clients, *state[name].shape), "float32") for name in defence.shown(model)
     }
+    layout |= {f"each/{name}": ((sent, *value.shape), "float32") for name, value in (each or {}).items()}
     layout["origin"] = ((rounds,), "int64")
     return layout
+
+
+def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, update: Tensors) -> None:
+    """Add one client's update [rounds, *shape] to sums of updates [rounds, groups, *shape], each weighed by
+    its share [groups]."""
+    for name, tensor in update.items():
+        for group, share in enumerate(shares.tolist()):
+            torch.from_numpy(sums[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
 
 
 def _looked_at(
@@ -133,53 +143,55 @@ def _sent_out(
     model: nn.Module,
     arrays: Mapping[str, np.ndarray],
     names: tuple[str | int, ...],
-) -> tuple[dict[str, torch.Tensor], dict[str, float]]:
+) -> tuple[Tensors, Written]:
     """Return what the server sends out of a victim: its state, or what a malicious server makes of it; and
-    what a closed form expects of this.
+    what else such a server did.
 
     Raises UserError, which names the spec, where that server does not fit the victim.
     """
-    cheat, expected = value.get("malicious"), {}
+    cheat, written = value.get("malicious"), Written()
     if cheat:
         rows, columns, channels = value["dataset"]["shape"]
         own, samples = cheat["auxiliary"], None
         if own:
-            held = np.array(arrays[f"{own['split']}/images"][own["start"] : own["stop"]])
-            samples = pixels(torch.from_numpy(held))
-        batch = sum(value["federation"]["clients"])
+            own_images = np.array(arrays[f"{own['split']}/images"][own["start"] : own["stop"]])
+            samples = pixels(torch.from_numpy(own_images))
+        clients = value["federation"]["clients"]
+        held = Held((channels, rows, columns), sum(clients), generator("server", *names), samples, clients)
         with _naming(spec):
-            expected = servers.build(cheat["module"], cheat["parameters"])(
-                model, Held((channels, rows, columns), batch, generator("server", *names), samples)
-            )
-    return model.state_dict(), expected
+            written = servers.build(cheat["module"], cheat["parameters"])(model, held)
+    return model.state_dict(), written
 
 
 def _alarms(
     model: nn.Module,
-    origins: list[dict[str, torch.Tensor]],
+    origins: list[Tensors],
+    each: list[Tensors],
     images: torch.Tensor,
     hidden: Truth,
     groups: list[list[int]],
 ) -> dict[str, np.ndarray]:
     """Return for each detector and each group of clients whether it sounded for one of them, 0 or 1,
-    "alarm_", its name and the group's number → [rounds]: in each round, at the model that the server sent."""
+    "alarm_", its name and the group's number → [rounds]: in each round, at the model that the server sent.
+
+    each: by origin, the tensors of which every client was sent its own [clients, *shape]."""
     found: dict[str, list[float]] = {}
-    for weights in origins:
+
+    def heard(client: int, number: int, own: Tensors) -> dict[str, float]:
+        model.load_state_dict({name: value[client] for name, value in own.items()}, strict=False)
+        index, labels = hidden.images[client][number], hidden.labels[client][number]
+        received = detectors.Received(
+            model.eval(), pixels(images[torch.from_numpy(index)]), torch.from_numpy(labels)
+        )
+        return detectors.suspicion(received)
+
+    for weights, own in zip(origins, each, strict=True):
         model.load_state_dict(weights)
         for number in range(len(hidden.images[0])):
             for place, group in enumerate(groups):
-                each = [
-                    detectors.suspicion(
-                        detectors.Received(
-                            model.eval(),
-                            pixels(images[torch.from_numpy(hidden.images[client][number])]),
-                            torch.from_numpy(hidden.labels[client][number]),
-                        )
-                    )
-                    for client in group
-                ]
+                every = [heard(client, number, own) for client in group]
                 for name in detectors.names():
-                    sounded = any(one[name] > 1 for one in each)
+                    sounded = any(one[name] > 1 for one in every)
                     found.setdefault(f"alarm_{name}/{place}", []).append(float(sounded))
     return {name: np.array(values) for name, values in found.items()}
 
@@ -244,11 +256,12 @@ def capture(
         epochs = (
             [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
         )
-        origins = []
+        origins, each = [], []
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
-            weights, expected = _sent_out(spec, value, loaded, arrays, names)
+            weights, written = _sent_out(spec, value, loaded, arrays, names)
             origins.append(weights)
+            each.append(written.each)
         rounds, clients = federation["rounds"], federation["clients"]
         moving = federation["server"] == "fedavg"
         passes = federation["passes"]
@@ -260,7 +273,7 @@ def capture(
         protected, certified = _checked(spec, defence, model, federation, len(epochs), image["shape"])
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
-        layout = _layout(protected, defence, total, len(seen_samples), sent)
+        layout = _layout(protected, defence, total, len(seen_samples), sent, each[-1])
         held = candidates(federation, hidden, len(arrays[f"{split}/labels"]), names)
         if len(held):
             layout["candidates"] = ((len(held), *image["shape"]), str(arrays[f"{split}/images"].dtype))
@@ -274,9 +287,10 @@ def capture(
         inputs = [np.zeros((total, k, channels, rows, columns), np.float32) for k in changes]
         observed["knows"] |= view.knows
         observed["clients"] = seen_samples
+        kept = len(clients) if view.shares is None else len(view.groups)
         hidden_updates = {
-            name: np.zeros(shape, dtype)
-            for name, (shape, dtype) in _layout(protected, defence, total, len(clients), sent).items()
+            name: np.zeros(shape, dtype if view.shares is None else np.float64)
+            for name, (shape, dtype) in _layout(protected, defence, total, kept, sent).items()
             if name.startswith("updates/") and view.seen is not unchanged
         }
         with creating(out, layout, observed | made) as tensors:
@@ -285,8 +299,11 @@ def capture(
             updates: Mapping[str, Any] = hidden_updates or tensors
 
             def sink(part: slice, client: int, update: dict[str, torch.Tensor]) -> None:
-                for name, tensor in update.items():
-                    updates[f"updates/{name}"][part, client] = tensor.numpy()
+                if view.shares is not None:
+                    _added(updates, part, view.shares[:, client], update)
+                else:
+                    for name, tensor in update.items():
+                        updates[f"updates/{name}"][part, client] = tensor.numpy()
                 sizes[part, client] = defences.sent_bytes(defence, update).numpy()
 
             def show(part: slice, client: int, values: dict[str, torch.Tensor]) -> None:
@@ -309,12 +326,19 @@ def capture(
                 moved,
                 show,
                 trained_on,
+                each,
             )
-            if hidden_updates:
+            if view.shares is not None:
+                for name, sums in hidden_updates.items():
+                    tensors[name][:] = sums
+            elif hidden_updates:
                 _looked_at(view, hidden_updates, tensors, generator("view", *names))
             for index, weights in enumerate(out_models):
                 for name, tensor in weights.items():
                     tensors[f"global/{name}"][index] = tensor.numpy()
+            for index, own in enumerate(each):
+                for name, tensor in own.items():
+                    tensors[f"each/{name}"][index] = tensor.numpy()
             starts = np.repeat(np.arange(sent), total // sent)
             tensors["origin"][:] = starts
             if len(held):
@@ -331,10 +355,11 @@ def capture(
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
         if federation.get("watched"):
-            secret |= _alarms(model, origins, images, hidden, view.groups)
+            secret |= _alarms(model, origins, each, images, hidden, view.groups)
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
-        about = {"split": split, "clients": seen_samples, **({"expected": expected} if expected else {})}
+        about = {"split": split, "clients": seen_samples}
+        about |= {"expected": written.expected} if written.expected else {}
         if certified:
             stop = min(federation["private"]["stop"], len(arrays[f"{split}/labels"]))
             # What a sample is drawn from, for whoever knows all others of its update.

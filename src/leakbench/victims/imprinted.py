@@ -1,7 +1,7 @@
 """A network behind an imprint block: what a malicious server adds in front of it."""
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -12,23 +12,36 @@ from leakbench.victims.lenet_dlg import lenet_dlg
 
 
 def imprinted(
-    shape: tuple[int, int, int], classes: int, *, bins: Annotated[int, Field(gt=1)] = 256
+    shape: tuple[int, int, int],
+    classes: int,
+    *,
+    bins: Annotated[int, Field(gt=1, description="Neurons of the block's first layer.")] = 256,
+    clients: Annotated[
+        int,
+        Field(ge=0, description="Clients that a convolution before the block keeps apart. 0: there is none."),
+    ] = 0,
+    norm: Literal["none", "batch"] = "none",
 ) -> nn.Module:
     """Put a dense layer, ReLUs and a dense layer back to the sample's shape in front of DLG's LeNet.
 
-    bins: the number of neurons of the block. The second layer's initial weights are equal, so that a sample
-    adds the same to each neuron that it opens. Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4.
+    The second layer's initial weights are equal, so that a sample adds the same to each neuron that it opens.
+    With `clients` a 3×3 convolution comes first, without a bias, of one kernel for each channel of each
+    client's samples. norm: a batch norm behind the LeNet's first convolution, by its own statistics. Source:
+    Robbing the Fed (Fowl et al., ICLR 2022), section 4; the convolution is LOKI's (Zhao et al., S&P 2024).
     """
     rows, columns, channels = shape
     inputs = math.prod(shape)
     back = nn.Linear(bins, inputs)
     with torch.no_grad():
         back.weight.fill_(1 / bins)
+    convolution = (
+        {"convolution": nn.Conv2d(channels, channels * clients, 3, padding=1, bias=False)} if clients else {}
+    )
     block = {
         "flatten": nn.Flatten(),
-        "dense1": nn.Linear(inputs, bins),
+        "dense1": nn.Linear(inputs * max(clients, 1), bins),
         "activation1": nn.ReLU(),
         "dense2": back,
         "unflatten": nn.Unflatten(1, (channels, rows, columns)),
     }
-    return sequential(**block, network=lenet_dlg(shape, classes))
+    return sequential(**convolution, **block, network=lenet_dlg(shape, classes, norm=norm))

@@ -1,5 +1,7 @@
 """Reading the bins of an imprint block."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ from leakbench import servers, victims
 from leakbench.attacks.imprint import imprint
 from leakbench.attacks.observation import Observation
 from leakbench.errors import Unfit
+from leakbench.exact.levels import brightest
 from leakbench.servers import Held
+from leakbench.victims.layers import Normalise
 
 SHAPE, PLACE = (6, 6, 1), (1, 6, 6)
 
@@ -87,3 +91,105 @@ def test_weights_that_ask_several_queries_are_refused() -> None:
     convolutional, _ = observed("lenet_dlg", {}, 8, server="")
     with pytest.raises(Unfit, match="reads samples"):
         imprint(convolutional, torch.Generator())
+
+
+COLOURED, CLIENTS, EACH = (6, 6, 3), 3, 6
+
+
+def pictures(count: int) -> torch.Tensor:
+    """Return images of 8 bits whose brightest value is anywhere from a half on."""
+    rng = torch.Generator().manual_seed(4)
+    bright = 0.5 + 0.5 * torch.rand(count, 1, 1, 1, generator=rng)
+    return (255 * bright * torch.rand(count, 3, 6, 6, generator=rng)).round() / 255
+
+
+def sums(together: bool, seed: int = 0) -> tuple[Observation, torch.Tensor, torch.Tensor]:
+    """Return what a server sees of clients to which it sent models of their own, the samples [clients, each,
+    …], and which of these are alone in their bins [clients, each]."""
+    torch.manual_seed(seed)
+    parameters = {"bins": 30, "clients": CLIENTS}
+    model = victims.build("imprinted", COLOURED, 5, parameters).eval()
+    own = pictures(4000)
+    held = Held((3, 6, 6), CLIENTS * EACH, torch.Generator(), own[1000:], [EACH] * CLIENTS)
+    written = servers.build("loki", {})(model, held)
+    samples = own[CLIENTS * EACH * seed :][: CLIENTS * EACH].unflatten(0, (CLIENTS, EACH))
+    named, updates, places = dict(model.named_parameters()), [], []
+    model.dense1.register_forward_hook(lambda _, inputs, output: places.append((output > 0).sum(1)))
+    for client in range(CLIENTS):
+        model.load_state_dict(
+            {"convolution.weight": written.each["convolution.weight"][client]}, strict=False
+        )
+        loss = cross_entropy(model(samples[client]), torch.arange(EACH) % 5)
+        updates.append(torch.autograd.grad(loss, list(named.values())))
+    stacked = {
+        name: torch.stack(every) for name, every in zip(named, zip(*updates, strict=True), strict=True)
+    }
+    seen = {name: value.mean(0, keepdim=True) if together else value for name, value in stacked.items()}
+    observation = Observation(
+        network={"module": "imprinted", "parameters": parameters, "shape": list(COLOURED), "classes": 5},
+        weights={name: value.detach().numpy()[None] for name, value in model.state_dict().items()},
+        updates={name: value.numpy()[None] for name, value in seen.items()},
+        origin=np.zeros(1, np.int64),
+        clients=[CLIENTS * EACH] if together else [EACH] * CLIENTS,
+        kind="gradient",
+        each={name: value.numpy()[None] for name, value in written.each.items()},
+    )
+    alone = torch.stack([torch.bincount(place, minlength=31)[place] == 1 for place in places])
+    return observation, samples, alone
+
+
+def came_out(images: torch.Tensor, samples: torch.Tensor) -> torch.Tensor:
+    near = torch.cdist(samples.flatten(0, 1).flatten(1), images.flatten(1), p=torch.inf) < 0.1 / 255
+    return near.any(1).view(samples.shape[:2])
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_clients_with_models_of_their_own_are_kept_apart_in_a_sum(together: bool) -> None:
+    for seed in range(3):
+        observation, samples, alone = sums(together, seed)
+        found = imprint(observation, torch.Generator())
+        images = found.images[0][found.usable[0]]
+        assert 0 < alone.sum() < CLIENTS * EACH or seed
+        assert torch.equal(came_out(images, samples), alone)
+
+
+def test_as_published_a_sample_of_a_sum_is_as_bright_as_can_be() -> None:
+    observation, samples, alone = sums(together=True)
+    found = imprint(observation, torch.Generator(), scale="maximum")
+    images = found.images[0][found.usable[0]]
+    assert not came_out(images, samples).any()
+    brightest = samples / samples.flatten(2).amax(2)[..., None, None, None]
+    assert torch.equal(came_out(images, brightest), alone)
+
+
+def test_a_sum_of_normalised_samples_is_refused() -> None:
+    observation, _, _ = sums(together=True)
+    model = observation.model()
+    shifted = torch.nn.Sequential()
+    shifted.normalise = Normalise(torch.full((3, 1, 1), 0.5), torch.full((3, 1, 1), 0.5))
+    shifted.network = model
+    own = replace(
+        observation,
+        own=shifted,
+        **{
+            field: {f"network.{name}": value for name, value in getattr(observation, field).items()}
+            for field in ("weights", "updates", "each")
+        },
+    )
+    own.weights.update(
+        {name: v.numpy()[None] for name, v in shifted.state_dict().items() if "normalise" in name}
+    )
+    with pytest.raises(Unfit, match="the network normalises them"):
+        imprint(own, torch.Generator())
+
+
+def test_the_brightest_level_is_the_smallest_that_makes_all_values_whole() -> None:
+    rng = torch.Generator().manual_seed(0)
+    wanted = torch.tensor([100, 255, 64, 33], dtype=torch.float64)
+    levels = (wanted[:, None] * torch.rand(4, 200, generator=rng, dtype=torch.float64)).round()
+    levels[:, 0] = wanted
+    shares = levels / wanted[:, None] + 1e-5 * torch.randn(4, 200, generator=rng, dtype=torch.float64)
+    # Black and white tell no level, and a mixture of samples has none.
+    others = torch.stack([(shares[0] > 0.5).double(), shares[1] * 0.7 + shares[2] * 0.3])
+    others /= others.amax(1, keepdim=True)
+    assert brightest(torch.cat([shares, others])).tolist() == [100, 255, 64, 33, 0, 0]

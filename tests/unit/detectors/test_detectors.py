@@ -96,3 +96,14 @@ def test_weights_that_are_no_numbers_are_suspicious() -> None:
     with torch.no_grad():
         next(broken.model.parameters()).fill_(torch.nan)
     assert sounding(broken) == set(detectors.names())
+
+
+def test_a_client_finds_that_a_model_was_written_for_it_alone() -> None:
+    torch.manual_seed(0)
+    model = victims.build("imprinted", SHAPE, 5, {"bins": 100, "clients": 2}).eval()
+    held = Held(PLACE, 16, torch.Generator(), images(2000, 2), [8, 8])
+    kernels = servers.build("loki", {})(model, held).each["convolution.weight"]
+    model.load_state_dict({"convolution.weight": kernels[1]}, strict=False)
+    got = Received(model, images(8), torch.arange(8) % 5)
+    assert "rows_alike" in sounding(got)
+    assert isolation(got) >= 4

@@ -7,7 +7,7 @@ from torch.nn.functional import cosine_similarity
 
 from leakbench import servers, victims
 from leakbench.errors import UserError
-from leakbench.servers import Held
+from leakbench.servers import Held, Written
 from leakbench.servers.soliton import degrees
 
 SHAPE, PLACE = (6, 6, 1), (1, 6, 6)
@@ -32,7 +32,7 @@ def written(model: nn.Module) -> nn.Linear:
 
 def test_half_of_a_trapped_row_is_the_other_half_reversed_and_shrunk() -> None:
     model = network()
-    assert servers.build("trap_weights", {"deviation": 0.2, "scale": 0.9})(model, held()) == {}
+    assert servers.build("trap_weights", {"deviation": 0.2, "scale": 0.9})(model, held()) == Written()
     layer = written(model)
     for row in layer.weight.detach():
         positive, negative = row[row > 0].sort().values, (-row[row < 0]).sort().values
@@ -88,7 +88,7 @@ def test_soliton_neurons_are_open_for_about_as_many_samples_as_were_drawn(sample
 @pytest.mark.parametrize("bins", ["quantiles", "normal"])
 def test_bins_sort_samples_by_their_mean(bins: str) -> None:
     model, own = network(50), held(16, 5000)
-    expected = servers.build("robbing_the_fed", {"bins": bins})(model, own)
+    expected = servers.build("robbing_the_fed", {"bins": bins})(model, own).expected
     assert expected == {"exact": pytest.approx((1 - 1 / 50) ** 15)}
     layer = written(model)
     assert cosine_similarity(layer.weight, layer.weight[:1]).min() > 1 - 1e-6

@@ -25,12 +25,13 @@ def captured(
     private: str = "train",
     activation: str = "relu",
     malicious: dict[str, Any] | None = None,
+    network: dict[str, Any] | None = None,
     **more: Any,
 ) -> dict[str, Any]:
     """Play clients of so many images each; return the tensors of observation, labels and truth, and the data.
 
-    malicious: the server that writes the weights, if it does not follow the protocol. `more` are further keys
-    of the federation.
+    malicious: the server that writes the weights, if it does not follow the protocol. network: the victim, by
+    default a small FCNN. `more` are further keys of the federation.
     """
     rng = np.random.default_rng(0)
     data: dict[str, np.ndarray] = {}
@@ -39,8 +40,8 @@ def captured(
         data[f"{split}/labels"] = rng.integers(0, 5, 60)
     write_tensors(root / "data.safetensors", data, {})
     torch.manual_seed(0)
-    network = {"module": "fcnn", "parameters": {"width": 7, "activation": activation}}
-    state = victims.build("fcnn", SHAPE, 5, network["parameters"]).state_dict()
+    network = network or {"module": "fcnn", "parameters": {"width": 7, "activation": activation}}
+    state = victims.build(network["module"], SHAPE, 5, network["parameters"]).state_dict()
     write_tensors(
         root / "victim.safetensors",
         {f"epoch-0/{name}": value.numpy() for name, value in state.items()},

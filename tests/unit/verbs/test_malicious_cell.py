@@ -84,3 +84,54 @@ def test_a_server_that_does_not_fit_is_one_line_with_the_file(tmp_path: Path, se
     assert str(refused.value).startswith(str(tmp_path / "spec.json"))
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "capture.safetensors").exists()
+
+
+LOKI: dict[str, Any] = BINS | {"module": "loki"}
+NETWORK: dict[str, Any] = {"module": "imprinted", "parameters": {"bins": 8, "clients": 3}}
+
+
+def test_each_client_gets_a_model_of_its_own_and_a_sum_keeps_them_apart(tmp_path: Path) -> None:
+    alone, whole = tmp_path / "alone", tmp_path / "whole"
+    for root, defence in ((alone, "none"), (whole, "aggregated")):
+        root.mkdir()
+        given = {"defence": {"module": defence, "parameters": {}}, "clients": (2, 2, 2), "network": NETWORK}
+        play(root, LOKI, watched=True, **given)
+    each, seen = (read_observation(root / "capture.safetensors")[0] for root in (alone, whole))
+    kernels = seen.each["convolution.weight"]
+    # One model, three clients; of each one kernel copies the single channel.
+    assert kernels.shape == (1, 3, 3, 1, 3, 3)
+    assert kernels.sum((1, 2, 3, 4, 5)).tolist() == [3]
+    assert (seen.clients, each.clients) == ([6], [2, 2, 2])
+    for name, value in seen.updates.items():
+        np.testing.assert_allclose(value[:, 0], each.updates[name].mean(1), atol=1e-6)
+    blocks = each.updates["dense1.weight"].reshape(3, 3, 8, 3, 16)
+    for client in range(3):
+        others = [other for other in range(3) if other != client]
+        assert blocks[:, client, :, client].any()
+        assert not blocks[:, client][:, :, others].any()
+    truth, facts = read_tensors(whole / "truth.safetensors")
+    assert facts["expected"] == {"exact": 1 - 1 / 8}
+    assert truth["alarm_rows_alike/0"].tolist() == [1, 1, 1]
+
+
+def test_kernels_for_too_few_clients_are_one_line_with_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="needs 1 kernels for each of 4 clients") as refused:
+        play(tmp_path, LOKI, clients=(2, 2, 2, 2), network=NETWORK)
+    assert str(refused.value).startswith(str(tmp_path / "spec.json"))
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "capture.safetensors").exists()
+
+
+@pytest.mark.parametrize("wrong", ["name", "shape", "number"])
+def test_tensors_of_each_client_that_do_not_fit_are_refused_in_one_line(tmp_path: Path, wrong: str) -> None:
+    play(tmp_path, LOKI, clients=(2, 2, 2), network=NETWORK)
+    path = tmp_path / "capture.safetensors"
+    tensors, facts = read_tensors(path)
+    kernels = tensors.pop("each/convolution.weight")
+    name = "each/stem.weight" if wrong == "name" else "each/convolution.weight"
+    tensors[name] = kernels[..., :2] if wrong == "shape" else kernels * (np.nan if wrong == "number" else 1)
+    write_tensors(path, tensors, facts)
+    with pytest.raises(UserError, match=name) as refused:
+        read_observation(path)
+    assert str(refused.value).startswith(str(path))
+    assert "\n" not in str(refused.value)

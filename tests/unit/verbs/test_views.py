@@ -9,6 +9,7 @@ from played import captured
 
 from leakbench.artefacts import read_facts, read_tensors
 from leakbench.attacks.observation import read_observation
+from leakbench.encryption import build
 from leakbench.training.server import fused_shares
 
 CLIENTS = (1, 2, 3)
@@ -116,6 +117,19 @@ def test_with_a_clients_key_it_sees_updates_in_steps_of_the_quantisation(
     for name, value in updates(plain).items():
         np.testing.assert_allclose(updates(found)[name], value, atol=0.5 * step + 1e-7)
     assert found["facts"]["knows"]["observer"] == "colluding"
+
+
+def test_an_encrypted_sum_opens_to_what_pailliers_scheme_opens(plain: Files, tmp_path: Path) -> None:
+    found = played(tmp_path / "own", "encrypted", observer="sum")
+    assert found["facts"]["clients"] == [sum(CLIENTS)]
+    scheme = build("paillier", {"bits": 128})
+    keys = scheme.keys()
+    shares = [round(scheme.pieces * count / sum(CLIENTS)) for count in CLIENTS]
+    for name, value in updates(plain).items():
+        if name.endswith("bias"):
+            sealed = [scheme.seal(keys, each.ravel()) for each in value[0]]
+            opened = scheme.opened(keys, scheme.combine(keys.without_private(), sealed, shares))
+            np.testing.assert_array_equal(updates(found)[name][0, 0].ravel(), opened.astype(np.float32))
 
 
 @pytest.mark.parametrize("module", ["fused", "aggregated"])

@@ -1,0 +1,86 @@
+"""LOKI: each client's model lands its gradient in a block of its own."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from leakbench import servers, victims
+from leakbench.errors import UserError
+from leakbench.servers import Held
+from leakbench.servers.loki import taps
+
+SHAPE, PLACE, CLIENTS = (6, 6, 3), (3, 6, 6), [4, 2, 4]
+
+
+def held(clients: list[int] = CLIENTS, samples: int = 3000) -> Held:
+    own = torch.rand(samples, *PLACE, generator=torch.Generator().manual_seed(1)) if samples else None
+    return Held(PLACE, sum(clients), torch.Generator().manual_seed(0), own, clients)
+
+
+def network(clients: int = 3, bins: int = 20) -> nn.Module:
+    torch.manual_seed(0)
+    return victims.build("imprinted", SHAPE, 5, {"bins": bins, "clients": clients}).eval()
+
+
+def test_only_the_own_group_of_kernels_copies_a_sample() -> None:
+    each = taps(torch.Size((6, 2, 3, 3)), 3)
+    assert each.shape == (3, 6, 2, 3, 3)
+    # One tap for each channel of each client, by hand: client 1, channel 0 is kernel 2.
+    assert each.sum() == 6
+    assert each[1, 2, 0, 1, 1] == 1
+    assert each[2, 5, 1, 1, 1] == 1
+
+
+def test_a_gradient_lands_in_the_columns_of_its_client_alone() -> None:
+    model = network()
+    written = servers.build("loki", {})(model, held())
+    assert set(written.each) == {"convolution.weight"}
+    samples = torch.rand(4, *PLACE, generator=torch.Generator().manual_seed(2))
+    for client, kernels in enumerate(written.each["convolution.weight"]):
+        model.load_state_dict({"convolution.weight": kernels}, strict=False)
+        loss = cross_entropy(model(samples), torch.arange(4))
+        (slope,) = torch.autograd.grad(loss, [model.dense1.weight])
+        blocks = slope.unflatten(1, (3, 108)).abs().amax((0, 2))
+        assert blocks.nonzero()[:, 0].tolist() == [client]
+
+
+def test_neurons_sort_each_clients_samples_by_their_mean() -> None:
+    model, own = network(), held()
+    written = servers.build("loki", {})(model, own)
+    # The largest client has four samples, of which one is alone in twenty bins so often.
+    assert written.expected == {"exact": pytest.approx((1 - 1 / 20) ** 3)}
+    assert own.samples is not None
+    model.load_state_dict({"convolution.weight": written.each["convolution.weight"][1]}, strict=False)
+    kept: list[torch.Tensor] = []
+    model.dense1.register_forward_hook(lambda _, inputs, output: kept.append(output))
+    model(own.samples)
+    place = (kept[0] > 0).sum(1)
+    mean = own.samples.flatten(1).mean(1)
+    assert (place[mean.argsort()].diff() >= 0).all()
+    assert torch.bincount(place, minlength=21)[1:].double().std() < 10
+
+
+@pytest.mark.parametrize(
+    ("model", "of", "told"),
+    [
+        (
+            lambda: network(2),
+            held(),
+            "needs 3 kernels for each of 3 clients, and the first convolution has 6",
+        ),
+        (lambda: network(0), held(), "the network does not begin so"),
+        (lambda: victims.build("lenet_dlg", SHAPE, 5, {}), held(), "the network does not begin so"),
+        (network, held([12]), "two clients or more"),
+        (network, held(samples=0), "give the server auxiliary ones"),
+    ],
+)
+def test_what_does_not_fit_is_one_line_and_changes_nothing(model: object, of: Held, told: str) -> None:
+    made = model()  # type: ignore[operator]
+    before = {name: value.clone() for name, value in made.state_dict().items()}
+    with pytest.raises(UserError, match=told) as refused:
+        servers.build("loki", {})(made, of)
+    assert str(refused.value).startswith("malicious: loki ")
+    assert "\n" not in str(refused.value)
+    for name, value in made.state_dict().items():
+        assert torch.equal(value, before[name])
