@@ -136,9 +136,11 @@ def _parser() -> argparse.ArgumentParser:
         "scorecard", "verified", "tables", "exhibits", "figures", "specs", "papers", "out",
         optional=["recorded"], lists=["tables", "exhibits", "figures", "specs", "recorded"],
     )  # fmt: skip
-    compare = command("compare", "count the verdicts that differ between two scorecards", optional=["out"])
-    for which in ("old", "new"):
-        compare.add_argument(which, type=Path, help=f"the {which} scorecard.csv")
+    compare = command("compare", "count the verdicts that differ between scorecards", optional=["out"])
+    compare.add_argument("old", type=Path, help="the old scorecard.csv")
+    compare.add_argument(
+        "new", type=Path, nargs="+", help="the new one, or several, such as those of other seeds"
+    )
     command("check", "hold recorded files to their digests in dvc.lock")
     record = command("record", "keep an experiment's finished table below reference/")
     record.add_argument("experiment", help="its name")

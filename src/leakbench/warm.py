@@ -58,20 +58,31 @@ def run_warm(argv: Sequence[str]) -> int | None:
     owner = owner_of_the_run()
     if owner is None:
         return None
-    try:
+    with suppress(OSError):
         address = _address(owner)
+        with suppress(ConnectionError), socket.socket(socket.AF_UNIX) as stream:
+            if _reached(stream, owner, address):
+                return follow(stream, argv)
+            return None
+        # Whoever had the door open is gone: the warm process, or a child of one that was killed before.
         with socket.socket(socket.AF_UNIX) as stream:
-            try:
-                stream.connect(str(address))
-            except (FileNotFoundError, ConnectionRefusedError) as problem:
-                if isinstance(problem, ConnectionRefusedError):
-                    # The socket outlived its process, which was killed: the next one binds its own.
-                    clear(address)
-                _leave_behind(owner, address)
-                return None
-            return follow(stream, argv)
-    except OSError:
-        return None
+            _reached(stream, owner, address)
+    return None
+
+
+def _reached(stream: socket.socket, owner: int, address: Path) -> bool:
+    """Connect to the warm process; where there is none, leave one behind and return False."""
+    try:
+        stream.connect(str(address))
+    except ConnectionRefusedError:
+        # The socket outlived its process, which was killed: the next one binds its own.
+        clear(address)
+    except FileNotFoundError:
+        pass
+    else:
+        return True
+    _leave_behind(owner, address)
+    return False
 
 
 def _leave_behind(owner: int, address: Path) -> None:

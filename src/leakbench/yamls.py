@@ -20,9 +20,10 @@ DEEPEST, MOST = 50, 100_000
 
 
 class Strict(BaseModel):
-    """Refuse unknown keys, so that a misspelt key is an error and not a silent default."""
+    """Refuse unknown keys, so that a misspelt key is an error and not a silent default, and numbers that are
+    none or infinite."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]

@@ -61,6 +61,7 @@ class Net(nn.Module):
 def client():
     return Net(), nn.CrossEntropyLoss(), ((torch.rand(3, 4), torch.rand(3, 4)), torch.tensor([0, 1, 0]))
 """
+# What a client of Flower returns, besides.
 TRAINS = """
 import torch
 from torch import nn
@@ -73,6 +74,7 @@ def client():
     optimiser.zero_grad()
     nn.CrossEntropyLoss()(net(images), labels).backward()
     optimiser.step()
+    return list(net.parameters()), len(images), {"rate": 0.1}
 """
 RESNET = """
 import torch

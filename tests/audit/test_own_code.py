@@ -86,6 +86,10 @@ def test_a_condition_fails_the_build(tmp_path: Path) -> None:
     assert "fails: exposed > 0 at A..D" in done.stdout
     value = json.loads((tmp_path / "out/audit.json").read_text())
     assert value["exposed"] > 0
+    assert value["command"] == (
+        "leakbench audit my_app.py:client --local-steps 1 --lr 0.01 --budget 10s --memory 4g "
+        "--fail-if 'exposed > 0 at A..D'"
+    )
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
         "audit.json",
         "audit.sarif",

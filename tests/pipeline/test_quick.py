@@ -200,7 +200,14 @@ def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
             f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
         )
         assert words + f"{line['scale']} scale" in found, line["id"]
+    # And no sentence stands there that the scorecard does not measure.
+    assert found.count("95 % interval [") == len(lines)
 
 
 def test_the_page_is_light() -> None:
     assert (R / "report.html").stat().st_size < 6e6
+
+
+def test_every_result_that_differs_is_explained(card: pd.DataFrame) -> None:
+    rows = card[(card["verdict"] == "differs") & card["class"].isin(["result", "doubt"])]
+    assert rows.loc[rows["examined"] == "Not examined yet.", "id"].tolist() == []

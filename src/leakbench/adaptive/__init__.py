@@ -1,7 +1,7 @@
-"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the defence's
-name."""
+"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the name of the
+defence, or of the victim that is one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -57,21 +57,26 @@ class Adaptation(NamedTuple):
     it, each defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed
     gradients, as a differentiable function of dummy gradients and of the dummies. `nuisance(observation,
     client, rounds, rng)`: what else is unknown in trials of a client's updates of `rounds` [trials].
+    `alternatives(images)`: all that a client may have trained on in place of images [n, …], of the same
+    shape, one after the other.
     """
 
     pooled: Callable[[Tensor], Tensor] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
     nuisance: Callable[["Observation", int, Tensor, torch.Generator], Nuisance] = nothing
+    alternatives: Callable[[Tensor], Iterator[Tensor]] | None = None
 
 
 def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:
     """Return how to adapt to the defence that is known, by the function of its own name in its file.
 
-    An attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
+    A victim that defends itself has a file of its own name, which is taken where no defence has one. An
+    attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
     attack needs it. By default nothing is done.
     """
-    name = observation.knows.defence or "none"
-    if find_spec(dotted("adaptive", name)) is None:
+    names = (observation.knows.defence or "none", observation.network.get("module", "none"))
+    name = next((each for each in names if find_spec(dotted("adaptive", each)) is not None), None)
+    if name is None:
         return Adaptation()
     room = import_module(dotted("adaptive", name))
     found: Adaptation = getattr(room, stem(name) if adaptive else "unadapted", Adaptation)()

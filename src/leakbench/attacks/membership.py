@@ -17,20 +17,24 @@ def membership(observation: Observation, rng: torch.Generator) -> Reconstruction
     A sample of the batch lies in it, behind any activation, after any number of local steps on the same
     samples, and in the sum of several clients (`exact.membership`). A candidate is taken for private if it
     lies in the span as far as the noise of the update can tell. DAGER (Petrov et al., NeurIPS 2024) tests
-    tokens of a text so. Raises Unfit where the observation holds no candidates, and where
-    `exact.membership.spans` does.
+    tokens of a text so. Where a defence transforms images, an attack that adapts takes for a candidate the
+    nearest of the images that it may have become. Raises Unfit where the observation holds no candidates,
+    and where `exact.membership.spans` does.
     """
     if observation.candidates is None:
         raise Unfit("attack: membership needs candidates (give the federation some: candidates)")
     held = pixels(torch.from_numpy(np.array(observation.candidates)))
     lead = observation.rounds, len(observation.clients), len(held)
     distance, private = torch.ones(lead, dtype=torch.float64), torch.zeros(lead, dtype=torch.bool)
-    read = samples = None
+    may_be = observation.adaptation.alternatives
+    looks = [held] if may_be is None else list(may_be(held))
+    read, samples = None, []
     for seen in spans(observation, "membership"):
         if seen.read is not read:
-            read, samples = seen.read, seen.read(held)
-        assert samples is not None
+            read, samples = seen.read, [seen.read(look) for look in looks]
+        each = [distances(seen.found, sample) for sample in samples]
+        near = [within(seen.found, x, apart) for x, apart in zip(samples, each, strict=True)]
         place = seen.round, seen.client
-        distance[place] = distances(seen.found, samples)
-        private[place] = within(seen.found, samples, distance[place])
+        distance[place] = torch.stack(each).amin(0)
+        private[place] = torch.stack(near).any(0)
     return Reconstruction(torch.zeros(*lead, 0), private, target="candidates", span_distance=distance)

@@ -30,6 +30,8 @@ TRIALS, FEWEST = 3, 100
 SHORT, LONGER, MARGIN = 2, 22, 1.5
 # Seconds after which an alarm that came during an import rings again.
 SOON = 0.01
+# A share of the budget below which nothing is worth starting, in seconds.
+LEAST = 1e-3
 # Local steps that are simulated one by one.
 SIMULATED = 8
 
@@ -81,13 +83,18 @@ def _timed(found: Found, limit: float) -> Iterator[None]:
     """Give the block `limit` seconds; add to `found` how many it took and why the attack gave no result."""
     begun = time.perf_counter()
     try:
-        with within(limit):
+        # A limit of zero would be none.
+        with within(max(limit, LEAST)):
             yield
     except OutOfTime:
         # A search that ends early keeps the trials that it finished.
         if not found.trials:
             found.out_of_time = True
-            found.why_not = f"not finished in its share of the budget, {limit:.0f} s"
+            found.why_not = (
+                f"not finished in its share of the budget, {limit:.2g} s"
+                if limit > LEAST
+                else "not run: the budget was spent"
+            )
     except Unfit as reason:
         found.why_not = str(reason).removeprefix("attack: ")
     finally:
@@ -183,15 +190,15 @@ def matching(
         needed = TRIALS * (start + FEWEST * each)
         if spent + needed > most:
             found.why_not = f"not run: {FEWEST} iterations of {TRIALS} trials take {needed:.0f} s (--budget)"
-    if found.why_not:
-        return found
-    limit = max(limit, spent + needed)
-    length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
-    found.iterations = length = min(length, about["longest"])
-    entry |= {"parameters": entry["parameters"] | {"iterations": length}}
-    left_for_one = begun + limit - start - length * each
-    with _timed(found, limit - spent):
-        _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
+            return found
+        limit = max(limit, spent + needed)
+        length = max(FEWEST, int(((limit - spent) / TRIALS - start) / each))
+        found.iterations = length = min(length, about["longest"])
+        entry |= {"parameters": entry["parameters"] | {"iterations": length}}
+        left_for_one = begun + limit - start - length * each
+        # Now that it is known how long the search takes.
+        with within(limit - spent):
+            _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     return found
 
 

@@ -58,7 +58,7 @@ class Audit:
     what closed forms say. found: each attack's result. besides: what the update gives away about labels and
     about whose records were used. remedies: what would help. declared: what the user states about the
     federation. budget, seconds: of wall time. pictures: of records and their reconstructions, as PNG, only if
-    the user asks for them. source: what was audited, as in the command.
+    the user asks for them. source: what was audited, as in the command. command: all of it, if there was one.
     """
 
     records: int
@@ -72,6 +72,7 @@ class Audit:
     seconds: float = 0.0
     pictures: list[dict[str, Any]] = field(default_factory=list)
     source: str = "leakbench.audit(model, loss, batch)"
+    command: str = ""
     assumptions: list[str] = field(default_factory=list)
     version: str = __version__
 
@@ -217,7 +218,7 @@ def of_observations(
     """Run the stages on updates, each what one client sent in one round, with the records where they are
     known. repeats: the number of clients, if each holds the same records in every round; else 0."""
     begun = time.perf_counter()
-    known = look(*parts[0])
+    known = look(*parts[0], plain_loss)
     records = sum(observation.clients[0] for observation, _ in parts[: repeats or None])
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")
@@ -267,6 +268,11 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         found.append(
             f"Clients train with {played.optimiser}. Attacks take its steps for plain SGD, so they may find "
             "less than an attacker who inverts the optimiser."
+        )
+    if not played.plain_loss:
+        found.append(
+            "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack takes "
+            "other terms off the update first, as an attacker who knows them may."
         )
     if observation.dropout:
         found.append("Dropout masks are the client's secret; attacks leave dropout out.")

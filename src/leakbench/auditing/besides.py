@@ -35,11 +35,10 @@ class Beside:
 def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Beside]:
     """Yield what an update gives away about labels and about membership.
 
-    Labels need the loss to be the cross-entropy. Membership needs records of other clients to compare with.
+    Labels need the loss to be the cross-entropy. Membership needs records of others to compare with.
     """
     plans = [("label counts", "B", "Wainakh et al., arXiv:2105.09369", labels)] if plain_loss else []
-    if truth.others is not None and len(truth.others):
-        plans.append(("membership", "D", "Petrov et al., arXiv:2405.15586 (of text)", members))
+    plans.append(("membership", "D", "Petrov et al., arXiv:2405.15586 (of text)", members))
     for title, letter, source, attack in plans:
         begun = time.perf_counter()
         try:
@@ -54,14 +53,19 @@ def labels(observation: Observation, truth: Truth) -> str:
     entry = {"module": "labels", "parameters": {}, "labels": RULE}
     made = attacks.run(entry, replace(observation, labelling=RULE), torch.Generator().manual_seed(0))
     assert made.labels is not None
-    right = Counter(made.labels[0, 0].tolist()) & Counter(truth.labels.tolist())
-    return f"{right.total()} of {len(truth.labels)} labels are right"
+    classes = torch.arange(len(truth.labels)) % observation.network["classes"]
+    right, even = (
+        (Counter(guess.tolist()) & Counter(truth.labels.tolist())).total()
+        for guess in (made.labels[0, 0], classes)
+    )
+    return f"{right} of {len(truth.labels)} labels are right ({even} by guessing all classes equally often)"
 
 
 @torch.no_grad()
 def members(observation: Observation, truth: Truth) -> str:
     """Return how many records, and how many of others, lie in the span of the first dense layer's update."""
-    assert truth.others is not None
+    if truth.others is None or not len(truth.others):
+        raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
     (seen,) = spans(observation, "membership")
     found = []
     for images in (truth.images, truth.others):

@@ -46,9 +46,11 @@ def _of_code(make: Callable[[], Any], name: str, options: dict[str, Any], tell: 
 def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
     """Return what a function stands for: (model, loss, batch), or the training that it did."""
     torch.manual_seed(0)
-    returned, read = watched(make)
-    if isinstance(returned, tuple | list):
+    returned, watch = watched(make)
+    several = isinstance(returned, tuple | list) and len(returned) > 0
+    # Training may return several things too, as Flower's clients do: weights, a number of records, metrics.
+    if several and (isinstance(returned[0], torch.nn.Module) or not watch.steps):
         return client(returned, options["batch"], options["local_steps"], options["lr"])
     if callable(returned) and not isinstance(returned, torch.nn.Module):
-        _, read = watched(returned)
-    return read()
+        _, watch = watched(returned)
+    return watch.read()

@@ -16,6 +16,7 @@ from leakbench.victims.layers import first_dense, last_dense, normalisation
 
 # Draws a second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
 DRAWS = 50_000
+UNITS = (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 # The detectors that take one pass. Exact attacks run later, and gradients of each record may be large.
 SIGNS = ("few_open", "one_sided_rows", "rows_alike")
 
@@ -36,8 +37,11 @@ class Look:
     degrees: list[int] = field(default_factory=list)
 
 
-def look(observation: Observation, truth: Truth | None) -> Look:
-    """Return what closed forms say of what one client sent; less of it where its records are unknown."""
+def look(observation: Observation, truth: Truth | None, plain_loss: bool = True) -> Look:
+    """Return what closed forms say of what one client sent; less of it where its records are unknown.
+
+    plain_loss: whether the loss is the mean cross-entropy. Of another loss nothing is predicted.
+    """
     model = observation.model()
     found = Look()
     (records,) = observation.clients
@@ -53,10 +57,18 @@ def look(observation: Observation, truth: Truth | None) -> Look:
         found.facts["first layer"] = "no dense layer reads a flattened record: nothing can be divided out"
     if found.layer:
         _of_layer(found, model, observation, truth)
-    _of_labels(found, model, observation)
+    if plain_loss:
+        _of_labels(found, model, observation)
+    else:
+        found.predicted = {}
+        found.facts["labels"] = "the loss is not the mean cross-entropy: label counts are not read off it"
     norms = [n for n in observation.weights if n.endswith("running_mean")]
     if norms:
-        found.facts["batch norm"] = f"{len(norms)} layers send the mean and variance of the batch's features"
+        found.facts["batch norm"] = (
+            f"{len(norms)} layers send the mean and variance of the batch's features"
+            if observation.mode == "train"
+            else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
+        )
     if truth is not None:
         sound = suspicion(Received(model, truth.images, truth.labels), SIGNS)
         found.facts["signs of a malicious server"] = (
@@ -64,7 +76,7 @@ def look(observation: Observation, truth: Truth | None) -> Look:
         )
     trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
     found.facts["an active server"] = (
-        f"one that may choose the weights can isolate {trap:.0%} of the records of a batch of {records} "
+        f"one that may choose the weights can isolate {trap:.0%} of a batch of this size "
         f"(bins of {_widest(model)} neurons, expected)"
     )
     return found
@@ -82,7 +94,7 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
     (records,) = observation.clients
     least = min(layer.out_features, layer.in_features)
     found.facts["rank"] = (
-        f"{records} records are fewer than {least}: the update's span tells members from others"
+        f"the update's span has at most {records} dimensions of {least}: it tells members from others"
         if records < least
         else f"{records} records fill all {least} dimensions: the update's span tells nothing"
     )
@@ -95,7 +107,9 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
     degrees = answers.sum(0)
     found.degrees = torch.bincount(degrees, minlength=records + 1).tolist()
     alone = int(answers[:, degrees == 1].any(1).sum())
-    found.facts["neurons open for one record alone"] = f"{found.degrees[1]}, of {alone} records"
+    found.facts["neurons open for one record alone"] = (
+        f"{found.degrees[1]}, which give away {alone} of {records} records"
+    )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
     still = observation.local["epochs"] == 1 and not observation.dropout and not _tied(model, observation)
     if bias and found.pixels and still:
@@ -143,8 +157,16 @@ def _spear(opened: Tensor) -> str:
     if len(chances) < records or min(chances) == 0:
         return "no choice of neurons finds every record"
     draws = sum(1 / n for n in range(1, records + 1)) / (sum(chances) / records)
-    hours = draws / DRAWS / 3600
-    return f"{draws:.2g} draws, {hours:.2g} hours at {DRAWS:,} a second"
+    return f"{draws:.2g} draws, {_duration(draws / DRAWS)} at {DRAWS:,} a second"
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration in the largest unit of which it has one, rounded to two digits."""
+    if seconds < 1:
+        return "less than a second"
+    unit, length = next(each for each in UNITS if seconds >= each[1])
+    count = float(f"{seconds / length:.2g}")
+    return f"{count:,.0f} {unit}" if 10 <= count < 1e6 else f"{count:.2g} {unit}"
 
 
 def _choices(n: int, k: int) -> float:

@@ -80,6 +80,9 @@ def _expected(audit: Mapping[str, Any]) -> float | None:
 
 
 def _command(audit: Mapping[str, Any]) -> str:
+    """Return what makes the audit again; as far as it is known, where it was no command."""
+    if audit["command"]:
+        return str(audit["command"])
     source = audit["source"]
     if "(" in source:
         return str(source)

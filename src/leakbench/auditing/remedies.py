@@ -211,7 +211,7 @@ def _of_clients(own: Client) -> Iterator[Plan]:
     yield "no bias in the first layer", partial(_without_bias, own), ""
     yield "inputs normalised", lambda: _normalised(own).play(), ""
     if any(isinstance(m, _BatchNorm) for m in own.model.modules()):
-        yield "group norm for batch norm", lambda: replace(own, model=grouped(own.model)).play(), ""
+        yield "group norm for batch norm", lambda: _with(own, grouped(own.model)).play(), ""
 
 
 def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Plan]:
@@ -264,6 +264,15 @@ def _summed(own: Client, clients: int) -> Round:
     return replace(rounds[0], inputs=inputs, targets=targets, update=mean)
 
 
+def _with(own: Client, model: nn.Module) -> Client:
+    """Return the client with another network. Raises UserError if its loss reads the network that it has."""
+    if own.reads_network():
+        raise UserError(
+            "the loss reads the parameters of the network itself, and would not read the changed one's"
+        )
+    return replace(own, model=model)
+
+
 def _without_bias(own: Client) -> Round:
     """Return the round of the network whose first dense layer has a bias of zero that is not trained.
 
@@ -283,7 +292,7 @@ def _without_bias(own: Client) -> Round:
         raise UserError("the first dense layer has none already")
     with torch.no_grad():
         layer.bias.zero_()
-    after = replace(own, model=model).play()
+    after = _with(own, model).play()
     return replace(after, update=after.update | {f"{name}.bias": torch.zeros_like(layer.bias)})
 
 

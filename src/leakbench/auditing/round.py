@@ -74,19 +74,14 @@ class Client:
         be trained.
         """
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
-        start, trained = deepcopy(self.model), deepcopy(self.model)
+        start = deepcopy(self.model)
         with torch.random.fork_rng(), torch.enable_grad():
-            torch.manual_seed(0)
-            first = gradient = _gradient(trained, self.loss, inputs, targets)
-            for step in range(self.local_steps if self.local_steps > 1 else 0):
-                gradient = _gradient(trained, self.loss, inputs, targets) if step else first
-                with torch.no_grad():
-                    for name, parameter in trained.named_parameters():
-                        parameter.sub_(gradient[name], alpha=self.lr)
+            try:
+                first, moved = self._trained(inputs, targets)
+            finally:
+                self.model.load_state_dict(start.state_dict())
             torch.manual_seed(0)
             plain = _gradient(deepcopy(start), entropy, inputs, targets)
-        sent = dict(start.named_parameters())
-        moved = {n: p.detach() - sent[n].detach() for n, p in trained.named_parameters()}
         one = self.local_steps == 1
         update = first if one else moved
         for name, value in update.items():
@@ -96,6 +91,34 @@ class Client:
             start, inputs, targets, update, "gradient" if one else "model", self.lr, self.local_steps,
             optimiser=f"SGD at rate {self.lr:g}", plain_loss=alike(first, plain),
         )  # fmt: skip
+
+    def _trained(self, inputs: Tensor, targets: Tensor) -> tuple[Tensors, Tensors]:
+        """Train the client's own network; return the first gradient, and how far each parameter moved.
+
+        It is no copy, because a loss may read the network itself, to punish large weights for one.
+        """
+        sent = {name: value.detach().clone() for name, value in self.model.named_parameters()}
+        torch.manual_seed(0)
+        first = gradient = _gradient(self.model, self.loss, inputs, targets)
+        for step in range(self.local_steps if self.local_steps > 1 else 0):
+            gradient = _gradient(self.model, self.loss, inputs, targets) if step else first
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    parameter.sub_(gradient[name], alpha=self.lr)
+        return first, {n: p.detach() - sent[n] for n, p in self.model.named_parameters()}
+
+    def reads_network(self) -> bool:
+        """Return whether the loss reads the network itself, besides what it returns. Then no other network
+        can take its place."""
+        found = []
+        start = deepcopy(self.model)
+        inputs, targets = self.inputs[: self.records], self.targets[: self.records]
+        with torch.random.fork_rng(), torch.enable_grad():
+            for model in (self.model, deepcopy(start)):
+                torch.manual_seed(0)
+                found.append(_gradient(model, self.loss, inputs, targets))
+        self.model.load_state_dict(start.state_dict())
+        return not alike(*found)
 
 
 def client(made: Any, records: int | None = None, local_steps: int = 5, lr: float = 0.01) -> Client:
@@ -113,6 +136,12 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
         raise UserError(f"the loss is {type(loss).__name__}, not a function of scores and targets")
     if not list(model.parameters()):
         raise UserError("the model has no parameters")
+    for name, parameter in model.named_parameters():
+        if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
+            raise UserError(
+                f"{name} is {parameter.dtype} on {parameter.device}, and an audit takes networks in "
+                "torch.float32 on the CPU (model.float().cpu())"
+            )
     inputs, targets = _records(batch)
     if records is not None and records > len(inputs):
         raise UserError(f"the batch has {len(inputs)} records, fewer than --batch {records}")
@@ -176,4 +205,10 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
         )
     if targets.dim() > 1 and targets.shape[1:] != (1,):
         raise UserError(f"targets {tuple(targets.shape)} are no classes: only classification is audited")
-    return inputs.detach(), targets.detach()
+    inputs, targets = inputs.detach().cpu(), targets.detach().cpu()
+    if not bool(inputs.isfinite().all()):
+        raise UserError("the inputs hold NaN or Inf")
+    odd = targets[(targets != targets.round()) | (targets < 0)]
+    if len(odd):
+        raise UserError(f"targets such as {float(odd[0]):.3g} are no classes: only classification is audited")
+    return inputs, targets

@@ -17,7 +17,7 @@ from leakbench.errors import UserError
 _LOSSES = (cross_entropy, binary_cross_entropy_with_logits)
 
 
-class _Watch(TorchFunctionMode):
+class Watch(TorchFunctionMode):
     """Keeps what goes into the network and the loss, and which steps the optimiser takes."""
 
     def __init__(self) -> None:
@@ -56,15 +56,18 @@ class _Watch(TorchFunctionMode):
         """Note a step."""
         self.steps.append(optimiser)
 
+    def read(self) -> Round:
+        """Return the round that was trained. Raises UserError if it cannot be audited."""
+        return _read(self)
 
-def watched(train: Callable[[], Any]) -> tuple[Any, Callable[[], Round]]:
-    """Call somebody's function once; return what it returns, and how to read the round that it trained.
+
+def watched(train: Callable[[], Any]) -> tuple[Any, Watch]:
+    """Call somebody's function once; return what it returns, and what was seen of its training.
 
     The first network that is called is taken for the client's, what it reads for the private records, and
-    the targets of the cross-entropy for their labels. Reading raises UserError if it trained nothing that can
-    be audited.
+    the targets of the cross-entropy for their labels.
     """
-    watch = _Watch()
+    watch = Watch()
     handles = [
         register_module_forward_pre_hook(watch.before),
         register_module_forward_hook(watch.after, always_call=True),
@@ -76,10 +79,10 @@ def watched(train: Callable[[], Any]) -> tuple[Any, Callable[[], Round]]:
     finally:
         for handle in handles:
             handle.remove()
-    return returned, lambda: _read(watch)
+    return returned, watch
 
 
-def _read(watch: _Watch) -> Round:
+def _read(watch: Watch) -> Round:
     if watch.model is None or watch.sent is None or not watch.steps:
         raise UserError("neither returned (model, loss, batch) nor took a step of an optimiser")
     if watch.several:

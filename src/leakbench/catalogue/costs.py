@@ -71,6 +71,7 @@ NETWORKS = {
     "precode-lenet-dlg": Network(2.7, 0.7, 7),
     "perceptron": Network(0.06, 0.001, 3),
     "mlp": Network(6.2, 3.1, 2),
+    "fedavg-cnn": Network(45, 1.7, 4),
 }
 # Generators that are trained, by what their training was measured to take.
 GENERATORS = {
@@ -93,6 +94,8 @@ GRADIENT = 300
 LBFGS = 26
 # The generator of GRNN, and that of latents: millions of operations for each image of 32×32 and iteration.
 GENERATOR, LATENT = 90, 60
+# What the random filters of DLF's prior take for each image of 32×32 and iteration.
+FILTERED = 80
 # What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
 DIVIDED, IMAGINED = 2000, 240
 # What an exact attack takes for each million weights, to the power of the batch: a term that grows with its
@@ -104,6 +107,10 @@ MOVED, CACHED = 15, 256
 # Thousands of calls that label inference takes for each update. After several local steps two rules pass
 # images through every client's own model: noise, or a hundred samples of each class.
 LABELLED, NOISE, EACH = 0.05, 64, 100
+# The learned inverter: the gradient of one sample alone in forward passes, and millions of operations of
+# Adam's step for each million weights. Thousands of calls that a defence of examples takes for each sample.
+ALONE, ADAM = 10, 170
+PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 21}
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.
@@ -125,6 +132,12 @@ def network(victim: Spec, shape: list[int]) -> Network:
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths))
     larger = shape[0] * shape[1] / 1024
+    if victim["module"] == "fedavg-cnn":
+        # Of its second convolution, which most operations are of, and of its first dense layer.
+        wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
+        weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
+        operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
+        return found._replace(operations=operations, weights=weights)
     if victim["module"] == "imprinted":
         behind, clients = known["lenet-dlg"], parameters.get("clients", 0)
         weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
@@ -210,23 +223,56 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         several = federation["update"] == "model" and federation["local"]["epochs"] > 1
         probed = updates * asked if several else 0
         return _passes(victim, shape, probed, 1, 0).plus(Work(calls=updates * LABELLED))
+    if attack["module"] == "learned-inverter":
+        return _of_inverter(victim, capture["dataset"]["shape"], images / updates, starts(federation), chosen)
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]
         exact = PROOF.get(module, 0) * batch**2 + SEARCH.get(module, 0) * batch**3
         return Work(updates * neurons * IMAGINED, updates * weights * (DIVIDED + exact), updates * STEPPED)
-    steps = chosen["iterations"] * chosen["restarts"]
-    if chosen["updates"] == "simulated" and federation["update"] == "model":
-        steps *= federation["local"]["epochs"]
+    steps, batches = chosen["iterations"] * chosen["restarts"], 1
+    if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
+        # Each epoch is a pass over the samples, in mini-batches or in one.
+        local = federation["local"]
+        steps *= local["epochs"]
+        if local["batch_size"] and chosen["updates"] != "epochs":
+            batches = math.ceil(images / updates / local["batch_size"])
     steps *= LBFGS if "lbfgs" in attack["optimiser"] else 1
+    # The penalty looks at the distance twice.
+    steps *= 2 if "slope-penalty" in attack["objective"] else 1
     candidates = math.prod(arguments.get("population", 1) for arguments in attack["optimiser"].values())
     # Candidates are compared by their gradients alone, which are not differentiated.
     passes = STEP if candidates > 1 else FROZEN if chosen["derivative"] == "frozen" else EXACT
     made = GENERATOR if "generator" in attack["unknowns"] else LATENT if attack["generator"] else 0
     # The engines are compared before the first iteration, and the gradients once more after the last.
     times = steps * candidates + 2
+    alike = attack["objective"].get("epochs-alike", {}).get("of") == "filters"
+    made += FILTERED if alike and chosen["updates"] == "reshuffled" else 0
+    # Trials with weights of their own go through the network one after another, and so do mini-batches.
+    alone = updates if chained or any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
     besides = Work(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
-    return _passes(victim, shape, images * times, passes, MATCHED * (steps + updates)).plus(besides)
+    return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone * batches + updates)).plus(
+        besides
+    )
+
+
+def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
+    """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models.
+
+    Whether updates are drawn anew in each epoch depends on the defence; they are counted as if they were,
+    unless it works on the gradients of examples.
+    """
+    hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
+    inputs, defence = (
+        network(victim, shape).weights * 1e6,
+        (chosen["defence"] or {"module": "none"})["module"],
+    )
+    inputs = min(inputs, chosen["bins"] or inputs)
+    weights = (inputs + hidden + batch * math.prod(shape)) * hidden / 1e6
+    fit = Work(products=pairs * epochs * weights * (2 * STEP + ADAM / chosen["batch"]))
+    calls, drawn = PLAYED.get(defence, 0), 1 if defence in PLAYED else epochs
+    played = _passes(victim, shape, pairs * drawn * batch, ALONE, 0).plus(Work(calls=pairs * calls))
+    return fit.plus(played).times(models)
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:

@@ -240,7 +240,9 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
 
 def _pointless(attack: Spec, capture: Spec) -> str:
     """Return why an attack on a capture says nothing that another does not say; empty where it does."""
-    idle = attack["attack"]["adaptive"] and capture["defence"]["module"] == "none"
+    idle = (
+        attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
+    )
     return "without a defence there is nothing to adapt to" if idle else ""
 
 
@@ -310,12 +312,20 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
         **({"malicious": entries["malicious"]} if cheats else {}),
     }  # fmt: skip
     attack = {**entries["attack"], "generator": generator}
-    known = entries["defence"]["module"]
+    # A victim may be a defence itself.
+    modules = [entries[kind]["module"] for kind in ("defence", "victim")]
+    known = next((name for name in modules if module_file("adaptive", name).is_file()), modules[0])
+    # An attack that plays clients itself is given their defence, unless its entry names one.
+    plays = "defence" in attack["parameters"]
+    if plays:
+        given = attack["parameters"]["defence"] or entries["defence"]
+        attack["parameters"] = {**attack["parameters"], "defence": given}
     # Behind some defences an attack that does not adapt needs their file too, for its function `unadapted`.
     file = module_file("adaptive", known)
     adapts = file.is_file() and (attack["adaptive"] or "\ndef unadapted(" in file.read_text())
     out.specs[f"attack/{cell.stem}"] = {
         "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
         **({"adaptation": {"module": known}} if adapts else {}),
+        **({"defence": given} if plays else {}),
     }  # fmt: skip
     return (trained, served) if served else (trained,)

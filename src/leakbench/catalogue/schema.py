@@ -197,6 +197,12 @@ class Local(Strict):
         exclude_if=lambda value: value == 0,
         description="In each local step the gradient has this share of the weights added to it.",
     )
+    reshuffled: bool = Field(
+        False,
+        exclude_if=lambda value: not value,
+        description="Each pass takes the samples in a new order by chance, which the server does not know. "
+        "Without it every pass goes through them in the same order, that of the truth.",
+    )
 
 
 class Federation(Strict):
@@ -343,7 +349,8 @@ class Attack(Part):
 
     objective: Section = _section(
         "The terms of the loss, parts of objectives/: at least one distance of gradients, weights of layers "
-        "at most once, priors of images. Distances are added, priors too, each times its weight."
+        "at most once, a choice of the entries that are compared at most once, penalties of the distance, "
+        "priors of images. Distances are added, priors too, each times its weight."
     )
     unknowns: Section = _section("What is optimised, a part of unknowns/.")
     optimiser: Section = _section("How it is optimised, a part of optimisers/.")

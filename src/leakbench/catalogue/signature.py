@@ -60,5 +60,7 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
             ) from problem
         fields[argument.arg] = (annotation, value)
     return create_model(
-        f"{room}.{module}", __config__=ConfigDict(extra="forbid", protected_namespaces=()), **fields
+        f"{room}.{module}",
+        __config__=ConfigDict(extra="forbid", protected_namespaces=(), allow_inf_nan=False),
+        **fields,
     )

@@ -361,5 +361,7 @@ class Workflow:
 
     def page(self) -> list[str]:
         """Return the source files of the page, its template and style among them."""
-        beside = sorted(path for path in (PACKAGE / "report").iterdir() if path.suffix in (".j2", ".css"))
+        beside = sorted(
+            path for path in (PACKAGE / "report").iterdir() if path.suffix in (".j2", ".css", ".js")
+        )
         return self.code("report") + [os.path.relpath(path, self.root) for path in beside]

@@ -26,6 +26,7 @@ NULLS = {
     "label-prior": "D",
     "label-constant": "v",
     "original": "s",
+    "transformed": "H",
     "certified": "<",
     "expected": ">",
 }

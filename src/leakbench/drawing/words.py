@@ -76,6 +76,7 @@ BASELINES = {
     "label-prior": "null: labels drawn at random",
     "label-constant": "null: the same labels always",
     "original": "the private images themselves",
+    "transformed": "compared with the transformed image",
     "certified": "certified bound γ on any attacker",
     "expected": "expected by the closed form",
 }

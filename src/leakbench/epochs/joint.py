@@ -98,6 +98,8 @@ def _optimised(
     problems = replace(own[0], batch=asked.unknowns(batch), rounds=own[0].rounds[asked.rows[:, 0]])
     objective = JointObjective(parts, priors_of(problems, composed.objective))
     sought, make = composed.unknowns(problems, rng), partial(composed.optimiser, iterations)
+    if sought.weighs:
+        raise Unfit("attack: epochs: joint takes no surrogate weights (set unknowns: dummies)")
     label = f"joint client {own[0].client}, epochs {asked.seen[0]} to {asked.seen[-1]}"
     return match(
         sought.start,

@@ -111,6 +111,12 @@ def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Genera
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
 
+def _orders(epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensor:
+    """Draw the order of the local set in each epoch, [epochs, rounds, k], round by round as the masks are."""
+    drawn = [torch.stack([torch.randperm(k, generator=rng) for _ in range(epochs)]) for _ in range(rounds)]
+    return torch.stack(drawn, 1)
+
+
 def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
     """Yield the rounds that are played at once; each is played `alone` where a defence draws within it."""
     parameters = sum(p.numel() for p in model.parameters())
@@ -130,6 +136,7 @@ def play(
     sink: Sink,
     moved: Moved = lambda model, weights: None,
     show: Sink = lambda rounds, client, values: None,
+    trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
 ) -> list[Tensors]:
     """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter →
@@ -140,16 +147,18 @@ def play(
     `fedavg` the server adds the mean update, weighted by the number of samples, and the next round starts
     there; over several `passes` it moves after each pass, by all its rounds. A server `frozen` may send each
     client tensors of its own in place of an origin's: `each` has them by origin, [clients, *shape]. `moved`
-    gets the network that
-    clients train and its weights after every move, the last included. Returns the models that were sent out,
-    in order of origin.
+    gets the network that clients train and its weights after every move, the last included. Where
+    `local.reshuffled` is set, each local epoch takes the samples in a new order. Returns the models that were
+    sent out, in order of origin.
 
     Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
     no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
     before the round, and `moved` gets the first client's.
+
+    `trained_on` gets the images [n, k, …] that a defence of the place `inputs` has a client train on.
     """
     local, rounds = federation["local"], federation["rounds"]
-    rng = generator("local", seed)
+    rng, shuffle = generator("local", seed), generator("order", seed)
     # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
     guard = generator("defence", seed)
@@ -171,6 +180,7 @@ def play(
         y = torch.from_numpy(truth.labels[client][part])
         if defence.inputs is not None:
             x, y = (each[None] for each in defence.inputs(x[0], y[0], guard))
+            trained_on(where, client, x)
         masks = _masks(model, local["epochs"], len(index), len(y[0]), rng)
         update = local_update(
             model,
@@ -187,6 +197,7 @@ def play(
             None
             if of_examples is None
             else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
+            _orders(local["epochs"], len(index), len(y[0]), shuffle) if local.get("reshuffled") else None,
         )
         update = protected(defence, update, memories[client], guard)
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

@@ -10,9 +10,11 @@ import torch
 from leakbench.adaptive import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.errors import Unfit
 from leakbench.matching.frozen import pays
 from leakbench.matching.gap import gradient_gap
 from leakbench.matching.hidden import hidden
+from leakbench.matching.local_epochs import Updates
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimiser import Make
@@ -28,23 +30,27 @@ class Composition:
     objective: Sequence[Term]
     unknowns: Parameterisation
     optimiser: Make
-    updates: Literal["one-batch", "simulated"] = "one-batch"
+    updates: Updates = "one-batch"
     derivative: Literal["exact", "frozen"] = "exact"
     precision: Precision = "float32"
 
-    def objective_of(self, group: Group, terms: Sequence[Term] | None = None) -> Objective:
+    def objective_of(
+        self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
+    ) -> Objective:
         """Return the objective of a group's trials, by all terms or by the given ones.
 
-        Differences stand for second derivatives only where the attack asks for them, the network is deep
-        enough to gain by them, nothing else stands between the dummies and their gradients, and these are not
-        rounded to bfloat16.
+        weighs: whether the dummies hold weights of the victim. Differences stand for second derivatives only
+        where the attack asks for them, the network is deep enough to gain by them, nothing else stands
+        between the dummies and their gradients, and these are compared as a whole and not rounded to
+        bfloat16.
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
-        plain = not group.steps and not hidden(group.model) and mechanism is None
-        plain = plain and self.precision == "float32"
-        frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
+        plain = not group.steps and not hidden(group.model) and mechanism is None and not weighs
+        plain = plain and self.precision == "float32" and not group.nuisance.start
+        plain = plain and objective.distance.whole is None and not objective.partial
+        frozen = self.derivative == "frozen" and plain
         return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
 
     def reconstruct(
@@ -62,14 +68,20 @@ class Composition:
         """
         collected = Collected(observation, schedule)
         make = partial(self.optimiser, length)
-        for plain in groups(observation, self.updates, restarts):
+        for plain in groups(observation, self.updates, restarts, rng):
             trials = plain.rounds.repeat_interleave(restarts)
             nuisance = observation.adaptation.nuisance(observation, plain.client, trials, rng)
             group = replace(plain, nuisance=nuisance)
-            objective, sought = self.objective_of(group), self.unknowns(group, rng)
+            sought = self.unknowns(group, rng)
+            objective = self.objective_of(group, weighs=sought.weighs)
             if nuisance != Nuisance():
                 sought = beside(sought, nuisance)
             first = make()
+            if sought.weighs and (first.population > 1 or self.precision != "float32"):
+                raise Unfit(
+                    "attack: unknowns: surrogate weights take an optimiser of gradients, in float32 (set "
+                    "optimiser: adam and precision: float32)"
+                )
             chunk = objective.chunk(first, sought)
             evaluate = sought.through(objective.evaluate)
             if first.population > 1:

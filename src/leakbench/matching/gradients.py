@@ -56,6 +56,19 @@ def gradients(
     return {name: found[name] for name in dict.fromkeys([*order, *found])}, losses
 
 
+def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors) -> Tensors:
+    """Return parameter → gradient [trials, *shape] at weights that each trial has of its own.
+
+    weights: parameter → [trials, *shape], in which the gradients can be differentiated as in the images.
+    images, labels: as of `gradients`. Trials run one after another.
+    """
+    found = [
+        gradients(model, images[n : n + 1], labels[n : n + 1], {name: w[n] for name, w in weights.items()})[0]
+        for n in range(len(images))
+    ]
+    return {name: torch.cat([each[name] for each in found]) for name in weights}
+
+
 def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
     """Return whether the engines' gradients are those of plain autograd; compared once for each model.
 

@@ -1,4 +1,5 @@
-"""Batch norms whose scale and shift clients keep to themselves: each trial has values of its own for them."""
+"""What clients keep to themselves of a network, and each trial has values of its own for: scale and shift of
+batch norms, and what a layer drew."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from leakbench.matching.batch_statistics import normalised
 from leakbench.tensors import Tensors
+from leakbench.victims.layers import Drawn
 
 OWN = ("weight", "bias")
 
@@ -60,19 +62,39 @@ def hidden(model: nn.Module) -> Tensors:
 
 @contextmanager
 def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
-    """Let hidden parameters have these values, [trials, channels] each."""
-    before = {name: value for name, value in hidden(model).items() if name in values}
+    """Let hidden parameters have these values, [trials, channels] each, and layers have drawn these, [trials,
+    batch, width] each, by the name of their buffer."""
+    known = hidden(model) | _kept(model)
+    before = {name: value for name, value in known.items() if name in values}
 
     def give(given: Tensors) -> None:
         for name, value in given.items():
             layer, _, own = name.rpartition(".")
             setattr(model.get_submodule(layer), own, value)
 
-    give({name: values[name] for name in before})
+    kept = drawn_names(model)
+    give({name: values[name].flatten(0, 1) if name in kept else values[name] for name in before})
     try:
         yield
     finally:
         give(before)
+
+
+def _kept(model: nn.Module) -> Tensors:
+    """Return buffer → what each layer that draws has drawn."""
+    layers = ((name, layer) for name, layer in model.named_modules() if isinstance(layer, Drawn))
+    return {f"{name}.keep": layer.keep for name, layer in layers}
+
+
+def drawn_names(model: nn.Module) -> frozenset[str]:
+    """Return the names of the buffers for what layers draw."""
+    return frozenset(_kept(model))
+
+
+def drawn(model: nn.Module, trials: int) -> Tensors:
+    """Return buffer → what is lent as drawn, [trials, batch, width]; empty where layers evaluate."""
+    lent_now = {name: value for name, value in _kept(model).items() if value.dim()}
+    return {name: value.unflatten(0, (trials, -1)) for name, value in lent_now.items()}
 
 
 def own_names(layer: nn.Module) -> tuple[str, ...]:

@@ -67,17 +67,31 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
 
     layer = model.get_submodule(name)
     assert isinstance(layer, nn.Linear)
+    sent = deepcopy(layer).cpu()
+    if layer.out_features == 1 and observation.network["classes"] == 2:
+        sent, gradient = _of_two_classes(sent, gradient)
     own = observation.generator
     return LastLayer(
         weight=gradient["weight"],
         bias=gradient.get("bias"),
         batch=batch,
         noise=_probe(model, layer, noise_images((channels, rows, columns)), moved),
-        sent=deepcopy(layer).cpu(),
+        sent=sent,
         steps=len(local_steps(observation, batch)) if observation.kind == "model" else 1,
         lr=float(observation.local["lr"]),
         auxiliary=_probe(model, layer, own.images, moved, own.labels) if isinstance(own, Samples) else None,
     )
+
+
+def _of_two_classes(layer: nn.Linear, gradient: Tensors) -> tuple[nn.Linear, Tensors]:
+    """Return a layer with one logit, and its gradient, as the layer of the two scores 0 and that logit.
+
+    gradient: "weight" [trials, 1, inputs] and, where there is one, "bias" [trials, 1]. A sample's slope of
+    one score is the negative of that of the other.
+    """
+    both = nn.Linear(layer.in_features, 2, bias=layer.bias is not None)
+    both.load_state_dict({n: torch.cat([0 * value, value]) for n, value in layer.state_dict().items()})
+    return both, {kind: torch.cat([-value, value], 1) for kind, value in gradient.items()}
 
 
 def _probe(

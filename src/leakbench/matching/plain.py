@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from leakbench.matching.hidden import hidden, lent
+from leakbench.matching.hidden import drawn, hidden, lent
 from leakbench.matching.tape import batch_loss
 from leakbench.tensors import Tensors
 
@@ -24,13 +24,15 @@ def plain_gradients(
     """
     start = dict(model.named_parameters()) if weights is None else weights
     every = {name: value.expand(len(images), -1) for name, value in hidden(model).items()}
+    chance = drawn(model, len(images))
     found: list[Tensors] = []
     losses: list[Tensor] = []
     for trial in range(len(images)):
         leaves = {n: v if v.requires_grad else v.detach().requires_grad_() for n, v in start.items()}
         own = {n: v[trial : trial + 1] for n, v in every.items()}
         own = {n: v if v.requires_grad else v.detach().requires_grad_() for n, v in own.items()}
-        with lent(model, own), sdpa_kernel(SDPBackend.MATH):
+        kept = {n: v[trial : trial + 1] for n, v in chance.items()}
+        with lent(model, own | kept), sdpa_kernel(SDPBackend.MATH):
             logits = functional_call(model, leaves, (images[trial],))
         value = batch_loss(logits[None], labels[trial : trial + 1]).sum()
         asked = leaves | own

@@ -28,13 +28,15 @@ class Unknowns:
     start: name → [trials, …]. dummies(unknowns, rows): what the unknowns of the trials `rows` stand for: the
     `images` in the victim's normalised space, the logits `labels` if they are unknown too, and what else a
     defence leaves unknown (`adaptive.Nuisance`). at_once: the number of trials that a processor works on
-    together. project: put unknowns back, in place, where they may be.
+    together. project: put unknowns back, in place, where they may be. weighs: whether the dummies hold
+    weights of the victim too, parameter → [n, *shape], at which the gradients are taken.
     """
 
     start: Tensors
     dummies: Callable[[Tensors, Tensor], Tensors]
     at_once: int = AT_ONCE
     project: Callable[[Tensors], None] = free
+    weighs: bool = False
 
     def through(self, evaluate: Callable[[Tensor], Evaluate]) -> Callable[[Tensor], Evaluate]:
         """Return `evaluate`, which takes dummies, as a function of the unknowns behind them."""
@@ -101,7 +103,9 @@ def beside(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
         own, more = ({name: found[name] for name in part.start} for part in (unknowns, nuisance))
         return unknowns.dummies(own, rows) | nuisance.dummies(more, rows)
 
-    return Unknowns(unknowns.start | nuisance.start, dummies, unknowns.at_once, unknowns.project)
+    return Unknowns(
+        unknowns.start | nuisance.start, dummies, unknowns.at_once, unknowns.project, unknowns.weighs
+    )
 
 
 # A group and a source of chance in; the first unknowns of its trials, drawn trial by trial, out.

@@ -20,6 +20,8 @@ OTHER_UPDATE = "other-update"
 UNRELATED, PAIRS = "unrelated-image", 64
 # The private images in place of reconstructions: what a judge could tell at best.
 ORIGINAL = "original"
+# The attack's own result beside what the client trained on in place of its images, as a defence made it.
+TRANSFORMED = "transformed"
 # No guess, but what a defence certifies that none exceeds (`leakbench.certificate`).
 CERTIFIED = "certified"
 # No guess either, but what a closed form says of a malicious server's weights (`leakbench.servers`).

@@ -1,14 +1,16 @@
 """From a printed row to what of ours belongs to it, by papers/<work>/measured.yaml."""
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from leakbench.errors import UserError
 from leakbench.papers.printed import Row
-from leakbench.papers.work import MANUAL, Work
+from leakbench.papers.work import MANUAL, Class, Work
+from leakbench.yamls import Strict, validated
 
 OURS = {"experiment", "metric"}
 ALSO = {
@@ -17,11 +19,28 @@ ALSO = {
 }  # fmt: skip
 # Keys that hold words or columns of their own.
 NESTED = {"against", "rows", "otherwise", "beside"}
-TEXTS = ("absent", "fact", "quantity", "check", "needs", "note", "class")
 OUTCOMES = ("success", "failure")
 # Ways to measure a row that are not the one row of a table, and the class that such a row usually has.
 OWN_WAYS = {"absent": "result", "fact": "setting", "quantity": "result", "check": "result"}
 BY_SOURCE = {"not run": "not run by the source either", "not reported": "not reported by the source either"}
+
+
+class Keys(Strict):
+    """The keys of measured.yaml that are no columns, once they are looked up for a row."""
+
+    unit: Annotated[float, Field(gt=0)] | None = None
+    unit_std: Annotated[float, Field(gt=0)] | None = None
+    success: bool | None = None
+    repeats: Annotated[int, Field(gt=0)] | None = None
+    tolerance: Annotated[float, Field(ge=0)] | None = None
+    class_: Annotated[Class | None, Field(alias="class")] = None
+    absent: str | None = None
+    fact: str | None = None
+    quantity: str | None = None
+    check: str | None = None
+    needs: str | None = None
+    note: str | None = None
+    tells: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,8 +121,7 @@ def read(work: Work, row: Row) -> Reading:
 def published_convention(work: Work, row: Row) -> bool:
     """Return whether a printed number is something else than the standard metric of its name."""
     return any(
-        re.fullmatch(each.item, row.item) and re.fullmatch(each.metric, row.metric)
-        for each in work.paper.conventions
+        each.item.fullmatch(row.item) and each.metric.fullmatch(row.metric) for each in work.paper.conventions
     )
 
 
@@ -118,33 +136,30 @@ def _read(work: Work, row: Row, file: str) -> Reading:
         }
     if not merged:
         raise UserError(f"{file}: says nothing of {row.id} (map its columns, or say why it is `absent`)")
-    value = {
+    said = {
         key: looked_up(each, row, f"{file}.{key}") for key, each in merged.items() if key in ALSO - NESTED
     }
-    for key in TEXTS:
-        if value.get(key) is not None and not isinstance(value[key], str):
-            raise UserError(f"{file}.{key}: {value[key]!r} is no text (see {MANUAL})")
-    own_way = row.published in BY_SOURCE or any(value.get(key) for key in OWN_WAYS)
+    value = validated(Keys, said, f"{file}.", MANUAL)
+    own_way = row.published in BY_SOURCE or any(said.get(key) for key in OWN_WAYS)
     where = _columns(merged, row, file, own_way)
     shared: dict[str, Any] = {
-        "where": where, "note": value.get("note") or "", "needs": value.get("needs"),
-        "repeats": value.get("repeats"), "tolerance": value.get("tolerance"),
+        "where": where, "note": value.note or "", "needs": value.needs, "repeats": value.repeats,
+        "tolerance": value.tolerance,
         **{key: _nested(merged.get(key) or {}, row, f"{file}.{key}") for key in ("otherwise", "beside")},
     }  # fmt: skip
-    unit = value.get("unit_std" if row.spread else "unit")
-    shared["unit"] = float(unit if unit is not None else 1)
-    shared["spread"] = shared["unit"] / float(value.get("unit_std") or value.get("unit") or 1)
-    label = value.get("class")
-    if value.get("absent") or row.published in BY_SOURCE:
-        text = str(value.get("absent") or BY_SOURCE[row.published])
+    shared["unit"] = (value.unit_std if row.spread else value.unit) or 1.0
+    shared["spread"] = shared["unit"] / (value.unit_std or value.unit or 1.0)
+    label = value.class_
+    if value.absent or row.published in BY_SOURCE:
+        text = value.absent or BY_SOURCE[row.published]
         return Reading("absent", text=text, label=label or "result", **shared)
     for way, usual in OWN_WAYS.items():
-        if value.get(way):
-            return Reading(way, text=str(value[way]), label=label or usual, against=None, **shared)
+        if said.get(way):
+            return Reading(way, text=said[way], label=label or usual, against=None, **shared)
     for key in OURS:
         if key not in where:
             raise UserError(f"{file}: {key}: is missing for {row.id} (or say why it is `absent`)")
-    way = "deviation" if row.spread else value.get("tells", "mean")
+    way = "deviation" if row.spread else value.tells or "mean"
     if row.published in OUTCOMES:
         way = "outcome"
     if way not in ("mean", "outcome", "deviation"):
@@ -155,9 +170,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
             "(mend it, or paper.yaml's conventions)"
         )
     partner = _partner(work, row, merged.get("against") or {}, f"{file}.against")
-    return Reading(
-        way, against=partner, success=bool(value.get("success", False)), label=label or "result", **shared
-    )
+    return Reading(way, against=partner, success=bool(value.success), label=label or "result", **shared)
 
 
 def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:

@@ -129,6 +129,9 @@ def _records(path: Path) -> list[tuple[int, dict[str, str]]]:
             for key in ("id", "source"):
                 if key not in header:
                     raise UserError(f"{path}: line 1: {key}: the column is missing (see papers/README.md)")
+            if len(set(header)) < len(header):
+                twice = next(key for place, key in enumerate(header) if key in header[:place])
+                raise UserError(f"{path}: line 1: {twice}: is the name of two columns (rename one)")
             records = []
             for cells in reader:
                 if len(cells) != len(header):

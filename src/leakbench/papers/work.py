@@ -2,6 +2,7 @@
 
 import fnmatch
 import importlib.util
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from leakbench.papers.printed import Row, read_tables
 from leakbench.yamls import Strict, read_yaml, validated
 
 MANUAL = "papers/README.md"
+ID = re.compile(r"[A-Za-z0-9.-]+")
 Class = Literal["result", "setting", "arithmetic", "doubt"]
 Relation = Literal["=", ">", ">=", "<", "<="]
 
@@ -22,8 +24,10 @@ Relation = Literal["=", ">", ">=", "<", "<="]
 class Convention(Strict):
     """Printed numbers that are not the standard metric of their name."""
 
-    item: Annotated[str, Field(description="regular expression over the item, such as table-3\\.4")]
-    metric: Annotated[str, Field(description="regular expression over the printed metric")]
+    item: Annotated[
+        re.Pattern[str], Field(description="regular expression over the item, such as table-3\\.4")
+    ]
+    metric: Annotated[re.Pattern[str], Field(description="regular expression over the printed metric")]
 
 
 class Paper(Strict):
@@ -51,6 +55,13 @@ class Paper(Strict):
     ] = []
     stand_ins: Annotated[
         dict[str, str], Field(description="data set -> the one on which a claim is judged where it is absent")
+    ] = {}
+    partial: Annotated[
+        dict[str, str],
+        Field(
+            description="glob over our data sets -> how ours is less than the paper's: which part, how many, "
+            "and what follows; the reason of each row that is measured on one says so"
+        ),
     ] = {}
     conventions: list[Convention] = []
 
@@ -101,12 +112,33 @@ class Claims(Strict):
     claims: list[Claim] = []
 
 
+class Difference(Strict):
+    """One entry of differs.yaml: why a statement may differ from ours, and what a test of that showed."""
+
+    hypothesis: Annotated[str, Field(description="one sentence: what is suspected to make the difference")]
+    variant: Annotated[
+        str, Field(description="the run, record or calculation that tests the hypothesis; empty without one")
+    ] = ""
+    outcome: Annotated[str, Field(description="one sentence: what the test showed; empty without one")] = ""
+
+    @model_validator(mode="after")
+    def _tested(self) -> "Difference":
+        if bool(self.variant) != bool(self.outcome):
+            raise ValueError("variant and outcome belong together: give both, or neither (not tested yet)")
+        return self
+
+    def __str__(self) -> str:
+        tested = f"Tested by: {self.variant}. Outcome: {self.outcome}" if self.variant else "Not tested yet"
+        return f"Hypothesis: {self.hypothesis}. {tested}."
+
+
 @dataclass(frozen=True)
 class Work:
     """One folder of papers/.
 
     tables: stem of a file in tables/ -> its printed rows.
     maps: the same stems -> their part of measured.yaml.
+    differs: id of a printed row or claim -> why it differs, where it does.
     """
 
     name: str
@@ -117,6 +149,7 @@ class Work:
     let: Mapping[str, Any]
     claims: Claims
     checks: ModuleType | None = field(compare=False)
+    differs: Mapping[str, Difference] = field(default_factory=dict)
 
     def check(self, name: str, where: str) -> Callable[..., Any]:
         """Return a function of checks.py. Raises UserError where there is none of that name."""
@@ -152,9 +185,18 @@ def read_papers(folder: Path) -> list[Work]:
                 )
             if key.partition(".")[0] != work.paper.source:
                 raise UserError(
-                    f"{work.folder}: id {key!r} must begin with {work.paper.source!r}. (mend the id)"
+                    f"{work.folder}: id {key!r} must begin with {work.paper.source!r} (mend the id)"
+                )
+            if not ID.fullmatch(key):
+                raise UserError(
+                    f"{work.folder}: id {key!r} is not of letters, digits, dots and hyphens (mend it)"
                 )
             seen[key] = work.folder
+        if unknown := [key for key in work.differs if key not in ids]:
+            raise UserError(
+                f"{work.folder / 'differs.yaml'}: {unknown[0]}: {work.name} has no such row or claim "
+                "(mend the id)"
+            )
     return works
 
 
@@ -172,6 +214,8 @@ def _work(folder: Path) -> Work:
     tables = read_tables(folder / "tables")
     mapped = read_yaml(folder / "measured.yaml") if (folder / "measured.yaml").is_file() else {}
     let = mapped.pop("let", {})
+    if not isinstance(let, dict):
+        raise UserError(f"{folder / 'measured.yaml'}: let: must be a mapping of names (see {MANUAL})")
     for stem, value in mapped.items():
         if stem not in tables:
             known = ", ".join(sorted(tables)) or "none"
@@ -180,11 +224,13 @@ def _work(folder: Path) -> Work:
             )
         if not isinstance(value, dict):
             raise UserError(f"{folder / 'measured.yaml'}: {stem}: must be a mapping (see {MANUAL})")
-    claims = folder / "claims.yaml"
+    claims, differs = folder / "claims.yaml", folder / "differs.yaml"
+    why = read_yaml(differs) if differs.is_file() else {}
     return Work(
         folder.name, folder, _read(Paper, folder / "paper.yaml"), tables, mapped, let,
         _read(Claims, claims) if claims.is_file() else Claims(),
         _module(folder / "checks.py") if (folder / "checks.py").is_file() else None,
+        {key: validated(Difference, value, f"{differs}: {key}: ", MANUAL) for key, value in why.items()},
     )  # fmt: skip
 
 

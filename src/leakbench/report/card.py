@@ -28,9 +28,9 @@ COLUMNS = {
     "item": "Paper and item", "what": "Quantity", "published": "Published",
     "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
     "convention": "Convention", "class": "Class", "scale": "Scale", "work": "Paper", "condition": "Condition",
-    "interval": "Interval", "origin": "Origin", "id": "Row",
+    "interval": "Interval", "origin": "Origin", "examined": "Why it differs", "id": "Row",
 }  # fmt: skip
-HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "origin", "id")
+HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
 NUMBERS = ("measured", "n")
 
 
@@ -105,7 +105,19 @@ def _line(row: dict[Any, Any]) -> Line:
     if row["here"] != "":
         meets = {"yes": ", which agrees", "no": ", which does not agree"}.get(str(row["agrees"]), "")
         origin += f"; this run alone {number(row['here'])} (n = {count(row['here_n'])}){meets}"
-    same = ("id", "work", "class", "item", "condition", "convention", "reason", "scale", "headline", "seeds")
+    same = (
+        "id",
+        "work",
+        "class",
+        "item",
+        "condition",
+        "convention",
+        "reason",
+        "scale",
+        "headline",
+        "seeds",
+        "examined",
+    )
     return {
         **{key: str(row[key]) for key in same},
         "what": str(row["metric"]).replace("_", " "),

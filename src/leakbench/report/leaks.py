@@ -31,6 +31,16 @@ class Leak:
 
 
 @dataclass(frozen=True)
+class Price:
+    """What a defence costs: the test accuracy of a network trained with it, and of one trained without."""
+
+    experiment: str
+    accuracy: float
+    without: float
+    n: int
+
+
+@dataclass(frozen=True)
 class Map:
     """One victim's part of the table: what it is called, and defence -> attacker -> its best leak."""
 
@@ -70,6 +80,28 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
             }
         title = f"{names['dataset'].get(dataset, dataset)}, {names['victim'].get(victim, victim)}"
         found.append(Map(title, maps))
+    return found
+
+
+def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
+    """Return defence -> what it costs in accuracy, one entry for each experiment that measured it.
+
+    tables: experiment -> rows of the run, or recorded ones. parts: as in `best_known`. An experiment counts
+    where it has one accuracy of each defence, that of no defence among them.
+    """
+    names = {part["name"]: part["title"] for part in parts["defence"]}
+    found: dict[str, list[Price]] = {}
+    for experiment, table in tables.items():
+        if not {"metric", "baseline", "defence", "convention"} <= set(table):
+            continue
+        own = table[(table["metric"] == "accuracy") & (table["baseline"].fillna("") == "")]
+        own = own[own["convention"] == "standard"]
+        if own["defence"].duplicated().any() or "none" not in set(own["defence"]):
+            continue
+        without = float(own.loc[own["defence"] == "none", "mean"].iloc[0])
+        for row in own[own["defence"] != "none"].to_dict("records"):
+            price = Price(experiment, float(row["mean"]), without, int(row["n"]))
+            found.setdefault(names.get(row["defence"], row["defence"]), []).append(price)
     return found
 
 

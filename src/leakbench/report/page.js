@@ -6,9 +6,13 @@ const text = DataTable.render.text().display;
 const badge = (word) => `<span class="badge ${text(word)}">${text(word)}</span>`;
 const shown = {
   word: badge,
-  what: (value, row) => `<span class="metric">${text(value)}</span> <span class="light">${text(row[place.condition])}</span>`,
+  // What decides a claim is an expression, which few readers want to see at once.
+  what: (value, row) => value === "claim"
+    ? `<details><summary>${text(value)}</summary><code>${text(row[place.condition])}</code></details>`
+    : `<span class="metric">${text(value)}</span> <span class="light">${text(row[place.condition])}</span>`,
   measured: (value, row) => `<strong>${text(value) || "–"}</strong> <span class="light">${text(row[place.interval])}</span>`,
-  reason: (value, row) => `${text(value)} <span class="light">${text(row[place.origin])}</span>`,
+  reason: (value, row) => `${text(value)} <span class="light">${text(row[place.origin])}</span>` +
+    (row[place.examined] ? ` <span class="examined">${text(row[place.examined])}</span>` : ""),
   item: (value, row) => `<a href="#row=${encodeURIComponent(row[place.id])}">${text(row[place.work])} · ${text(value)}</a>`,
 };
 const numeric = (value) => {
@@ -54,7 +58,7 @@ const open = () => {
   table.search("").column(place.id).search(kind === "row" ? (cell) => cell === asked : "");
   if (kind === "paper") { const paper = document.querySelector("#filters [name=work]"); paper.value = asked; narrow(paper); }
   table.draw();
-  document.getElementById("scorecard").scrollIntoView();
+  document.getElementById("filters").scrollIntoView();
 };
 addEventListener("hashchange", open);
 open();
@@ -63,5 +67,6 @@ document.getElementById("show-all").addEventListener("click", () => {
   table.search("").column(place.id).search("").draw();
   history.replaceState(null, "", "#scorecard");
 });
+// On paper nothing can be opened, and every row is wanted.
 addEventListener("beforeprint", () => table.page.len(-1).draw());
 addEventListener("afterprint", () => table.page.len(25).draw());

@@ -22,8 +22,8 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
 
     scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version),
     and optionally `works` (name → title), `seeds`, else those of the tables, `commit`, `maps`, the best known
-    leaks, and `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError
-    for a figure that is no PNG or an unknown verdict.
+    leaks, `prices` of defences, and `verified`, what `verify` wrote beside its numbers. Everything is
+    escaped. Raises ValueError for a figure that is no PNG or an unknown verdict.
     """
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds(sections)
@@ -40,6 +40,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             cells=cells(sorted(rows, key=lambda line: line["word"] == "not-run")),
             headlines=[line for line in rows if line["headline"]],
             maps=facts.get("maps", []),
+            prices=facts.get("prices", {}),
             attackers=ATTACKERS,
             groups=groups(rows, works),
             verdicts=VERDICTS,

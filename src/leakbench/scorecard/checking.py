@@ -1,7 +1,8 @@
 """What an expression or a check sees: one work's rows, and the evidence of one scale."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -27,6 +28,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "over": lambda a, b: quantity.ratio(as_measured(a), as_measured(b)),
     "round": lambda q: exactly(round(as_measured(q).value)),
 }  # fmt: skip
+# What a mistake in an expression raises.
+WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, TypeError,
+         ValueError)  # fmt: skip
 OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
@@ -75,8 +79,17 @@ class Evidence:
         note, own = "", str(asked.get("dataset", ""))
         if own in stand_ins and self._stands_in(experiment, metric, asked, own, stand_ins[own]):
             asked, note = {**asked, "dataset": stand_ins[own]}, f"{stand_ins[own]} stands in for {own}"
-        found = self.scale.read(experiment, metric, self.work.paper, **asked)
+        with self._located():
+            found = self.scale.read(experiment, metric, self.work.paper, **asked)
         return replace(found, notes=(*found.notes, note)) if note else found
+
+    @contextmanager
+    def _located(self) -> Iterator[None]:
+        """Put file and key before what is said of columns that do not fit our tables."""
+        try:
+            yield
+        except UserError as problem:
+            raise UserError(f"{self.where}: {problem}") from None
 
     def _stands_in(
         self, experiment: str, metric: str, where: Mapping[str, Any], own: str, other: str
@@ -94,8 +107,9 @@ class Evidence:
         """
         asked = {key: value for key, value in {**self.condition, **where}.items() if value is not None}
         experiment = str(asked.pop("experiment"))
-        lines = self.scale.table(experiment)
-        found = lines.frame.iloc[lines.select(asked)]
+        with self._located():
+            lines = self.scale.table(experiment)
+            found = lines.frame.iloc[lines.select(asked)]
         if found.empty:
             named = ", ".join(f"{key}={value}" for key, value in asked.items())
             raise NotMeasured(
@@ -167,15 +181,8 @@ class Evidence:
         }  # fmt: skip
         try:
             return evaluated(tree, functions, self.let)
-        except (NotMeasured, UserError):
-            raise
-        except (
-            TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError,
-            NameError,
-        ) as problem:  # fmt: skip
-            raise UserError(
-                f"{self.where}: {type(problem).__name__}: {problem} (mend the expression)"
-            ) from problem
+        except WRONG as problem:
+            raise UserError(f"{self.where}: {type(problem).__name__}: {problem} (mend it)") from problem
 
     def quantity(self, value: Any) -> Measured:
         """Return what an expression or a check gave as a quantity. Raises UserError where it is none."""

@@ -143,6 +143,11 @@ class Evidence:
         )
         return device, made, age
 
+    def datasets(self, leaves: Iterable[tuple[str, int]]) -> list[str]:
+        """Return the data sets of the rows that a quantity was read from, sorted."""
+        frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]
+        return sorted({str(frame.iloc[line]["dataset"]) for frame, line in frames if "dataset" in frame})
+
     def seeds(self, leaves: Iterable[tuple[str, int]]) -> str:
         """Return the seeds of the rows that a quantity was read from, as the tables write them."""
         frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]
@@ -272,9 +277,9 @@ class Evidence:
         both have trials: whoever shows what it knew beforehand is as good there, but for some chance.
         """
         if (
-            metric not in METRICS
+            where.get("baseline")
+            or metric not in METRICS
             or METRICS[metric].of not in ("images", "candidates")
-            or where.get("baseline")
         ):
             return None
         sign = 1 if METRICS[metric].higher_is_better else -1

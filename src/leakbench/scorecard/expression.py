@@ -40,6 +40,8 @@ def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.ex
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
         raise UserError(f"{where}: {problem} (mend the expression)") from problem
+    if shadowed := sorted(names & functions):
+        raise UserError(f"{where}: let: {shadowed[0]!r} is a function (choose another name)")
     bound = {
         node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }

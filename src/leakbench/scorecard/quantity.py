@@ -5,6 +5,7 @@ of two attacks on the same private images is a paired one.
 """
 
 import math
+import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.errors import NotMeasured
-from leakbench.metrics.interval import interval, paired
+from leakbench.metrics.interval import interval, paired, wilson
 from leakbench.papers.printed import as_text
 
 NAN = float("nan")
@@ -119,7 +120,7 @@ def as_measured(value: "Measured | float") -> Measured:
     if isinstance(value, Measured):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
-        raise TypeError(f"{value!r} is no quantity")
+        raise TypeError(f"{reprlib.repr(value)} is no quantity")
     return exactly(float(value))
 
 
@@ -297,12 +298,9 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
 
 def share(hits: int, n: int) -> Measured:
     """Return the share of n trials that hit, with Wilson's interval. Raises NotMeasured for none."""
-    from scipy.stats import binomtest
-
     if n == 0:
         raise NotMeasured("a share of nothing")
-    found = binomtest(hits, n).proportion_ci(method="wilson")
-    return Measured(hits / n, min(found.low, hits / n), max(found.high, hits / n), n, n)
+    return Measured(hits / n, *wilson(hits / n, n), n, n)
 
 
 def won(a: Measured) -> Measured:

@@ -1,6 +1,7 @@
 """The scorecard: every printed number and claim beside the longest evidence there is, with a verdict."""
 
 import contextlib
+import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,11 +33,10 @@ from leakbench.verdicts.verdict import (
 COLUMNS = [
     "id", "source", "work", "item", "class", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
-    "seeds", "headline",
+    "seeds", "headline", "examined",
 ]  # fmt: skip
 # An update is recognised where its mean SSIM and its share of identified images reach these.
 RECOGNISABLE, IDENTIFIED = 0.5, 0.5
-UNDECIDED = ("inconclusive", "not-run")
 
 
 @dataclass(frozen=True)
@@ -156,13 +156,16 @@ class Card:
         alone = entry.reading.label in ("setting", "arithmetic")
         tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
         own = next(found for found in tried if found.scale is self.run)
-        found = next((f for f in tried if f.verdict.word not in UNDECIDED), None)
+        # A shorter run is no second chance for what a longer one left open.
+        found = next((f for f in tried if f.verdict.weighed), None)
         found = found or next((f for f in tried if f.value is not None), own)
         if isinstance(found.value, Measured) and not found.value.leaves:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
         line: dict[str, Any] = {"id": entry.id, "source": entry.work.paper.source, "work": entry.work.name}
-        line |= {**entry.words, "verdict": found.verdict.word, "headline": ""}
+        line |= {**entry.words, "verdict": found.verdict.word, "headline": "", "examined": ""}
+        if found.verdict.word == "differs":
+            line["examined"] = str(entry.work.differs.get(entry.id, "Not examined yet."))
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
         device, commit, age = found.scale.origin(value.leaves if isinstance(value, Measured) else ())
@@ -170,7 +173,8 @@ class Card:
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
-        line |= {"measured": value.value, "ci_low": value.low, "ci_high": value.high, "n": value.n}
+        low, high = _within(entry, value)
+        line |= {"measured": value.value, "ci_low": low, "ci_high": high, "n": value.n}
         line["seeds"] = found.scale.seeds(value.leaves)
         if not math.isnan(value.low):
             line["headline"] = entry.words.get("headline", "").format(value=value.value)
@@ -182,13 +186,17 @@ class Card:
         try:
             value = self.value(entry.id, scale)
         except NotMeasured as missing:
-            return Found(scale, None, Verdict("not-run", str(missing) or "nothing measures it"))
-        lacking, notes = "", [entry.reading.note]
+            return Found(
+                scale, None, Verdict("not-run", str(missing) or "nothing measures it", weighed=False)
+            )
+        notes, verdict = [entry.reading.note], self._decide(entry, value, scale)
         if entry.reading.needs:
             try:
-                lacking = self._view(entry, scale).holds(entry.reading.needs)
+                lacking, known = self._view(entry, scale).holds(entry.reading.needs), True
             except NotMeasured as missing:
-                lacking = str(missing)
+                lacking, known = str(missing), False
+            if lacking:
+                verdict = Verdict("inconclusive", lacking, weighed=verdict.weighed and known)
         if isinstance(value, Outcome):
             notes.append(
                 f"SSIM {value.ssim.value:.2f}, {value.identified.value:.0%} identified "
@@ -197,11 +205,9 @@ class Card:
             notes += value.ssim.notes
         elif isinstance(value, Measured):
             notes += value.notes
-        verdict = Verdict("inconclusive", lacking) if lacking else self._decide(entry, value, scale)
+        notes += _partial(entry, value, scale)
         words = "; ".join(dict.fromkeys(filter(None, notes)))
-        return Found(
-            scale, value, Verdict(verdict.word, f"{verdict.reason} ({words})" if words else verdict.reason)
-        )
+        return Found(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
 
     def _decide(self, entry: Entry, value: Measured | Outcome | str, scale: Scale) -> Verdict:
         row, reading, number = entry.row, entry.reading, entry.against
@@ -212,10 +218,11 @@ class Card:
             return decide_text(value, entry.words["published"])
         if row is None and value.unequal:
             reason = "the two sides ran for different shares of their published length"
-            return Verdict("inconclusive", reason)
+            return Verdict("inconclusive", reason, weighed=False)
         if math.isnan(number.value):
             raise UserError(
-                f"{entry.id}: prints {entry.words['published']!r}, with which no number can be compared"
+                f"{entry.where}: prints {entry.words['published']!r}, with which no number can be compared "
+                "(say with `tells`, `fact` or `absent` how it is measured)"
             )
         tolerance, bounds, monotone = tolerance_of(value.metric or "other", number.value, reading.unit)
         # What combines rows has no bounds.
@@ -262,6 +269,31 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
+
+
+def _within(entry: Entry, value: Measured) -> tuple[float, float]:
+    """Return an interval's bounds, cut to what a share or a correlation can be: it is at most one.
+
+    Student's interval knows no such limit. What combines rows has none, and PSNR's range is only assumed.
+    """
+    unit = entry.reading.unit
+    _, (least, most), _ = tolerance_of(value.metric or "other", entry.against.value, unit)
+    if not value.raw or most != unit:
+        return value.low, value.high
+    return max(value.low, least), min(value.high, most)
+
+
+def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:
+    """Return, in words, which data sets behind a value are a part of the paper's, and what follows."""
+    measured = value.ssim if isinstance(value, Outcome) else value
+    if isinstance(measured, str):
+        return []
+    return [
+        f"{name} is a part: {words}"
+        for name in scale.datasets(measured.leaves)
+        for pattern, words in entry.work.paper.partial.items()
+        if fnmatch.fnmatchcase(name, pattern)
+    ]
 
 
 def _count(value: Measured) -> int:

@@ -10,7 +10,7 @@ import pandas as pd
 
 from leakbench.artefacts import Facts, open_tensors
 from leakbench.metrics import METRICS
-from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT
+from leakbench.metrics.baselines import ORIGINAL, SNAPSHOT, TRANSFORMED
 from leakbench.metrics.identification import POOL
 from leakbench.metrics.prices import of_rounds
 from leakbench.scoring.candidates import Candidates, Measures, rows_of
@@ -116,13 +116,19 @@ def _of_client(
     people = np.array(secret[f"labels/{client}"]) if by.resources.judges else None
     if people is not None:
         scored.append(Candidates(private, np.ones(private.shape[:2], bool), ORIGINAL))
+    inputs = secret.get(f"inputs/{client}") if target == "images" else None
+    if inputs is not None:
+        scored.append(replace(scored[0], baseline=TRANSFORMED))
     # What a reconstruction was on the way shows how far it had got, for which LPIPS is not worth its time.
     asked = {ORIGINAL: judged(by.names), SNAPSHOT: cheap(by.names)}
     for candidates in scored:
         baseline, rounds = candidates.baseline, len(candidates.images)
         own = replace(by, names=asked.get(baseline, by.names))
         who = None if people is None else people[:rounds]
-        of_rows = rows_of(candidates, aim[:rounds], private[:rounds], own, who)
+        aims = aim[:rounds], private[:rounds]
+        if baseline == TRANSFORMED:
+            aims = np.array(inputs), np.array(inputs)
+        of_rows = rows_of(candidates, *aims, own, who)
         named = {
             "checkpoint": np.repeat(secret["checkpoint"][:rounds], k),
             "pass": np.repeat(secret["pass"][:rounds], k),

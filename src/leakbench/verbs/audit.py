@@ -1,5 +1,6 @@
 """audit: what the updates of somebody's own model give away."""
 
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,20 @@ BUDGET = "2m"
 FINDING = 1
 
 Tell = Callable[[str], None]
+
+
+def _command(target: list[str], given: dict[str, Any], fail_if: list[str]) -> str:
+    """Return the command of these options on one line; what is none or false was not given."""
+    words = ["leakbench", "audit", *target]
+    for name, value in given.items():
+        if value is not None and value is not False:
+            words += [
+                f"--{name}",
+                *([] if value is True else [f"{value:g}" if isinstance(value, float) else str(value)]),
+            ]
+    for condition in fail_if:
+        words += ["--fail-if", condition]
+    return shlex.join(words)
 
 
 def audit(
@@ -58,6 +73,14 @@ def audit(
         raise UserError(f"audit: {name}: no such file or folder (own code is FILE.py:NAME)")
     what = name if ":" in name or model is None else model
     found = supervised(work, print, what, seconds + BESIDES, limit)
+    found["audit"]["command"] = _command(
+        ["--demo"] if demo else [name],
+        {
+            "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
+            "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
+        },
+        fail_if,
+    )  # fmt: skip
     from leakbench.auditing.files import write
 
     print(f"report: {write(out, found['audit'], found['pictures'])}")

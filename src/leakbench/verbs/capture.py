@@ -1,6 +1,7 @@
 """capture: play the federation; write what the server saw and, apart from it, what it must not know."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -157,10 +158,8 @@ def _sent_out(
             samples = pixels(torch.from_numpy(own_images))
         clients = value["federation"]["clients"]
         held = Held((channels, rows, columns), sum(clients), generator("server", *names), samples, clients)
-        try:
+        with _naming(spec):
             written = servers.build(cheat["module"], cheat["parameters"])(model, held)
-        except UserError as problem:
-            raise UserError(f"{spec}: {problem}") from problem
     return model.state_dict(), written
 
 
@@ -197,20 +196,37 @@ def _alarms(
     return {name: np.array(values) for name, values in found.items()}
 
 
-def _checked(
-    spec: Path, defence: Defence, model: nn.Module, federation: Mapping[str, Any], origins: int
-) -> tuple[nn.Module, Facts | None]:
-    """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
-
-    Raises UserError, which names the spec, where the defence does not fit the victim or the federation.
-    """
+@contextmanager
+def _naming(spec: Path) -> Iterator[None]:
+    """Have whatever is wrong with a job's settings name the file that they are in."""
     try:
-        certified = defence.certificate(participations(federation, origins), federation["update"])
-        return defence.model(model, torch.Generator()), certified
+        yield
     except Unfit:
         raise
     except UserError as problem:
         raise UserError(f"{spec}: {problem}") from problem
+
+
+def _checked(
+    spec: Path,
+    defence: Defence,
+    model: nn.Module,
+    federation: Mapping[str, Any],
+    origins: int,
+    shape: Sequence[int],
+) -> tuple[nn.Module, Facts | None]:
+    """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
+
+    shape: rows, columns, channels of a sample. Raises UserError, which names the spec, where the defence does
+    not fit the victim, the federation or the samples.
+    """
+    with _naming(spec):
+        if defence.inputs is not None:
+            rows, columns, channels = shape
+            blank = torch.zeros(1, channels, rows, columns)
+            defence.inputs(blank, torch.zeros(1, dtype=torch.int64), torch.Generator())
+        certified = defence.certificate(participations(federation, origins), federation["update"])
+        return defence.model(model, torch.Generator()), certified
 
 
 def capture(
@@ -251,9 +267,10 @@ def capture(
         passes = federation["passes"]
         sent = (passes if passes > 1 else rounds) if moving else len(epochs)
         total = len(epochs) * rounds
-        defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
+        with _naming(spec):
+            defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
         # Whoever plays draws the secrets.
-        protected, certified = _checked(spec, defence, model, federation, len(epochs))
+        protected, certified = _checked(spec, defence, model, federation, len(epochs), image["shape"])
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent, each[-1])
@@ -264,6 +281,10 @@ def capture(
         observed = _observed(value, protected, defence)
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
+        rows, columns, channels = image["shape"]
+        # What clients train on in place of their images, if a defence changes these.
+        changes = clients if defence.inputs is not None else []
+        inputs = [np.zeros((total, k, channels, rows, columns), np.float32) for k in changes]
         observed["knows"] |= view.knows
         observed["clients"] = seen_samples
         kept = len(clients) if view.shares is None else len(view.groups)
@@ -289,6 +310,9 @@ def capture(
                 for name, tensor in values.items():
                     tensors[f"shown/{name}"][part, client] = tensor.numpy()
 
+            def trained_on(part: slice, client: int, changed: torch.Tensor) -> None:
+                inputs[client][part] = changed.numpy()
+
             images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
             out_models = play(
                 model,
@@ -301,6 +325,7 @@ def capture(
                 sink,
                 moved,
                 show,
+                trained_on,
                 each,
             )
             if view.shares is not None:
@@ -324,6 +349,8 @@ def capture(
         secret |= {f"labels/{c}": np.tile(v, repeats) for c, v in enumerate(labels_seen)}
         write_tensors(oracle, {n: v for n, v in secret.items() if n.startswith("labels/")}, made)
         secret |= {"candidates": held} if len(held) else {}
+        if inputs:
+            secret |= {f"inputs/{c}": v for c, v in enumerate(_seen_of(inputs, view))}
         secret["checkpoint"] = epochs_by_round
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}

@@ -1,21 +1,38 @@
-"""compare: two scorecards of the same statements, and how many verdicts changed between them."""
+"""compare: scorecards of the same statements, and how many verdicts changed between them."""
 
 from pathlib import Path
 
+import pandas as pd
+
 from leakbench.artefacts import write_text
-from leakbench.verdicts.compare import compared, read_scorecard, summary
+from leakbench.errors import UserError
+from leakbench.verdicts.compare import compared, read_scorecard, summary, together
 
 
-def compare(old: Path, new: Path, out: Path | None = None) -> None:
-    """Print how the verdicts of two scorecards differ.
+def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
+    """Print how the verdicts of one scorecard differ from those of one or more others.
 
-    The rows that changed are written to `out`: id, class, old, new.
+    old, new: files of finished runs, such as those of other seeds. out: gets the rows that changed: id,
+    class, old and new of two scorecards; of more of them one column for each, named after its folder. Raises
+    UserError where two of more than two scorecards lie in folders of one name.
     """
-    before, after = read_scorecard(old), read_scorecard(new)
-    rows = compared(before, after)
-    for path, frame in ((old, before), (new, after)):
-        if alone := len(frame) - len(rows):
-            print(f"{path}: {alone} rows are in this scorecard alone, and left out")
-    print(summary(rows))
+    before = read_scorecard(old)
+    others = {path: read_scorecard(path) for path in new}
+    changed = pd.DataFrame()
+    for path, after in others.items():
+        rows = compared(before, after)
+        for each, frame in ((old, before), (path, after)):
+            if alone := len(frame) - len(rows):
+                print(f"{each}: {alone} rows are in this scorecard alone, and left out")
+        print((f"{path}: " if len(new) > 1 else "") + summary(rows))
+        changed = rows[rows["old"] != rows["new"]]
+    if len(new) > 1:
+        names = [path.resolve().parent.name for path in (old, *others)]
+        if len(set(names)) < len(names):
+            raise UserError(
+                f"compare: two of {', '.join(names)} are one name (put the files in other folders)"
+            )
+        changed, words = together(dict(zip(names, (before, *others.values()), strict=True)))
+        print(words)
     if out is not None:
-        write_text(out, rows[rows["old"] != rows["new"]].to_csv(index=False))
+        write_text(out, changed.to_csv(index=False))

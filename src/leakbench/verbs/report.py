@@ -10,7 +10,7 @@ from leakbench.process import commit
 from leakbench.provenance import read_spec
 from leakbench.reference import read_record, read_recorded
 from leakbench.report import Section, page
-from leakbench.report.leaks import best_known
+from leakbench.report.leaks import best_known, prices
 from leakbench.yamls import read_yaml
 
 
@@ -23,7 +23,7 @@ def report(
     specs: list[Path],
     papers: Path,
     out: Path,
-    recorded: Sequence[Path] = (),
+    recorded: Sequence[Path] | None = None,
     root: Path = Path(),
 ) -> None:
     """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models
@@ -34,15 +34,19 @@ def report(
     commit.
     """
     sections, versions, maps = [], {}, []
+    costs: dict[str, pd.DataFrame] = {}
+    parts: dict[str, list[dict[str, str]]] = {"defence": []}
     for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
         shown, facts = read_spec(spec), read_facts(exhibit)
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
+        kept = [path for path in recorded or () if path.stem == table.stem]
+        costs[table.stem] = frame if len(frame) else read_recorded(kept, shown["scale"])
+        parts["defence"] += shown["parts"].get("defence", [])
         if frame["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
-            own = [path for path in recorded if path.stem == table.stem]
-            every = pd.concat([frame, read_recorded(own, shown["scale"])], ignore_index=True)
-            known = [read_record(path).get("knows", {}) for path in own if path.suffix == ".csv"]
+            every = pd.concat([frame, read_recorded(kept, shown["scale"])], ignore_index=True)
+            known = [read_record(path).get("knows", {}) for path in kept if path.suffix == ".csv"]
             knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
             maps += best_known(every, knows, shown["parts"])
         sections.append(
@@ -62,5 +66,5 @@ def report(
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
     scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
-    facts["commit"] = commit(root)
+    facts |= {"commit": commit(root), "prices": prices(costs, parts)}
     write_text(out, page(rows, sections, facts))

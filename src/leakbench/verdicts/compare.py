@@ -1,6 +1,7 @@
-"""Two scorecards of the same statements: how many verdicts changed, from which word to which."""
+"""Scorecards of the same statements: how many verdicts changed, from which word to which."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -53,6 +54,28 @@ def counts(rows: pd.DataFrame) -> dict[str, int]:
         "turned": int((decided & changed).sum()),
         "changed": int(changed.sum()),
     }
+
+
+def together(cards: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, str]:
+    """Return the rows of which the scorecards say different words, and in words how many these are.
+
+    cards: name -> scorecard. Columns: id, class (empty without one), one for each name. Rows that a scorecard
+    lacks are left out.
+    """
+    first, *others = cards.items()
+    rows = pd.DataFrame(
+        {"id": first[1]["id"], "class": first[1].get("class", ""), first[0]: first[1]["verdict"]}
+    )
+    for name, card in others:
+        rows = rows.merge(card[["id", "verdict"]].rename(columns={"verdict": name}), on="id")
+    words = rows[list(cards)]
+    decided = words.isin(DECIDED).all(axis=1)
+    changed = words.nunique(axis=1) > 1
+    text = (
+        f"all {len(cards)}: {_share(int((decided & changed).sum()), int(decided.sum()))} rows that each "
+        f"scorecard decides change their word; {_share(int(changed.sum()), len(rows))} rows change at all"
+    )
+    return rows[changed], text
 
 
 def _share(part: int, whole: int) -> str:

@@ -99,10 +99,15 @@ class Sample:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One of the five words, and one sentence with the numbers that decide it."""
+    """One of the five words, and one sentence with the numbers that decide it.
+
+    weighed: whether there was enough to weigh: trials, length, an interval, a monotone unit. Without, the
+    word says nothing of the statement, and other evidence may be asked.
+    """
 
     word: Word
     reason: str
+    weighed: bool = True
 
 
 def unseen(n: int) -> float:
@@ -152,7 +157,7 @@ def decide(statement: Statement, sample: Sample) -> Verdict:
     up to 10 % with a skewness of 6 and n = 5.
     """
     if reason := _undecidable(statement, sample):
-        return Verdict("inconclusive", reason)
+        return Verdict("inconclusive", reason, weighed=False)
     if statement.relation == "=":
         return _number(statement, sample)
     return _claim(statement, sample)
@@ -185,7 +190,7 @@ def decide_outcome(
     """
     n, hits = len(successes), sum(map(bool, successes))
     if reason := _too_little(n, length):
-        return Verdict("inconclusive", reason)
+        return Verdict("inconclusive", reason, weighed=False)
     low, high = wilson(hits / n, n)
     counted = f"{hits} of {n} trials succeed (95 % interval of the share {_span(low, high)})"
     if low <= 0.5 <= high:

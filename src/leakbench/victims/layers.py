@@ -213,7 +213,7 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
 
     _watch(model, few[0], few.append, read)
     if not found:
-        raise Unfit("attack: no dense layer of the victim reads flattened images (Fidel needs one)")
+        raise Unfit("attack: no dense layer reads a flattened record")
     name, place = found[0]
     # The second pass keeps one tensor alone: all tensors of a deep network take gigabytes.
     seen, kept = count(1), [images]

@@ -21,7 +21,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "clip": {"norm": 0.5}, "prune": {"share": 0.2}, "withhold": {"share": 0.5}, "quantise": {"bits": 3},
     "sign": {}, "gaussian": {"scale": 0.3}, "laplacian": {"scale": 0.3}, "none": {}, "key-lock": {},
     "dp-sgd": {"noise_multiplier": 1.0, "clip": 0.5}, "outpost": {},
-    "soteria": {}, "censor": {},
+    "soteria": {}, "censor": {}, "dgp": {}, "ats": {},
 }  # fmt: skip
 ROOM = Path(defences.__file__).parent
 
@@ -34,7 +34,8 @@ def known(name: str) -> Adaptation:
 def sent(name: str, rounds: int = 1) -> dict[str, torch.Tensor]:
     """Return the true gradient as a client under a defence sends it, `rounds` times."""
     again = {key: value.repeat(rounds, *[1] * (value.dim() - 1)) for key, value in TRUE.items()}
-    return defences.build(name, SETTINGS[name]).update(again, torch.Generator().manual_seed(1))
+    built = defences.build(name, SETTINGS[name])
+    return defences.protected(built, again, {}, torch.Generator().manual_seed(1))
 
 
 def apart(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
@@ -57,7 +58,7 @@ def test_every_defence_is_thought_of() -> None:
     assert adaptation(replace(seen("none", 1), knows=ThreatModel())) == Adaptation()
 
 
-@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise"])
+@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "dgp"])
 def test_the_true_gradient_meets_what_was_sent(name: str) -> None:
     observed = sent(name)
     mechanism = known(name).mechanism
@@ -75,7 +76,7 @@ def test_softened_signs_are_nearer_to_the_signs_than_the_gradient_is() -> None:
     assert apart(mechanism(observed)(TRUE, {}), observed) < 0.6 * apart(TRUE, observed)
 
 
-@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "sign"])
+@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "sign", "dgp"])
 def test_a_mechanism_has_a_slope(name: str) -> None:
     observed = sent(name)
     mechanism = known(name).mechanism
@@ -157,3 +158,27 @@ def test_a_pruned_coordinate_may_be_as_large_as_the_smallest_that_was_sent() -> 
     assert mechanism is not None
     out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.5, 1.0]])}, {})
     assert out["a"].tolist() == [[1.0, 0.0, -0.5, 1.0]]
+
+
+def test_what_dgp_dropped_is_outside_the_range_of_what_it_sent() -> None:
+    observed = {"a": torch.tensor([[3.0, 0.0, 0.0, 0.0, -2.0]])}
+    mechanism = known("dgp").mechanism
+    assert mechanism is not None
+    out = mechanism(observed)({"a": torch.tensor([[1.0, 1.5, -2.25, 2.875, 9.0]])}, {})
+    assert out["a"].tolist() == [[1.0, 0.0, -0.25, 0.125, 9.0]]
+    assert mechanism(observed)({"a": torch.tensor([[0.0, 7.0, 0.0, -7.0, 0.0]])}, {})["a"].tolist() == [
+        [0] * 5
+    ]
+
+
+def test_over_rounds_dgp_gives_everything_but_the_largest_away() -> None:
+    """The sum of a coordinate up to the round that sent it last is that many times the gradient."""
+    join = known("dgp").pooled
+    assert join is not None
+    rounds = sent("dgp", 40)
+    for name, value in TRUE.items():
+        found, came = join(rounds[name]), (rounds[name] != 0).any(0)
+        torch.testing.assert_close(found[came], value[0][came])
+        largest = value[0].abs().flatten().topk(round(0.05 * value[0].numel()) or 1).indices
+        assert not came.flatten()[largest].any() or value[0].numel() < 10
+        assert float(came.double().mean()) > 0.8 > float((rounds[name][0] != 0).double().mean())

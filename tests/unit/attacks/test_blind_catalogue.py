@@ -135,7 +135,8 @@ class World:
         entry = json.loads(json.dumps(entries()[name]))
         if "iterations" in entry["parameters"]:
             entry["parameters"] |= {"iterations": 2, "snapshots": 0, "decay_over": None}
-        reads = {"fidel": "features", "labels": "nothing"}.get(entry["module"], "latent")
+        nothing = ("labels", "learned-inverter")
+        reads = {"fidel": "features", **dict.fromkeys(nothing, "nothing")}.get(entry["module"], "latent")
         generator = self.generator(reads, case[0]) if entry["generator"] else None
         value = {"attack": entry | {"generator": "g" if generator else None}, "attack_name": name}
         made = spec(self.root / f"specs/{name}.json", value | {"null_rounds": 1})

@@ -10,7 +10,7 @@ from torch import nn
 from leakbench import servers
 from leakbench.auditing.attack import catalogue, exact
 from leakbench.auditing.found import LABELLED, READ
-from leakbench.auditing.look import look, replay
+from leakbench.auditing.look import _duration, look, replay
 from leakbench.auditing.round import client
 from leakbench.auditing.view import view
 from leakbench.servers import Held
@@ -76,3 +76,32 @@ def test_networks_without_relu_are_told_apart() -> None:
     seen = look(*view(played))
     assert "every neuron" in seen.facts["activation"]
     assert seen.predicted == {"fidel": 0}
+
+
+def test_of_other_losses_nothing_is_predicted() -> None:
+    network = mlp(400)
+    played = client((network, nn.CrossEntropyLoss(label_smoothing=0.1), faces(8)), local_steps=1).play()
+    assert not played.plain_loss
+    seen = look(*view(played), played.plain_loss)
+    assert seen.predicted == {}
+    assert "not the mean cross-entropy" in seen.facts["labels"]
+
+
+@pytest.mark.parametrize(
+    ("training", "words"), [(True, "mean and variance of the batch"), (False, "send nothing")]
+)
+def test_statistics_are_sent_only_where_batch_norm_measures_them(training: bool, words: str) -> None:
+    network = nn.Sequential(nn.Flatten(), nn.Linear(625, 9), nn.BatchNorm1d(9), nn.ReLU(), nn.Linear(9, 2))
+    played = client((network.train(training), nn.CrossEntropyLoss(), faces(8)), local_steps=1).play()
+    assert words in look(*view(played)).facts["batch norm"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "less than a second"), (1.5, "1.5 seconds"), (90, "1.5 minutes"), (4.3e7, "1.4 years"),
+        (4e9, "130 years"), (9e7 * 31_557_600, "9e+07 years"),
+    ],
+)  # fmt: skip
+def test_durations_are_in_the_largest_unit(seconds: float, words: str) -> None:
+    assert _duration(seconds) == words

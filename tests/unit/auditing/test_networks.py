@@ -3,6 +3,8 @@
 import sys
 import time
 from contextlib import suppress
+from copy import deepcopy
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import torch
 from clients import faces, mlp
 from torch import nn
 
+from leakbench import attacks
 from leakbench.auditing.attack import OutOfTime, catalogue, exact, matching, within
 from leakbench.auditing.audit import of_client
 from leakbench.auditing.found import READ, RECOGNISABLE
@@ -78,6 +81,15 @@ def test_a_search_runs_beside_noise_within_its_share() -> None:
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
 
+def test_a_budget_that_is_spent_starts_nothing() -> None:
+    """A limit of no time is not a missing limit."""
+    played = client((mlp(200), nn.CrossEntropyLoss(), faces(4)), local_steps=1).play()
+    entries = catalogue()
+    for name, run in (("spear", exact), ("invg", matching)):
+        found = run(name, entries[name], *view(played), -1.0)
+        assert "budget" in found.why_not
+
+
 def test_no_library_catches_the_end_of_the_time() -> None:
     with suppress(OutOfTime), within(0.05):
         with suppress(Exception):
@@ -125,8 +137,33 @@ def test_labels_and_members_are_found() -> None:
     lines: list[str] = []
     found = of_client(own, 5, lines.append)
     told = {each.title: each.line for each in found.besides}
-    assert told["label counts"] == "8 of 8 labels are right"
+    # Seven of these eight pictures are faces, so four of each class are right of five.
+    assert told["label counts"] == "8 of 8 labels are right (5 by guessing all classes equally often)"
     assert told["membership"].startswith("8 of 8 records are recognised as members, and 0 of 32")
+
+
+@pytest.mark.parametrize(
+    ("rule", "bias"),
+    [("counted", True), ("counted", False), ("llg", True), ("llg", False), ("zlg", True), ("ilrg", True)],
+)
+def test_labels_are_counted_behind_a_single_logit(rule: str, bias: bool) -> None:
+    """As of the network with two scores that says the same: 0 and the logit."""
+    torch.manual_seed(0)
+    inputs, targets = torch.rand(12, 20), torch.tensor([1.0] * 10 + [0.0] * 2)
+    one = nn.Sequential(nn.Linear(20, 30), nn.ReLU(), nn.Linear(30, 1, bias=bias))
+    two = nn.Sequential(deepcopy(one[0]), nn.ReLU(), nn.Linear(30, 2, bias=bias))
+    two[2].load_state_dict({n: torch.cat([0 * value, value]) for n, value in one[2].state_dict().items()})
+    found = []
+    for network, loss in ((one, nn.BCEWithLogitsLoss()), (two, nn.CrossEntropyLoss())):
+        own = inputs, targets[:, None] if network is one else targets.long()
+        observation, _ = view(client((network, loss, own), local_steps=1).play())
+        entry = {"module": "labels", "parameters": {}, "labels": rule}
+        made = attacks.run(entry, replace(observation, labelling=rule), torch.Generator().manual_seed(0))
+        assert made.labels is not None
+        found.append(sorted(made.labels[0, 0].tolist()))
+    assert found[0] == found[1]
+    if rule == "counted" and bias:
+        assert found[0] == [0, 0, *[1] * 10]
 
 
 def test_changes_do_what_they_say() -> None:

@@ -23,13 +23,19 @@ class Two(nn.Module):
         return self.layer(x + y)
 
 
+ENTROPY, THREE = nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))
 REFUSED = {
-    "several inputs": (Two(), nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
-    "one batch of inputs alone": (Two(), nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
-    "not real numbers": (nn.Embedding(9, 2), nn.CrossEntropyLoss(), (torch.tensor([[1]]), torch.tensor([0]))),
-    "not a torch.nn.Module": (len, nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))),
+    "several inputs": (Two(), ENTROPY, (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
+    "one batch of inputs alone": (Two(), ENTROPY, (torch.rand(3, 4), torch.tensor([0, 1, 0]))),
+    "not real numbers": (nn.Embedding(9, 2), ENTROPY, (torch.tensor([[1]]), torch.tensor([0]))),
+    "not a torch.nn.Module": (len, ENTROPY, THREE),
     "class scores": (nn.Conv1d(1, 1, 1), nn.MSELoss(), (torch.rand(2, 1, 4), torch.zeros(2))),
-    "fewer than --batch 9": (nn.Linear(4, 2), nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))),
+    "fewer than --batch 9": (nn.Linear(4, 2), ENTROPY, THREE),
+    "torch.float64 on cpu": (nn.Linear(4, 2).double(), ENTROPY, THREE),
+    "torch.float32 on meta": (nn.Linear(4, 2, device="meta"), ENTROPY, THREE),
+    "NaN": (nn.Linear(4, 2), ENTROPY, (torch.full((3, 4), torch.nan), torch.zeros(3))),
+    "such as 0.5 are no classes": (nn.Linear(4, 1), nn.MSELoss(), (torch.rand(2, 4), torch.tensor([1, 0.5]))),
+    "such as -1 are no classes": (nn.Linear(4, 2), ENTROPY, (torch.rand(2, 4), torch.tensor([1, -1]))),
 }  # fmt: skip
 
 
@@ -59,6 +65,30 @@ def test_other_losses_are_noticed() -> None:
 
     assert client((network, nn.CrossEntropyLoss(), batch)).play().plain_loss
     assert not client((network, heavier, batch)).play().plain_loss
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_loss_may_read_the_network_itself(steps: int) -> None:
+    """Weight decay as part of the loss: the update has its share, and the network is as it was afterwards."""
+    batch, network = faces(4), mlp(20)
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+
+    def decaying(scores: Tensor, targets: Tensor) -> Tensor:
+        return cross_entropy(scores, targets) + 0.05 * network[1].weight.square().sum()
+
+    alone, own = (client((network, loss, batch), None, steps, 0.1) for loss in (cross_entropy, decaying))
+    plain, played = alone.play(), own.play()
+    assert own.reads_network()
+    assert not alone.reads_network()
+    assert not played.plain_loss
+    weight = before["1.weight"]
+    if steps == 1:
+        assert torch.allclose(played.update["1.weight"], plain.update["1.weight"] + 0.1 * weight, atol=1e-6)
+    else:
+        # Two steps at rate 0.1, each of which takes 1 % of the weights off, beside what the records do.
+        assert torch.allclose(played.update["1.weight"], plain.update["1.weight"] - 0.02 * weight, atol=1e-3)
+    for name, value in network.state_dict().items():
+        assert torch.equal(value, before[name])
 
 
 def test_an_observation_maps_ranges_and_single_logits() -> None:
@@ -95,8 +125,8 @@ def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
         with torch.no_grad():
             network(torch.zeros(1, 25, 25))
 
-    returned, read = watched(train)
-    played = read()
+    returned, watch = watched(train)
+    played = watch.read()
     assert returned is None
     assert torch.equal(played.inputs, inputs)
     assert torch.equal(played.targets, targets)
@@ -114,8 +144,8 @@ def test_momentum_is_told_and_training_of_nothing_refused() -> None:
         cross_entropy(network(inputs), targets).backward()
         optimiser.step()
 
-    played = watched(train)[1]()
+    played = watched(train)[1].read()
     assert not played.plain_steps
     assert played.optimiser == "SGD at rate 0.05, momentum 0.9"
     with pytest.raises(UserError, match="neither returned"):
-        watched(lambda: None)[1]()
+        watched(lambda: None)[1].read()

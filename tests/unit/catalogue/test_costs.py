@@ -11,6 +11,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from leakbench import victims
+from leakbench.attacks.inverter import Inverter
 from leakbench.catalogue import costs
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.workflow import Workflow
@@ -99,6 +100,66 @@ def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflo
     assert 0.7 < statistics.median(ratios.values()) < 1.4
 
 
+def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
+    """Return the work of 100 iterations on 2 updates of 5 epochs on 20 images, of which one is noise."""
+    local = {"lr": 0.1, "batch_size": batch_size, "epochs": 5}
+    federation = {"clients": [20], "rounds": 1, "checkpoints": "last", "update": "model", "local": local}
+    network, nothing = ({"module": name, "parameters": {}} for name in ("lenet-dlg", "none"))
+    capture = {
+        "federation": federation, "victim": network, "defence": nothing,
+        "dataset": {"shape": [32, 32, 3], "classes": 10},
+    }  # fmt: skip
+    parameters = {"iterations": 100, "restarts": 1, "updates": updates, "derivative": "exact"}
+    attack = {
+        "module": "gradient-matching", "parameters": parameters, "objective": {"squares": {}} | objective,
+        "optimiser": {"adam": {}}, "unknowns": {"dummies": {}}, "generator": None,
+    }  # fmt: skip
+    return costs.of_attack({"attack": attack, "null_rounds": 1}, capture)
+
+
+def test_a_simulated_step_is_taken_trial_by_trial_and_an_epoch_is_a_pass_over_the_samples() -> None:
+    one = simulated("one-batch")
+    layers = costs.NETWORKS["lenet-dlg"].layers
+    assert one.calls == pytest.approx(layers * costs.MATCHED * (100 + 2))
+    for updates in ("simulated", "shuffled", "reshuffled"):
+        # Four mini-batches in five epochs of two updates.
+        found = simulated(updates)
+        assert found.calls == pytest.approx(layers * costs.MATCHED * (100 * 4 * 5 * 2 + 2))
+        assert found.convolutions / one.convolutions == pytest.approx((500 + 2) / (100 + 2))
+    # A step an epoch, whether the client's batches are smaller or not.
+    for found in (simulated("epochs"), simulated("simulated", None)):
+        assert found.calls == pytest.approx(layers * costs.MATCHED * (100 * 5 * 2 + 2))
+
+
+def test_terms_of_the_objective_cost_what_they_do() -> None:
+    plain = simulated("one-batch")
+    twice = simulated("one-batch", **{"slope-penalty": {"weight": 0.5, "reach": 1.0}})
+    assert twice.convolutions / plain.convolutions == pytest.approx(202 / 102)
+    alike = {"epochs-alike": {"weight": 1.0, "of": "filters", "by": "largest"}}
+    more = simulated("reshuffled", **alike).convolutions - simulated("reshuffled").convolutions
+    # Forty images in five epochs and a hundred iterations.
+    assert more == pytest.approx(40 * (5 * 100 + 2) * costs.FILTERED)
+    assert simulated("shuffled", **alike) == simulated("shuffled")
+
+
+def test_an_inverter_s_fit_is_counted_as_torch_counts_it(paper: Workflow) -> None:
+    name = "cifar10/lenet-dlg/grnn-matrix/none/learned-inverter/0"
+    spec, capture = paper.plan.specs[f"attack/{name}"], paper.plan.specs[f"capture/{capture_of(name)}"]
+    chosen = spec["attack"]["parameters"]
+    inverter = Inverter(torch.zeros(2, chosen["bins"]), torch.zeros(2, 1, 3 * 32 * 32), chosen["hidden"])
+    with FlopCounterMode(display=False) as counter:
+        inverter(torch.zeros(10, chosen["bins"])).sum().backward()
+    fitted = counter.get_total_flops() / 10 * chosen["pairs"] * chosen["epochs"] / 1e6
+    # The optimiser's own step comes on top, and the first layer hands nothing back.
+    assert fitted < costs.of_attack(spec, capture).products < 2.5 * fitted
+    spec = copy.deepcopy(spec)
+    spec["attack"]["parameters"]["epochs"] *= 2
+    assert costs.of_attack(spec, capture).products > 1.9 * fitted
+    of_soteria = copy.deepcopy(spec)
+    of_soteria["attack"]["parameters"]["defence"] = {"module": "soteria", "parameters": {}}
+    assert costs.of_attack(of_soteria, capture).seconds() > 5 * costs.of_attack(spec, capture).seconds()
+
+
 def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
     work = costs.Work(convolutions=120_000, products=40_000, calls=50)
     assert work.seconds() == 2 * work.seconds(costs.REFERENCE.times(2))
@@ -109,3 +170,17 @@ def test_this_machine_is_measured() -> None:
     here = measured()
     assert min(here) > 0
     assert 0.01 < costs.REFERENCE.seconds(here) / 3 < 100
+
+
+@pytest.mark.parametrize(("width", "hidden", "side"), [(16, 100, 32), (64, 200, 32), (32, 100, 64)])
+def test_the_network_of_federated_averaging_is_counted_at_each_width(
+    width: int, hidden: int, side: int
+) -> None:
+    parameters = {"width": width, "hidden": hidden}
+    with torch.device("meta"):
+        model = victims.build("fedavg-cnn", (side, side, 3), 10, parameters)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(torch.zeros(1, 3, side, side))
+    found = costs.network({"module": "fedavg-cnn", "parameters": parameters}, [side, side, 3])
+    assert found.operations == pytest.approx(counter.get_total_flops() / 1e6, rel=0.1)
+    assert found.weights == pytest.approx(sum(p.numel() for p in model.parameters()) / 1e6, rel=0.1)

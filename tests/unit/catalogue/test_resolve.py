@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from leakbench.catalogue.cell import decays
 from leakbench.catalogue.entry import capped
+from leakbench.catalogue.load import attack_of
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Scale
 from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
+from leakbench.parts import parts_of
 
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
 ROOT = Path(__file__).parents[3]
@@ -451,7 +453,8 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     apart = [*experiments["leakbench-dp"], *experiments["leakbench-outpost"]]
     assert own <= {cell.defence for cell in apart}
     assert names["defences"] - {cell.defence for cell in cells} == seen | own
-    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator"}
+    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme", "fedleak", "dlf"}
+    others |= {"learned-inverter"}
     assert names["attacks"] - {cell.attack for cell in cells} == others
     assert {(cell.dataset, cell.victim) for cell in cells} == {
         ("mnist-32", "fcnn-relu-untrained"),
@@ -484,6 +487,45 @@ def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Ca
     assert all("adaptation" not in told[name] for name in ("noneb", "clipb"))
     # Without a defence it would be the other attack again.
     assert "nonea" not in told
+
+
+def test_a_victim_that_defends_itself_has_its_adaptive_attacker(root: Callable[..., Path]) -> None:
+    cells = {"dataset": ["d"], "victim": ["v", "precode"], "federation": ["f"], "attack": ["a"]}
+    more = {
+        "victims/precode": {"summary": "x"}, "attacks/a": {"adaptive": True},
+        "experiments/e": {"cells": [cells]},
+    }  # fmt: skip
+    specs = planned(root(more)).specs
+    assert specs["attack/d/precode/f/none/a/0"]["adaptation"] == {"module": "precode"}
+    assert "attack/d/v/f/none/a/0" not in specs
+
+
+def test_an_attack_that_plays_clients_is_told_their_defence(root: Callable[..., Path]) -> None:
+    """Each of its specs has the defence of its cell, unless the attack's entry names one."""
+    noisy = {"module": "gaussian", "parameters": {"scale": 0.5}}
+    cells = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "defence": ["none", "g"]}
+    where = root(
+        {
+            "defences/g": {"summary": "x", **noisy},
+            "attacks/c": {"summary": "x", "module": "learned-inverter"},
+            "attacks/h": {
+                "summary": "x",
+                "module": "learned-inverter",
+                "parameters": {"defence": {"module": "sign", "parameters": {}}},
+            },
+            "experiments/e": {"cells": [cells | {"attack": ["a", "c", "h"]}], "seeds": [0]},
+        }
+    )
+    specs = planned(where).specs
+    told = {name: specs[f"attack/d/v/f/{name}/0"] for name in ("g/a", "none/c", "g/c", "none/h", "g/h")}
+    assert "defence" not in told["g/a"]
+    assert "defence" not in told["g/a"]["attack"]["parameters"]
+    plain, signs = ({"module": name, "parameters": {}} for name in ("none", "sign"))
+    for name, defence in (("none/c", plain), ("g/c", noisy), ("none/h", signs), ("g/h", signs)):
+        assert told[name]["defence"] == told[name]["attack"]["parameters"]["defence"] == defence
+    # Its code counts among what the result hangs on, and the spec is one that the attack takes.
+    assert "leakbench.defences.gaussian" in parts_of(told["g/c"])
+    assert attack_of(told["g/c"] | {"seed": 0}, "x")["parameters"]["defence"] == noisy
 
 
 @pytest.mark.parametrize(

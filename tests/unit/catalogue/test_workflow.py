@@ -63,7 +63,7 @@ def test_every_network_and_guess_depends_on_its_parts(flow: Workflow) -> None:
     generator = flow.train_code("generator/mnist/cnn-relu/fidel-mnist/0")
     assert {"src/leakbench/victims/cnn.py", "src/leakbench/generators/fidel_mnist.py"} <= set(generator)
     assert "src/leakbench/metrics/ssim.py" in flow.score_code(CAPTURE)
-    assert "src/leakbench/report/page.css" in flow.page()
+    assert {f"src/leakbench/report/page.{kind}" for kind in ("css", "js", "html.j2")} <= {*flow.page()}
 
 
 def test_a_generator_of_latents_serves_every_victim(flow: Workflow) -> None:

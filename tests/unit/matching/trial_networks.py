@@ -34,6 +34,7 @@ SMALLER: dict[str, list[dict[str, Any]]] = {
     "convnet": [{"width": 4, "normalise": "cifar10"}],
     "densenet": [{"growth": 4, "layers": (2, 2, 2, 2)}],
     "fcnn": [{"width": 16}],
+    "fedavg_cnn": [{"width": 4, "hidden": 16, "normalise": "cifar10"}],
     "lenet_dlg": [{}, {"norm": "batch"}, {"norm": "batch", "statistics": "batch"}],
     "lenet_fedkl": [{}, {"statistics": "batch"}],
     "resnet": [

@@ -20,7 +20,7 @@ matplotlib.use("Agg")
 COLUMNS = [
     "id", "work", "class", "item", "condition", "metric", "convention", "published", "measured",
     "ci_low", "ci_high", "n", "verdict", "reason", "scale", "device", "commit", "here", "here_n", "agrees",
-    "seeds", "headline",
+    "seeds", "headline", "examined",
 ]  # fmt: skip
 
 
@@ -50,7 +50,8 @@ def card() -> pd.DataFrame:
         ("other.1", "elsewhere", "result", "x", "", "psnr", "standard",
          "1", "", "", "", "", "not-run", "not implemented", *nothing),
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=COLUMNS)
+    found = pd.DataFrame(rows, columns=COLUMNS[:-1])
+    return found.assign(examined=found["verdict"].map({"differs": "Hypothesis: a doubt."}).fillna(""))
 
 
 def results(sizes: tuple[int, ...] = (1, 30)) -> pd.DataFrame:

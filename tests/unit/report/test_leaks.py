@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.attacks.threat_model import OBSERVERS
-from leakbench.report.leaks import SERVER, best_known
+from leakbench.report.leaks import SERVER, Price, best_known, prices
 
 PARTS = {
     "dataset": [{"name": "d", "title": "Digits"}],
@@ -60,3 +60,16 @@ def test_only_the_honest_but_curious_server_is_an_attacker() -> None:
     assert OBSERVERS["server"] == SERVER
     knows = {"d/v/f/noise/clever/0": {"threat model": OBSERVERS["colluding"]}}
     assert best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS) == []
+
+
+def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:
+    def accuracy(defence: str, mean: float, **changes: Any) -> dict[str, Any]:
+        return row(defence, "plain", mean, metric="accuracy", convention="standard", n=3, **changes)
+
+    rows = [accuracy("none", 0.85), accuracy("noise", 0.62), accuracy("noise", 0.1, baseline="snapshot")]
+    table = pd.DataFrame(rows)
+    assert prices({"study": table}, PARTS) == {"noise": [Price("study", 0.62, 0.85, 3)]}
+    # Without training that lacks the defence, or with two accuracies of one, there is no price.
+    assert prices({"study": table[1:]}, PARTS) == {}
+    twice = pd.DataFrame([*rows, accuracy("noise", 0.5)])
+    assert prices({"study": twice, "empty": pd.DataFrame()}, PARTS) == {}

@@ -15,6 +15,7 @@ import pytest
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
+from leakbench.report.leaks import Leak, Map, Price
 from leakbench.report.results import results
 
 FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
@@ -96,6 +97,17 @@ def test_counts_by_source_and_verdict(card: pd.DataFrame) -> None:
 def test_a_row_names_where_its_evidence_is_from_and_what_this_run_found(card: pd.DataFrame) -> None:
     (row,) = (row for row in rows_of(page(card, [], FACTS)) if row["id"] == "fidel.doubt.b")
     assert row["origin"] == "paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree"
+
+
+def test_a_row_that_differs_says_why_in_the_table_and_beside_its_figure(
+    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
+) -> None:
+    article = page(card, [section(name="fidel-figure-5", item="fig-5")], FACTS).split("<article")[1]
+    assert "Hypothesis: a doubt." in visible(article)
+    window = opened(card, tmp_path, browser, "#row=fidel.doubt.b")
+    assert window.locator("#scorecard-table .examined").text_content() == "Hypothesis: a doubt."
+    window = opened(card, tmp_path, browser, "#row=fidel.text.1")
+    assert window.locator("#scorecard-table .examined").count() == 0
 
 
 def test_numbers_kept_as_text_are_written_with_their_interval(card: pd.DataFrame) -> None:
@@ -278,7 +290,92 @@ def test_the_table_filters_searches_and_sorts(card: pd.DataFrame, tmp_path: Path
 def test_a_link_to_a_row_shows_that_row(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
     window = opened(card, tmp_path, browser, "#row=fidel.lr")
     assert shown(window) == ["fidel.lr"]
+    # The row itself is on the screen, and not only the heading far above it.
+    box = window.locator("#scorecard-table tbody tr").bounding_box()
+    assert 0 <= box["y"] < window.viewport_size["height"]
     assert window.locator("#scorecard-table td.item a").get_attribute("href") == "#row=fidel.lr"
+
+
+def test_every_experiment_has_a_permalink_and_what_made_its_figure(
+    card: pd.DataFrame, section: Callable[..., Section]
+) -> None:
+    article = page(card, [section()], FACTS | {"commit": "abc1234"}).split("<article")[1]
+    links = {attributes.get("href") for tag, attributes in read(article).tags if tag == "a"}
+    assert links >= {
+        "#fidel-figure-13", "figures/fidel-figure-13.png", "notebooks/fidel-figure-13.ipynb",
+        "tables/fidel-figure-13.csv", "trials/fidel-figure-13.parquet",
+    }  # fmt: skip
+    assert "commit abc1234" in visible(article)
+    assert "snakemake --cores 2 results/quick/figures/fidel-figure-13.png" in visible(article)
+
+
+def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) -> None:
+    leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
+    maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": None}})]
+    prices = {"noise": [Price("leakbench-dp-price", 0.62, 0.85, 3)]}
+    html = page(card, [], FACTS | {"maps": maps, "prices": prices})
+    text = visible(html.split('id="leaks"')[1].split("</section>")[0])
+    assert "0.81 [0.8, 0.82] · Fidel, n = 10, 0% failed, quick not measured" in text
+    assert "0.62 (0.85 without, n = 3)" in text
+    assert 'href="#leakbench-dp-price"' in html
+    assert "–" in visible(
+        page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</section>")[0]
+    )
+
+
+def test_tables_fit_a_sheet_of_paper(
+    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
+) -> None:
+    path = tmp_path / "page.html"
+    path.write_text(page(card, [section(), section(name="fidel-figure-5", item="fig-5")], FACTS))
+    window = browser.new_page(viewport={"width": 718, "height": 1000})
+    window.emulate_media(media="print")
+    window.goto(path.as_uri())
+    wide = "parts => parts.map(p => p.scrollWidth - p.clientWidth).filter(extra => extra > 1)"
+    assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
+
+
+def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
+    own = section(name="leakbench-exact", work="leakbench", item="exact")
+    assert "Published: ReLU" not in visible(page(card, [own], FACTS))
+    assert "Published: ReLU" in visible(page(card, [section()], FACTS))
+
+
+def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
+    """Where the table of counts has no heads, each number carries its word."""
+    window = opened(card, tmp_path, browser)
+    window.set_viewport_size({"width": 390, "height": 844})
+    script = (
+        "cells => cells.map(c => [c.dataset.word, getComputedStyle(c, '::after').content, c.offsetWidth > 0])"
+    )
+    found = window.eval_on_selector_all(".summary tbody tr:first-child td[data-word]", script)
+    assert [word for word, _, seen in found if seen] == [
+        "reproduced",
+        "direction",
+        "differs",
+        "not-run",
+        "rows",
+    ]
+    assert window.locator(".summary thead").is_hidden()
+
+
+def test_a_claim_shows_its_sentence_and_folds_its_expression(
+    card: pd.DataFrame, tmp_path: Path, browser: Any
+) -> None:
+    window = opened(card, tmp_path, browser, "#row=fidel.fig-13.a")
+    row = window.locator("#scorecard-table tbody tr")
+    assert "ReLU reveals more." in row.inner_text()
+    assert row.locator("details code").is_hidden()
+    row.locator("summary").click()
+    assert row.locator("details code").inner_text() == "a check"
+
+
+def test_rows_are_as_wide_as_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
+    window = opened(card, tmp_path, browser)
+    window.set_viewport_size({"width": 390, "height": 844})
+    assert window.locator("#scorecard-table tbody tr").first.bounding_box()["width"] > 330
+    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert window.evaluate(wide) == 0
 
 
 def test_every_rule_of_the_pages_own_style_is_understood(tmp_path: Path, browser: Any) -> None:

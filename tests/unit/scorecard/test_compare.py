@@ -65,6 +65,38 @@ def test_a_scorecard_without_classes_will_do(tmp_path: Path, capsys: pytest.Capt
     ]
 
 
+def cards(folder: Path) -> list[str]:
+    third = OLD | {"a": "differs", "b": "differs"}
+    found = []
+    for name, words in (("quick", OLD), ("quick-seed1", NEW), ("quick-seed2", third)):
+        (folder / name).mkdir()
+        found.append(str(card(folder / name / "scorecard.csv", words)))
+    return found
+
+
+def test_several_seeds_have_one_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "seeds.csv"
+    assert main(["compare", *cards(tmp_path), "--out", str(out)]) == 0
+    # Decided by all three: a, b and f. Of these a and b change.
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == (
+        "all 3: 2 of 3 (66.7 %) rows that each scorecard decides change their word; "
+        "4 of 6 (66.7 %) rows change at all"
+    )
+    rows = pd.read_csv(out, keep_default_na=False)
+    assert rows.columns.tolist() == ["id", "class", "quick", "quick-seed1", "quick-seed2"]
+    assert rows["id"].tolist() == ["a", "b", "c", "d"]
+    assert rows.iloc[1].tolist() == ["b", "result", "reproduced", "differs", "differs"]
+
+
+def test_scorecards_of_one_folder_have_no_names_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(card(tmp_path / f"{name}.csv", OLD)) for name in "abc"]
+    assert main(["compare", *files]) == 2
+    assert "put the files in other folders" in capsys.readouterr().err
+
+
 def test_nothing_decided_is_no_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, {"a": "not-run"}, {"a": "not-run"}) == 0
     assert capsys.readouterr().out.startswith("0 of 0 rows that both decide")

@@ -12,6 +12,8 @@ from leakbench.errors import UserError
 from leakbench.papers.work import read_papers
 
 CLAIM = CLAIMS["claims"][0]
+# The first printed row, as messages locate it.
+ROW = r"papers/tiny/measured\.yaml: table-1: tiny\.table-1\.1: "
 
 
 def judged(tmp_path: Path, **files: Any) -> None:
@@ -42,6 +44,16 @@ def claimed(**keys: Any) -> dict[str, Any]:
         ({"paper": "title: [", }, r"paper\.yaml: line \d+: "),
         ({"paper": PAPER | {"lengths": {"fast": 0}}}, r"paper\.yaml: lengths\.fast: "),
         (
+            {"differs": {"tiny.table-9.1": {"hypothesis": "a"}}},
+            r"differs\.yaml: tiny\.table-9\.1: tiny has no such row or claim",
+        ),
+        ({"differs": {"tiny.table-1.1": {"cause": "a"}}}, r"differs\.yaml: tiny\.table-1\.1: hypothesis: "),
+        (
+            {"differs": {"tiny.table-1.1": {"hypothesis": "a", "variant": "b"}}},
+            r"differs\.yaml: tiny\.table-1\.1: .*variant and outcome belong together",
+        ),
+        ({"differs": {"tiny.table-1.1": "because"}}, r"differs\.yaml: tiny\.table-1\.1: "),
+        (
             {"measured": {"table-9": {}}},
             r"measured\.yaml: table-9: no such file in tables/ \(there are: table-1\)",
         ),
@@ -52,9 +64,9 @@ def claimed(**keys: Any) -> dict[str, Any]:
             r"table-1\.dataset: no value for 'Photos', which tiny\.table-1\.3 prints",
         ),
         (mapped(dataset=["digits"]), r"table-1\.dataset: a list has no place here"),
-        (mapped(colour="red"), r"table tiny-table-1: no column 'colour'"),
-        (mapped(attack=None), r"table tiny-table-1: 2 rows match .*\(they differ in attack\)"),
-        (mapped(experiment="nothing"), r"no experiment is named 'nothing'"),
+        (mapped(colour="red"), rf"{ROW}table tiny-table-1: no column 'colour'"),
+        (mapped(attack=None), rf"{ROW}table tiny-table-1: 2 rows match .*\(they differ in attack\)"),
+        (mapped(experiment="nothing"), rf"{ROW}no experiment is named 'nothing'"),
         (mapped(experiment=None), r"measured\.yaml: table-1: experiment: is missing for tiny\.table-1\.1"),
         (
             mapped(convention="published"),
@@ -62,6 +74,17 @@ def claimed(**keys: Any) -> dict[str, Any]:
         ),
         (mapped(against={"attack": "Other"}), r"table-1\.against: no printed row is tiny\.table-1\.1 with"),
         (mapped(against={"colour": "red"}), r"table-1\.against: no printed column 'colour'"),
+        (mapped(unit=0), r"measured\.yaml: table-1\.unit: .*greater than 0"),
+        (mapped(unit=float("inf")), r"table-1\.unit: .*finite"),
+        (mapped(repeats="many"), r"table-1\.repeats: .*valid integer"),
+        (mapped(tolerance=-1), r"table-1\.tolerance: "),
+        (mapped(success="perhaps"), r"table-1\.success: .*valid boolean"),
+        (mapped(**{"class": "great"}), r"table-1\.class: .*'result', 'setting', 'arithmetic' or 'doubt'"),
+        (mapped(note=[1]), r"table-1\.note: a list has no place here"),
+        (mapped(note=1), r"table-1\.note: .*valid string"),
+        ({"measured": {"let": [1], **MAP}}, r"measured\.yaml: let: must be a mapping"),
+        ({"paper": PAPER | {"conventions": [{"item": "(", "metric": "x"}]}}, r"conventions\.0\.item: .*reg"),
+        ({"paper": PAPER | {"lengths": {"fast": float("inf")}}}, r"paper\.yaml: lengths\.fast: .*finite"),
         (mapped(tells="stories"), r"table-1\.tells: 'stories' is no way to measure"),
         (mapped(check="nothing"), r"check: no function nothing in .*checks\.py"),
         (
@@ -69,6 +92,11 @@ def claimed(**keys: Any) -> dict[str, Any]:
             r"measured\.yaml: table-1: tiny\.table-1\.1: .*mend the expression",
         ),
         (mapped(needs="own() is fine"), r"needs: .*compares nothing"),
+        (claimed(threshold=float("nan")), r"claims\.yaml: claims\.0\.threshold: .*finite"),
+        (claimed(tolerance=float("inf")), r"claims\.yaml: claims\.0\.tolerance: .*finite"),
+        (claimed(id="tiny.<b>"), r"id 'tiny\.<b>' is not of letters"),
+        (claimed(quantity="[" * 50 + "]" * 50), r"fast-better: \[.{,60} is no quantity"),
+        ({"claims": {"let": {"at": 1}, "claims": [CLAIM]}}, r"fast-better: let: 'at' is a function"),
         (claimed(quantity="1 +"), r"claims\.yaml: tiny\.table-1\.fast-better: .*mend the expression"),
         (claimed(quantity="open('x')"), r"open is no function here"),
         (claimed(quantity="at.__class__"), r"Attribute has no place in an expression"),
@@ -95,6 +123,14 @@ def claimed(**keys: Any) -> dict[str, Any]:
         (
             {"print": PRINT.replace("id,source", "key,source")},
             r"table-1\.csv: line 1: id: the column is missing",
+        ),
+        (
+            {"print": PRINT.replace("std,note", "std,std")},
+            r"table-1\.csv: line 1: std: is the name of two columns",
+        ),
+        (
+            {"print": PRINT.replace("30.0", "nan")},
+            rf"{ROW}prints 'nan', with which no number can be compared",
         ),
         ({"print": PRINT.replace("tiny.table-1.2,", ",")}, r"table-1\.csv: line 3: id: is empty"),
         (
@@ -144,6 +180,10 @@ KEYS = st.sampled_from(
         "tells",
         "success",
         "beside",
+        "repeats",
+        "tolerance",
+        "unit_std",
+        "otherwise",
         "x",
     ]
 )

@@ -58,6 +58,59 @@ def test_a_value_that_is_off_keeps_its_direction_against_the_row_that_it_is_orde
     assert found.loc["tiny.table-1.1", "verdict"] in ("differs", "inconclusive")
 
 
+def test_an_interval_of_a_share_ends_where_shares_end(tmp_path: Path) -> None:
+    claim = CLAIMS["claims"][0] | {
+        "read": {"experiment": "tiny-table-1", "dataset": "digits", "attack": "fast"},
+        "quantity": "at(metric='label_accuracy')", "threshold": 0.5,
+    }  # fmt: skip
+    shares = {("digits", "fast", "label_accuracy"): np.array([1.0] * 9 + [0.97])}
+    made = lines("tiny-table-1", TRUE | shares)
+    place = made.frame["metric"] == "label_accuracy"
+    made.frame.loc[place, ["ci_low", "ci_high"]] = [0.99, 1.004]
+    row = card(paper(tmp_path, claims={"claims": [claim]}), evidence({"tiny-table-1": made})).loc[claim["id"]]
+    assert (row["measured"], row["ci_low"], row["ci_high"]) == (pytest.approx(0.997), 0.99, 1.0)
+    # PSNR may be above the 60 dB that verdicts assume.
+    exact = TRUE | {("digits", "fast", "psnr"): trials(59, 6, 10)}
+    row = card(paper(tmp_path), evidence({"tiny-table-1": lines("tiny-table-1", exact)})).loc[
+        "tiny.table-1.1"
+    ]
+    assert row["ci_high"] > 60
+
+
+def test_a_row_that_is_measured_on_a_part_of_a_set_says_which_and_what_follows(tmp_path: Path) -> None:
+    part = {"partial": {"photo*": "62 of 5,749 people, so that labels are easier"}}
+    own = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    found = card(paper(tmp_path, paper=PAPER | part), own)["reason"]
+    words = "photos is a part: 62 of 5,749 people, so that labels are easier"
+    assert [key for key, reason in found.items() if words in reason] == ["tiny.table-1.3"]
+    assert not card(paper(tmp_path), own)["reason"].str.contains("is a part").any()
+
+
+WHY = {
+    "hypothesis": "the print is of longer runs",
+    "variant": "a run of twice the length",
+    "outcome": "no change",
+}
+
+
+def test_a_row_that_differs_says_what_was_suspected_and_what_the_test_showed(tmp_path: Path) -> None:
+    cells = TRUE | {("photos", "fast", "psnr"): trials(5, 1, 20, 2)}
+    own = evidence({"tiny-table-1": lines("tiny-table-1", cells)})
+
+    def examined(**files: object) -> pd.Series:
+        return card(paper(tmp_path, **files), own)["examined"]
+
+    assert examined()["tiny.table-1.3"] == "Not examined yet."
+    # An entry of a row that does not differ here says nothing here.
+    found = examined(differs={"tiny.table-1.3": WHY, "tiny.table-1.1": WHY})
+    assert found["tiny.table-1.3"] == (
+        "Hypothesis: the print is of longer runs. Tested by: a run of twice the length. Outcome: no change."
+    )
+    assert set(found.drop("tiny.table-1.3")) == {""}
+    untested = examined(differs={"tiny.table-1.3": {"hypothesis": WHY["hypothesis"]}})
+    assert untested["tiny.table-1.3"] == "Hypothesis: the print is of longer runs. Not tested yet."
+
+
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
@@ -152,6 +205,24 @@ def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp
     assert row["here"] == pytest.approx(TRUE["digits", "fast", "psnr"][:2].mean())
     assert row["here_n"] == 2
     assert found.loc["tiny.table-1.2", "scale"] == "quick"
+
+
+def test_a_shorter_run_is_no_second_chance_for_what_a_longer_one_left_open(tmp_path: Path) -> None:
+    """Enough trials at full length, too wide for a verdict, against a short run that would be reproduced."""
+    place = ("digits", "fast", "psnr")
+    wide = {place: trials(31, 9, 20)}
+    long = evidence({"tiny-table-1": lines("tiny-table-1", wide)}, "paper")
+    short = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
+    papers = paper(tmp_path)
+    assert card(papers, short).loc["tiny.table-1.1", "verdict"] == "reproduced"
+    row = card(papers, long, short).loc["tiny.table-1.1"]
+    assert (row["verdict"], row["scale"]) == ("inconclusive", "paper")
+    assert "too wide" in row["reason"]
+    assert row["here"] == pytest.approx(TRUE[place].mean())
+    # Too few trials are no look at all.
+    few = evidence({"tiny-table-1": lines("tiny-table-1", {place: wide[place][:4]})}, "paper")
+    row = card(papers, few, short).loc["tiny.table-1.1"]
+    assert (row["verdict"], row["scale"]) == ("reproduced", "quick")
 
 
 def test_recorded_rows_of_the_same_cell_count_for_another_experiment(tmp_path: Path) -> None:

@@ -52,8 +52,15 @@ def paper(folder: Path, **files: Any) -> Path:
     """Write papers/tiny below `folder` and return papers/; keyword arguments replace its files' contents."""
     own = folder / "papers" / "tiny"
     (own / "tables").mkdir(parents=True, exist_ok=True)
-    content = {"paper": PAPER, "measured": MAP, "claims": CLAIMS, "print": PRINT, "checks": None} | files
-    for name in ("paper", "measured", "claims"):
+    content = {
+        "paper": PAPER,
+        "measured": MAP,
+        "claims": CLAIMS,
+        "print": PRINT,
+        "checks": None,
+        "differs": None,
+    } | files
+    for name in ("paper", "measured", "claims", "differs"):
         if content[name] is not None:
             text = content[name] if isinstance(content[name], str) else yaml.safe_dump(content[name])
             (own / f"{name}.yaml").write_text(text)

@@ -10,7 +10,7 @@ from played import ROUNDS, captured
 
 from leakbench import attacks
 from leakbench.attacks.observation import read_observation
-from leakbench.errors import Unfit
+from leakbench.errors import Unfit, UserError
 from leakbench.scoring.columns import add_distance
 from leakbench.scoring.membership import membership_rows
 
@@ -43,6 +43,45 @@ def test_members_are_known_to_the_truth_alone_and_found_from_the_observation(tmp
         assert (own["false_acceptances"] == 0).all()
         assert (own["local_samples"] == k).all()
         assert own["round"].tolist() == list(range(ROUNDS))
+
+
+def test_who_knows_the_transforms_of_a_client_finds_its_members(tmp_path: Path) -> None:
+    files = captured(
+        tmp_path, None, defence={"module": "ats", "parameters": {}}, clients=(3,), candidates=20,
+        server="frozen", activation="tanh",
+    )  # fmt: skip
+    truth = files["truth"]
+    own = files["data"]["train/images"][truth["images/0"]].transpose(0, 1, 4, 2, 3) / 255
+    assert truth["inputs/0"].shape == own.shape == (ROUNDS, 3, 1, 4, 4)
+    assert np.abs(truth["inputs/0"] - own).reshape(ROUNDS * 3, -1).max(1).min() > 0.1
+    observation, _ = read_observation(tmp_path / "capture.safetensors")
+    found = {}
+    for adaptive in (False, True):
+        entry = {"module": "membership", "parameters": {}, "adaptive": adaptive}
+        tensors = {
+            n: v.numpy() for n, v in attacks.run(entry, observation, torch.Generator()).tensors().items()
+        }
+        tensors |= {f"null/{name}": value[:1] for name, value in tensors.items()}
+        rows = membership_rows(tensors, truth, 0, NAMES)
+        found[adaptive] = rows[rows["baseline"] == ""]["tpr_at_fpr_0"]
+    assert (found[True] == 1).all()
+    assert (found[False] < 1).all()
+
+
+@pytest.mark.parametrize(
+    ("module", "parameters", "says"),
+    [
+        ("ats", {"policies": "3-77"}, "there is no transform 77"),
+        ("dgp", {"largest": 0.5, "smallest": 0.6}, "drop every coordinate"),
+    ],
+)
+def test_settings_that_do_not_fit_name_their_file(
+    tmp_path: Path, module: str, parameters: dict[str, object], says: str
+) -> None:
+    with pytest.raises(UserError, match=rf"spec\.json: defence\.parameters.*{says}") as problem:
+        captured(tmp_path, None, defence={"module": module, "parameters": parameters})
+    assert "\n" not in str(problem.value)
+    assert not (tmp_path / "capture.safetensors").exists()
 
 
 def test_a_distance_that_is_no_number_counts_as_the_farthest(tmp_path: Path) -> None:

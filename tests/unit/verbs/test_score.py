@@ -51,6 +51,30 @@ def test_rounds_that_were_pooled_have_one_row_for_each_image(cell: Cell) -> None
     pd.testing.assert_frame_equal(own, expected)
 
 
+def test_images_that_a_defence_transformed_are_a_second_truth(cell: Cell) -> None:
+    """The attack's result has lines beside what the client trained on, from the same reconstructions."""
+    truth = cell.results / f"truth/{ORIGIN}.safetensors"
+    tensors, facts = read_tensors(truth)
+    own = {f"inputs/{client}": 1 - cell.truth(client) for client in (0, 1)}
+    write_tensors(truth, tensors | own, facts)
+    rows, _ = cell.score("pearson", "mse")
+    plain, turned = (rows[rows["baseline"] == name] for name in ("", "transformed"))
+    assert len(turned) == len(plain) == 3 * 2 + 3 * 3
+    guess, _ = known_guesses(cell)
+    for row in turned.itertuples():
+        if row.status == "ok":
+            expected = (
+                (
+                    guess[row.round, row.client, row.match]
+                    - (1 - cell.truth(row.client)[row.round, row.sample])
+                )
+                ** 2
+            ).mean()
+            assert row.mse == pytest.approx(float(expected), rel=1e-4)
+    merged = plain.merge(turned, on=["client", "round", "sample"])
+    assert (merged["mse_x"] - merged["mse_y"]).abs().max() > 0.01
+
+
 def test_best_lets_one_reconstruction_serve_several_images(cell: Cell) -> None:
     rows, _ = cell.score("pearson", "mse")
     own = rows[(rows["baseline"] == "") & (rows["client"] == 0)].set_index(["round", "sample"])

@@ -137,7 +137,7 @@ def test_what_a_function_flattens_is_found_where_a_module_returned_it() -> None:
 
 @pytest.mark.parametrize("model", [Flattens((0, 1, 3, 2)), nn.Sequential(nn.Conv2d(1, 1, 3))])
 def test_a_network_whose_flattened_input_nobody_sees_is_refused(model: nn.Module) -> None:
-    with pytest.raises(Unfit, match="no dense layer of the victim reads flattened images"):
+    with pytest.raises(Unfit, match="no dense layer reads a flattened record"):
         first_dense(model, torch.rand(1, 1, 28, 28))
 
 

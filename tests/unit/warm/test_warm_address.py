@@ -1,6 +1,7 @@
 """Where the warm process is met: a folder that only its user may enter, or none."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,32 @@ def test_of_jobs_that_start_together_one_leaves_a_process_behind(
     assert run_warm(["plan"]) is None
     assert len(started) == 2
     gone.wait()
+
+
+def test_a_door_that_closes_on_its_caller_is_followed_by_another(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The child of a killed process may hold the door open for a moment; a job takes it for alive."""
+    leave = warm._leave_behind
+    inside(run, monkeypatch)
+    monkeypatch.setattr(warm, "_leave_behind", leave)
+    started: list[list[str]] = []
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda command, **_: started.append(command) or SimpleNamespace(pid=os.getpid())
+    )
+    address = warm._address(run.owner.pid)
+    (address.parent / "starting").write_text("the killed one")
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(address))
+        door.listen()
+        monkeypatch.setattr(warm, "follow", lambda *_: door.close() or throw(ConnectionResetError()))
+        assert run_warm(["plan"]) is None
+    assert len(started) == 1
+    assert not address.exists()
+
+
+def throw(problem: Exception) -> None:
+    raise problem
 
 
 def test_a_job_that_asks_for_threads_runs_cold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,13 @@
+"""Against ATS: a candidate may have been trained on in any of the ways that the policies change it."""
+
+from leakbench.adaptive import Adaptation
+from leakbench.defences.ats import alternatives
+
+
+def ats() -> Adaptation:
+    """Take each candidate as each of the transformed images that the default policies make of it.
+
+    All clients train by the same policies, so the server knows them. An attack that reconstructs images has
+    nothing to adapt: it finds the transformed image.
+    """
+    return Adaptation(alternatives=alternatives)

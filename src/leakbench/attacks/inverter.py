@@ -1,0 +1,179 @@
+"""An inverter: dense layers from an update to the images behind it, fitted to pairs of the attacker's own."""
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+from leakbench.artefacts import read_tensors, write_tensors
+from leakbench.progress import track
+from leakbench.seeds import stream
+
+# The rate falls to a tenth at this share of the epochs.
+LATE, SLOWER = 0.75, 0.1
+# Standardised inputs vary by no less than this share of what all of them do.
+LEAST = 0.01
+# No error of images in [0, 1] is larger; one that is no number counts as this.
+WORST = 1.0
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Updates and the images behind them.
+
+    images: float [n, batch, values] in [0, 1]. updates: which of the n, and a generator in; their updates
+    out, [few, inputs]. The generator draws what a client draws.
+    """
+
+    images: Tensor
+    updates: Callable[[Tensor, torch.Generator], Tensor]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """How an inverter is fitted: its hidden width, epochs, first rate, and the updates of a step."""
+
+    hidden: int
+    epochs: int
+    rate: float
+    batch: int
+
+
+class Inverter(nn.Module):
+    """Dense layers of one hidden width, twice, with ReLUs, and a sigmoid: [n, inputs] → [n, batch, values].
+
+    mean, deviation: [inputs], by which inputs are standardised. image: [values], what it makes of an update
+    before it is fitted, but for the chance of its first weights.
+    """
+
+    mean: Tensor
+    deviation: Tensor
+
+    def __init__(self, updates: Tensor, images: Tensor, hidden: int) -> None:
+        super().__init__()
+        self.register_buffer("mean", updates.mean(0))
+        spread = updates.std(0, unbiased=False)
+        floor = max(LEAST * float(updates.std(unbiased=False)), 1e-30)
+        self.register_buffer("deviation", spread.clamp_min(floor))
+        self.batch = images.shape[1]
+        last = nn.Linear(hidden, images[0].numel())
+        self.layers = nn.Sequential(
+            nn.Linear(updates.shape[1], hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, hidden),
+            nn.ReLU(),
+            last,
+        )
+        with torch.no_grad():
+            image = images.mean((0, 1)).clamp(0.001, 0.999).logit()
+            last.bias.copy_(image.repeat(self.batch))
+
+    def forward(self, updates: Tensor) -> Tensor:
+        made: Tensor = self.layers((updates - self.mean) / self.deviation).sigmoid()
+        return made.unflatten(1, (self.batch, -1))
+
+
+def assigned(made: Tensor, wanted: Tensor) -> Tensor:
+    """Return `wanted` [n, batch, values] in the order in which it is nearest to `made`, update by update.
+
+    The order is the assignment with the least sum of squared errors. A batch has no order of its own.
+    """
+    if made.shape[1] == 1:
+        return wanted
+    with torch.no_grad():
+        costs = (made[:, :, None] - wanted[:, None]).square().mean(-1).cpu().numpy()
+    order = torch.from_numpy(np.stack([linear_sum_assignment(cost)[1] for cost in costs]))
+    return wanted[torch.arange(len(wanted))[:, None], order]
+
+
+@torch.no_grad()
+def error(inverter: Inverter, updates: Tensor, images: Tensor) -> float:
+    """Return the mean squared error over pixels, with the images of each update in their best order."""
+    total = 0.0
+    for x, y in zip(updates.split(256), images.split(256), strict=True):
+        made = inverter(x)
+        total += float((made - assigned(made, y)).square().sum(dtype=torch.float64))
+    return total / images.numel()
+
+
+def fitted(
+    pairs: Pairs, held: Pairs, fitting: Fitting, seed: int, device: str = "cpu", scratch: Path | None = None,
+    label: str = "inverter",
+) -> tuple[Inverter, list[float]]:  # fmt: skip
+    """Return the inverter of the epoch with the least error on `held`, and the error after each epoch.
+
+    pairs: what it is fitted to, by Adam; each epoch draws anew what clients draw. held: other pairs, drawn
+    once. seed: of all chance. scratch: the file from which a killed run goes on to the same result; it stays.
+    """
+
+    def drawn(name: str, epoch: int) -> torch.Generator:
+        return torch.Generator().manual_seed(stream(name, seed, epoch))
+
+    every = torch.arange(len(held))
+    judged, truth = held.updates(every, drawn("held", 0)).to(device), held.images.to(device)
+    first = torch.randperm(len(pairs), generator=drawn("first", 0))[:1000]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(stream("weights", seed))
+        inverter = Inverter(pairs.updates(first, drawn("first", 1)), pairs.images, fitting.hidden)
+    inverter.to(device)
+    optimiser = torch.optim.Adam(inverter.parameters(), lr=fitting.rate, fused=True)
+    best, errors = copy.deepcopy(inverter.state_dict()), list[float]()
+    if scratch is not None and scratch.is_file():
+        best, errors = _resume(scratch, inverter, optimiser)
+    for epoch, due in track(range(len(errors), fitting.epochs), label):
+        if due and scratch is not None:
+            _save(scratch, inverter, optimiser, best, errors)
+        for group in optimiser.param_groups:
+            group["lr"] = fitting.rate * (SLOWER if epoch >= LATE * fitting.epochs else 1)
+        chance = drawn("epoch", epoch)
+        for rows in torch.randperm(len(pairs), generator=chance).split(fitting.batch):
+            made = inverter(pairs.updates(rows, chance).to(device))
+            optimiser.zero_grad()
+            (made - assigned(made, pairs.images[rows].to(device))).square().mean().backward()
+            optimiser.step()
+        found = error(inverter, judged, truth)
+        errors.append(found if math.isfinite(found) else WORST)
+        if errors[-1] <= min(errors):
+            best = copy.deepcopy(inverter.state_dict())
+    if scratch is not None:
+        _save(scratch, inverter, optimiser, best, errors)
+    inverter.load_state_dict(best)
+    return inverter.cpu().eval(), errors
+
+
+def _save(
+    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer, best: dict[str, Tensor],
+    errors: list[float],
+) -> None:  # fmt: skip
+    groups = {"now": inverter.state_dict(), "best": best}
+    groups |= {f"adam-{place}": state for place, state in optimiser.state_dict()["state"].items()}
+    write_tensors(
+        path,
+        {f"{group}/{name}": v.cpu().numpy() for group, part in groups.items() for name, v in part.items()},
+        {"errors": errors},
+    )
+
+
+def _resume(
+    path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer
+) -> tuple[dict[str, Tensor], list[float]]:
+    """Fill inverter and optimiser with what was done before the run was killed; return the best weights so
+    far and the errors."""
+    tensors, facts = read_tensors(path)
+    groups: dict[str, dict[str, Tensor]] = {}
+    for key, array in tensors.items():
+        group, _, name = key.partition("/")
+        groups.setdefault(group, {})[name] = torch.from_numpy(array)
+    inverter.load_state_dict(groups["now"])
+    state = {int(key.removeprefix("adam-")): part for key, part in groups.items() if key.startswith("adam-")}
+    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    return groups["best"], facts["errors"]

@@ -1,0 +1,192 @@
+"""Learning to invert: a network that maps updates back to images, fitted to updates of the attacker's own
+samples."""
+
+from typing import Annotated
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.attacks.inverter import Fitting, Inverter, Pairs, fitted
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.attacks.rehearsal import Rehearsal, known_defence, rehearsal
+from leakbench.errors import Unfit
+from leakbench.workers import one_thread
+
+# Samples of one update, and models that were sent out: each of them takes an inverter of its own.
+LARGEST, MODELS = 8, 5
+# Share of the attacker's samples that choose the epoch.
+HELD = 0.1
+# Bytes of updates that are kept from epoch to epoch, where clients would send the same again.
+KEPT = 1_000_000_000
+
+
+def learned_inverter(
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    hidden: Annotated[int, Field(ge=1, le=10_000, description="Width of both hidden layers.")] = 500,
+    bins: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=100_000,
+            description="Each coordinate of an update falls into one of this number of bins by chance, and a "
+            "bin holds their sum. 0, or no fewer than there are coordinates: nothing is summed.",
+        ),
+    ] = 4096,
+    pairs: Annotated[
+        int, Field(ge=1, description="Updates of the attacker's own samples that the inverter is fitted to.")
+    ] = 10_000,
+    epochs: Annotated[int, Field(ge=1, le=10_000, description="Passes over these updates.")] = 20,
+    rate: Annotated[
+        float, Field(gt=0, description="Rate of Adam in the first three quarters of the epochs.")
+    ] = 3e-4,
+    batch: Annotated[int, Field(ge=1, description="Updates in one step of Adam.")] = 64,
+    defence: Annotated[
+        dict[str, str | dict[str, bool | int | float | str | list[str] | None]] | None,
+        Field(
+            description="The clients' defence, its `module` and `parameters`. Without it the pipeline gives "
+            "that of the cell."
+        ),
+    ] = None,
+) -> Reconstruction:
+    """Fit dense layers to pairs of updates and images of the attacker's own, and apply them to each update.
+
+    The attacker plays a client's step on samples of its own, at the weights that were sent, and passes it
+    through the defence, which draws anew in every epoch. Where a defence works on the gradients of examples
+    it is played once for each pair, for this may take long. An update of several samples has the loss of the
+    best assignment of images. A tenth of the samples are fitted to by no step, and choose the epoch.
+
+    Raises Unfit without labelled samples, with more than LARGEST samples in an update, after more than MODELS
+    models, and where clients' updates cannot be played (`attacks.rehearsal`).
+
+    Source: Wu, Chen, Guo and Weinberger, Learning to invert (UAI 2023); its release has 3,000 hidden units,
+    50,000 samples and 200 epochs for single images, without bins for a network of this size, at a rate of
+    1e-4, and reports the epoch that is best on the attacked images. Here inputs are standardised, and the
+    first image that the network makes is the mean image, so that short fits go far. The defence acts on the
+    mean of a batch, as it does at the clients; the release defends each sample before the mean.
+    """
+    images, labels = _samples(observation)
+    acting = known_defence(observation, defence)
+    origins, sizes = np.unique(observation.origin).tolist(), sorted(set(observation.clients))
+    if sizes[-1] > LARGEST:
+        raise Unfit(f"attack: learned-inverter: {sizes[-1]} samples in an update are more than {LARGEST}")
+    if len(origins) > MODELS:
+        raise Unfit(
+            f"attack: learned-inverter: {len(origins)} models were sent out, and each of more than {MODELS} "
+            "would take an inverter of its own"
+        )
+    lead = observation.rounds, len(observation.clients), sizes[-1]
+    found = Reconstruction(torch.zeros(*lead, *images.shape[1:]), torch.zeros(lead, dtype=torch.bool))
+    fitting = Fitting(hidden, epochs, rate, batch)
+    with one_thread():
+        for origin in origins:
+            rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
+            for size in sizes:
+                chance = int(torch.randint(2**62, (), generator=rng))
+                played = rehearsal(observation, origin, size, acting)
+                into = _bins(played.size, bins, chance)
+                own, held = _split(played, into, images, labels, size, pairs, chance)
+                work = observation.work.part(f"inverter, model {origin}, {size} samples")
+                file = work.scratch and work.scratch / "fit.safetensors"
+                inverter, _ = fitted(own, held, fitting, chance, work.device, file, work.label)
+                for client in np.flatnonzero(np.array(observation.clients) == size).tolist():
+                    made = _inverted(observation, inverter, played, rounds, client, into)
+                    place = rounds, client, slice(0, size)
+                    found.images[place] = made.unflatten(-1, images.shape[1:])
+                    found.usable[place] = True
+    return found
+
+
+# A round's images follow from its own update, and rounds of one model share its inverter.
+learned_inverter.together = True  # type: ignore[attr-defined]
+
+
+def _samples(observation: Observation) -> tuple[Tensor, Tensor]:
+    """Return the attacker's own images [n, channels, rows, columns] and labels [n]. Raises Unfit without."""
+    images, labels = (getattr(observation.generator, name, None) for name in ("images", "labels"))
+    if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
+        raise Unfit(
+            "attack: learned-inverter needs labelled samples of the attacker's own (name some under "
+            "generator)"
+        )
+    return images, labels
+
+
+def _bins(coordinates: int, bins: int, chance: int) -> Tensor | None:
+    """Return the bin of each coordinate, int64 [coordinates]; none where nothing is summed."""
+    if not 0 < bins < coordinates:
+        return None
+    return torch.randint(bins, (coordinates,), generator=torch.Generator().manual_seed(chance))
+
+
+def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
+    """Return updates [n, coordinates] summed by bin, [n, bins]. into: the bin of each coordinate; none: as
+    they are."""
+    if into is None:
+        return updates
+    return updates.new_zeros(len(updates), int(into.max()) + 1).index_add_(1, into, updates)
+
+
+def _split(
+    played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor, size: int, pairs: int, chance: int
+) -> tuple[Pairs, Pairs]:
+    """Return pairs to fit to and pairs to choose by, of different samples.
+
+    There are as many pairs as samples, but no more than `pairs` to fit to. Raises Unfit for too few samples.
+    """
+    rng = torch.Generator().manual_seed(chance + 1)
+    order = torch.randperm(len(images), generator=rng)
+    count = max(1, round(HELD * len(order)))
+    if min(count, len(order) - count) < size:
+        raise Unfit(
+            f"attack: learned-inverter: {len(order)} samples of the attacker's own are too few for updates "
+            f"of {size} (raise each of the generator)"
+        )
+    made = []
+    for samples, most in ((order[count:], pairs), (order[:count], count)):
+        rows = samples[:most, None]
+        if size > 1:
+            drawn = [torch.randperm(len(samples), generator=rng)[:size] for _ in rows]
+            rows = samples[torch.stack(drawn)]
+        made.append(_pairs(played, into, images[rows], labels[rows]))
+    return made[0], made[1]
+
+
+def _pairs(played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor) -> Pairs:
+    """Return pairs of images [n, size, …] and their updates, which are kept where clients would send the same
+    again, or take long to."""
+
+    def sent(rows: Tensor, rng: torch.Generator) -> Tensor:
+        return hashed(played.updates(images[rows], labels[rows], rng), into)
+
+    few = torch.arange(min(2, len(images)))
+    again = [sent(few, torch.Generator().manual_seed(seed)) for seed in range(2)]
+    same = torch.equal(*again) or played.defence.examples is not None
+    kept: list[Tensor] = []
+
+    def once(rows: Tensor, rng: torch.Generator) -> Tensor:
+        if not kept:
+            parts = torch.arange(len(images)).split(256)
+            kept.append(torch.cat([sent(part, rng) for part in parts]))
+        return kept[0][rows]
+
+    fits = again[0][0].numel() * 4 * len(images) <= KEPT
+    return Pairs(images.flatten(2), once if same and fits else sent)
+
+
+@torch.no_grad()
+def _inverted(
+    observation: Observation, inverter: Inverter, played: Rehearsal, rounds: Tensor, client: int,
+    into: Tensor | None,
+) -> Tensor:  # fmt: skip
+    """Return the images of a client's updates of `rounds` [n], float32 [n, size, values]."""
+    names = list(played.weights)
+    made = []
+    for few in rounds.split(64):
+        seen = [observation.update(name)[few, client].flatten(1).float() for name in names]
+        made.append(inverter(hashed(torch.cat(seen, 1), into)))
+    return torch.cat(made)

@@ -1,0 +1,128 @@
+"""What a client would send of samples that the attacker holds: its local step, and the defence that the
+attacker knows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+from torch.nn.functional import cross_entropy
+
+from leakbench import defences
+from leakbench.attacks.observation import Observation
+from leakbench.defences import Batch, Defence, Update, unchanged
+from leakbench.errors import Unfit
+from leakbench.victims.layers import draw_masks
+
+# Gradients that are taken at once: by number, and by the bytes that they take.
+AT_ONCE, BYTES = 64, 100_000_000
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """The local step of a client at weights that were sent, and its defence.
+
+    model: the network that the client trains. weights: its parameters as they were sent, name → [*shape].
+    fixed: its buffers. lr: the client's rate, by which new minus old weights are sent; none: the gradient is
+    sent. decay: the weight decay of the step. defence: what the client does so that its update leaks less.
+    """
+
+    model: nn.Module
+    weights: Update
+    fixed: Update
+    defence: Defence
+    lr: float | None = None
+    decay: float = 0.0
+
+    @property
+    def size(self) -> int:
+        """Return the number of coordinates of an update."""
+        return sum(value.numel() for value in self.weights.values())
+
+    def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+        """Return what clients with these local sets send, float32 [n, coordinates].
+
+        images: float [n, batch, channels, rows, columns] in [0, 1]; labels: int64 [n, batch]. rng: draws what
+        clients and their defence draw, anew for each client. The coordinates are in the order of the weights.
+        """
+        few = max(1, min(AT_ONCE, BYTES // (4 * self.size)))
+        parts = zip(images.split(few), labels.split(few), strict=True)
+        return torch.cat([self._sent(x, y, rng) for x, y in parts])
+
+    def _sent(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+        if self.defence.inputs is not None:
+            changed = [self.defence.inputs(x, y, rng) for x, y in zip(images, labels, strict=True)]
+            images, labels = (torch.stack(each) for each in zip(*changed, strict=True))
+        masks = draw_masks(self.model, tuple(labels.shape), rng)
+        step = self._gradients(images, labels, masks, rng)
+        if self.lr is not None:
+            # The difference of weights after rounding, as a client takes it.
+            step = {
+                name: (value * (1 - self.lr * self.decay) if self.decay else value) - self.lr * step[name]
+                for name, value in self.weights.items()
+            }
+            step = {name: value - self.weights[name] for name, value in step.items()}
+        sent = self.defence.update(step, rng)
+        return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
+
+    def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
+        """Return the gradient of each client's local step, [n, *shape]."""
+        if self.defence.examples is None:
+            each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
+            found: Update = each(self.weights, images, labels, masks)
+            return found
+        made = []
+        for number, (x, y) in enumerate(zip(images, labels, strict=True)):
+            kept = {name: mask[number] for name, mask in masks.items()}
+            made.append(self.defence.examples(Batch(self.model, self.weights, x, y, kept, self.fixed), rng))
+        return {name: torch.stack([each[name] for each in made]) for name in self.weights}
+
+    def _loss(self, weights: Update, x: Tensor, y: Tensor, keep: Update) -> Tensor:
+        return cross_entropy(functional_call(self.model, {**self.fixed, **weights, **keep}, (x,)), y)
+
+
+def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> Defence:
+    """Return the defence that the attacker knows.
+
+    given: its `module` and `parameters`; none: the one that the observation names, with its defaults. Raises
+    Unfit where this has parameters without a default, where the defence changes who sees what, and where it
+    remembers earlier rounds.
+    """
+    name = (given or {}).get("module") or observation.knows.defence or "none"
+    try:
+        defence = defences.build(name, (given or {}).get("parameters") or {})
+    except (ImportError, AttributeError, TypeError) as problem:
+        raise Unfit(
+            f"attack: the parameters of defence {name} are not known (give the attack's parameter defence: "
+            "module and parameters)"
+        ) from problem
+    if defence.view([1, 1, 1]).seen is not unchanged:
+        raise Unfit(f"attack: under defence {name} no update of a single client is seen to learn from")
+    if defence.rounds is not None:
+        raise Unfit(f"attack: under defence {name} an update depends on earlier rounds, which are not played")
+    return defence
+
+
+def rehearsal(observation: Observation, origin: int, batch: int, defence: Defence) -> Rehearsal:
+    """Return how clients with `batch` samples make an update at the model `origin`.
+
+    Raises Unfit where clients hide parameters or train another network than is known, and after more than one
+    local step.
+    """
+    local = observation.local
+    steps = local["epochs"] * -(-batch // (local["batch_size"] or batch))
+    lr = local["lr"] if observation.kind == "model" else None
+    if observation.hidden:
+        raise Unfit("attack: clients hide parameters, so their updates cannot be played")
+    if lr is not None and (steps > 1 or local.get("optimiser", "sgd") != "sgd"):
+        raise Unfit(
+            f"attack: {steps} local steps by {local.get('optimiser', 'sgd')} are not played (let clients "
+            "send a gradient, or take one step of plain gradient descent)"
+        )
+    model = defence.model(observation.model(origin), torch.Generator())
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    if weights.keys() != observation.updates.keys():
+        raise Unfit("attack: the defence changes which parameters clients train")
+    return Rehearsal(model, weights, dict(model.named_buffers()), defence, lr, local.get("weight_decay", 0.0))

@@ -1,0 +1,61 @@
+"""DGP, dual gradient pruning: send neither the largest nor the smallest coordinates of a round, and add what
+was dropped to the next one (Xue et al., AAAI 2024)."""
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.defences import Defence, Update, sparse
+from leakbench.errors import UserError
+
+
+def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
+    """Return a tensor of any shape with zeros for its `largest` and `smallest` shares of coordinates.
+
+    Shares are of the number of coordinates and go by magnitude. They are rounded to whole coordinates, and
+    one coordinate at least is left.
+    """
+    flat = value.flatten()
+    count = len(flat)
+    above = min(round(largest * count), count - 1)
+    below = min(round(smallest * count), count - 1 - above)
+    kept = flat.abs().argsort(stable=True)[below : count - above]
+    return torch.zeros_like(flat).scatter(0, kept, flat[kept]).view_as(value)
+
+
+def dgp(
+    *,
+    largest: Annotated[
+        float, Field(ge=0, lt=1, description="k1: share of each tensor that is dropped, the largest first.")
+    ] = 0.05,
+    smallest: Annotated[
+        float, Field(ge=0, lt=1, description="k2: share of each tensor that is dropped, the smallest first.")
+    ] = 0.75,
+    feedback: Annotated[
+        bool, Field(description="Add what was dropped in a round to the update of the next one.")
+    ] = True,
+) -> Defence:
+    """Send the coordinates of each tensor whose magnitudes are neither among the largest nor the smallest.
+
+    The client keeps what it dropped and adds it to its next update (error feedback). The authors released no
+    code. That pruning goes tensor by tensor and both defaults (0.05 and 0.75) are assumptions, which were not
+    read in the paper. Raises UserError where the two shares leave nothing.
+    """
+    if largest + smallest >= 1:
+        raise UserError(
+            f"defence.parameters: largest ({largest:g}) and smallest ({smallest:g}) drop every coordinate "
+            "(choose shares that add up to less than 1)"
+        )
+
+    def rounds(update: Update, memory: Update, rng: torch.Generator) -> Update:
+        sent = {}
+        for name, value in update.items():
+            whole = value + memory[name] if name in memory else value
+            sent[name] = middle(whole, largest, smallest)
+            if feedback:
+                memory[name] = whole - sent[name]
+        return sent
+
+    return Defence(rounds=rounds, bits=sparse)

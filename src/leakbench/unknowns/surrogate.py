@@ -1,0 +1,48 @@
+"""Dummy images, and the place on the line from the weights sent to those returned where their gradient is
+taken."""
+
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.matching.surrogates import on_line, placed, surrogate_unknowns
+from leakbench.matching.trials import Group
+from leakbench.matching.unknowns import Parameterisation, Unknowns
+from leakbench.tensors import Tensors
+
+
+def surrogate(
+    *,
+    start: Literal["normal", "uniform"] = "normal",
+    boxed: bool = True,
+    place: Annotated[float, Field(ge=0, le=1, description="Where the place α begins.")] = 0.5,
+    share: Annotated[
+        float, Field(gt=0, description="The learning rate of α as a share of the images' own.")
+    ] = 0.001,
+) -> Parameterisation:
+    """Return a parameterisation by images and a place α of each trial: the gradient is taken at (1 − α) w_0 +
+    α w_T, where w_0 are the weights sent and w_T those that the client returned.
+
+    start: the noise that images begin as, in the space where the victim's images have mean 0 and deviation 1.
+    boxed: keep pixels in their range, from the start. place: of α at first, between 0 (w_0, as one batch
+    takes it) and 1 (w_T), where it stays after each step. share: α's learning rate over that of the images,
+    above 0; it serves optimisers whose steps do not grow with the gradient, as Adam's. It needs neither the
+    number of local steps nor their learning rate or order. Source: SME, section 3 and the authors' code
+    (rates 1 and 0.001). The parameterisation raises Unfit for gradients, simulated steps and hidden
+    parameters.
+    """
+
+    def made(group: Group, rng: torch.Generator) -> Unknowns:
+        way, project = placed(group, place, share)
+        return surrogate_unknowns(
+            group, group.draw(start, rng), way, partial(_weights, group, share), boxed, project
+        )
+
+    return made
+
+
+def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Tensors:
+    return on_line(group, share, unknowns, rows)[1]

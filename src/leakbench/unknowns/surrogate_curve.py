@@ -1,0 +1,73 @@
+"""Dummy images, and the place on a learned curve from the weights sent to those returned where their gradient
+is taken."""
+
+from functools import partial
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.matching.surrogates import moved, on_line, placed, spread, surrogate_unknowns
+from leakbench.matching.trials import Group
+from leakbench.matching.unknowns import Parameterisation, Unknowns
+from leakbench.tensors import Tensors
+
+_BENT = "bent."
+
+
+def surrogate_curve(
+    *,
+    start: Literal["normal", "uniform"] = "normal",
+    boxed: bool = True,
+    place: Annotated[float, Field(ge=0, le=1, description="Where the place t begins.")] = 0.5,
+    share: Annotated[
+        float,
+        Field(gt=0, description="The learning rate of t and of c as a share of the images' own."),
+    ] = 0.001,
+    reach: Annotated[
+        float, Field(gt=0, description="How far the control point may be from the middle of the line.")
+    ] = 1.0,
+) -> Parameterisation:
+    """Return a parameterisation by images, a control point c of as many numbers as the network has weights,
+    and a place t of each trial: the gradient is taken at (1 − t)² w_0 + 2t(1 − t) c + t² w_T.
+
+    c is (w_0 + w_T)/2 + b, so the curve is SME's line while b is zero, as at first. Each tensor of b is
+    counted in root mean squares of the same tensor of w_T − w_0, so that one learning rate suits all.
+
+    start, boxed, place, share: as of `surrogate`; share is also b's. reach: the largest root mean square of
+    each tensor of b, in those of w_T − w_0, above 0; b is scaled back to it after each step. Source: NL-SME
+    (Xia et al. 2025), abstract: the curve, its |w| + 1 unknowns, a scale by the direction of the update, and
+    a regulariser, whose formulas are ours. The parameterisation raises Unfit as `surrogate` does.
+    """
+
+    def made(group: Group, rng: torch.Generator) -> Unknowns:
+        way, project = placed(group, place, share)
+        for name, p in group.model.named_parameters():
+            way[_BENT + name] = p.new_zeros(group.trials, *p.shape)
+
+        def back(unknowns: Tensors) -> None:
+            project(unknowns)
+            for name, bent in unknowns.items():
+                if name.startswith(_BENT):
+                    bent.mul_(spread((reach / (_size(bent) * share)).clamp_max(1), bent))
+
+        return surrogate_unknowns(
+            group, group.draw(start, rng), way, partial(_weights, group, share), boxed, back
+        )
+
+    return made
+
+
+def _size(value: Tensor) -> Tensor:
+    """Return the root mean square of each trial's numbers: [trials, *shape] → [trials]."""
+    return value.flatten(1).square().mean(1).sqrt()
+
+
+def _weights(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> Tensors:
+    place, line = on_line(group, share, unknowns, rows)
+    away, unit = 2 * place * (1 - place) * share, moved(group, rows)
+    return {
+        name: value + spread(away * _size(unit[name]), value) * unknowns[_BENT + name]
+        for name, value in line.items()
+    }

@@ -1,0 +1,214 @@
+"""The learned inverter as an attack: what it reads, what it is given, what it refuses."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from leakbench import attacks, defences, generators, victims
+from leakbench.attacks import learned_inverter as module
+from leakbench.attacks.learned_inverter import hashed, learned_inverter
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.threat_model import ThreatModel
+from leakbench.errors import Unfit
+from leakbench.federation import local_update
+
+SHAPE = (8, 8, 1)
+SMALL: dict[str, Any] = {"hidden": 64, "epochs": 12, "rate": 3e-3, "batch": 16, "bins": 0}
+
+
+def bars(count: int, seed: int) -> Tensor:
+    """Return images [count, 1, 8, 8] of rows and columns that are bright by chance."""
+    rng = torch.Generator().manual_seed(seed)
+    across = torch.rand(count, 1, 1, 8, generator=rng).expand(-1, -1, 8, -1)
+    return (across + torch.rand(count, 1, 8, 1, generator=rng)) / 2
+
+
+def own_samples(count: int = 400) -> nn.Module:
+    """Return the attacker's own images, all of class 0."""
+    generator: Any = generators.build("samples", (1,), SHAPE, {"each": count})
+    generator.keep(bars(count, 1), torch.zeros(count, dtype=torch.int64))
+    return generator
+
+
+def protected(
+    module: str = "none", parameters: dict[str, Any] | None = None, k: int = 1, kind: str = "gradient"
+) -> tuple[Observation, Tensor]:
+    """Return what a server sees of ten rounds of clients with other images of class 0, and these
+    [10, k, 1, 8, 8]."""
+    torch.manual_seed(0)
+    network = {"module": "mlp", "parameters": {"hidden": [24]}, "shape": list(SHAPE), "classes": 10}
+    model = victims.build("mlp", SHAPE, 10, network["parameters"])
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    images = bars(10 * k, 2).view(10, k, 1, 8, 8)
+    labels = torch.zeros(10, k, dtype=torch.int64)
+    update = local_update(model, weights, images, labels, {}, 0.1, None, 1, kind)
+    sent = defences.build(module, parameters or {}).update(update, torch.Generator().manual_seed(5))
+    return Observation(
+        network=network,
+        weights={name: value.numpy()[None] for name, value in weights.items()},
+        updates={name: value.numpy()[:, None] for name, value in sent.items()},
+        origin=np.zeros(10, np.int64),
+        clients=[k],
+        kind="gradient" if kind == "gradient" else "model",
+        generator=own_samples(),
+        knows=ThreatModel(defence=module),
+        local={"lr": 0.1, "batch_size": None, "epochs": 1},
+    ), images
+
+
+def run(seen: Observation, **parameters: Any) -> Tensor:
+    found = learned_inverter(seen, torch.Generator().manual_seed(0), **(SMALL | parameters))
+    assert found.usable.all()
+    return found.images[:, 0]
+
+
+def errors(found: Tensor, truth: Tensor) -> tuple[float, float]:
+    """Return the mean squared error of what was found and that of the mean image of the attacker's own."""
+    mean = own_samples().images.mean(0)
+    return float((found - truth).square().mean()), float((mean - truth).square().mean())
+
+
+@pytest.mark.parametrize("kind", ["gradient", "model"])
+@pytest.mark.parametrize(
+    ("module", "parameters"),
+    [("none", {}), ("sign", {}), ("gaussian", {"scale": 0.003}), ("prune", {"share": 0.1})],
+)
+def test_it_beats_the_mean_image(module: str, parameters: dict[str, Any], kind: str) -> None:
+    seen, images = protected(module, parameters, kind=kind)
+    found, mean = errors(run(seen, defence={"module": module, "parameters": parameters}), images)
+    # Signs alone say less of images in gray.
+    assert found < (0.8 if module == "sign" else 0.6) * mean
+
+
+def test_updates_of_several_samples_are_inverted() -> None:
+    seen, images = protected(k=2)
+    found = run(seen, epochs=25)
+    best = torch.stack(
+        [(found - images[:, list(order)]).square().flatten(1).mean(1) for order in ([0, 1], [1, 0])]
+    )
+    assert best.amin(0).mean() < 0.8 * errors(images * 0, images)[1]
+
+
+def test_an_inverter_of_undefended_updates_reads_less_of_signs() -> None:
+    """The defence is applied to the attacker's own updates, or this would make no difference."""
+    seen, images = protected("sign", {})
+    knowing, ignorant = (errors(run(seen, defence={"module": name}), images)[0] for name in ("sign", "none"))
+    assert knowing < 0.8 * ignorant
+
+
+def test_an_update_of_noise_gives_no_image() -> None:
+    seen, images = protected()
+    noise = seen.randomised(10, torch.Generator().manual_seed(0))
+    entry = {"module": "learned-inverter", "parameters": SMALL}
+    both = attacks.with_null(entry, seen, noise, (torch.Generator().manual_seed(0), torch.Generator()))
+    own, null = (list(each) for each in both)
+    assert errors(own[0][1].images[:, 0], images)[0] < 0.5 * errors(null[0][1].images[:, 0], images)[0]
+    assert torch.equal(own[0][1].images[:, 0], run(seen))
+
+
+def test_bins_are_summed() -> None:
+    updates = torch.tensor([[1.0, 2.0, 4.0, 8.0, 16.0], [1.0, 0.0, 0.0, 0.0, -1.0]])
+    into = torch.tensor([2, 0, 2, 1, 0])
+    assert hashed(updates, into).tolist() == [[18.0, 8.0, 5.0], [-1.0, 0.0, 1.0]]
+    assert torch.equal(hashed(updates, None), updates)
+
+
+def test_few_bins_are_drawn_by_chance_and_many_leave_updates_as_they_are() -> None:
+    into = module._bins(1000, 50, 3)
+    assert into is not None
+    counts = into.bincount(minlength=50)
+    assert len(counts) == 50
+    assert 5 <= counts.min() <= counts.max() <= 45
+    assert torch.equal(into, module._bins(1000, 50, 3))
+    assert not torch.equal(into, module._bins(1000, 50, 4))
+    assert module._bins(1000, 0, 3) is module._bins(1000, 1000, 3) is None
+    seen, images = protected()
+    found, mean = errors(run(seen, bins=300), images)
+    assert found < 0.7 * mean
+
+
+def test_the_result_is_the_same_again_and_for_rounds_one_by_one() -> None:
+    seen, _ = protected("gaussian", {"scale": 0.01})
+    given = {"defence": {"module": "gaussian", "parameters": {"scale": 0.01}}, "epochs": 1}
+    whole = run(seen, **given)
+    assert torch.equal(whole, run(seen, **given))
+    alone = torch.cat([run(seen.part(slice(i, i + 1)), **given) for i in (0, 9)])
+    assert torch.allclose(whole[[0, 9]], alone, atol=1e-6)
+
+
+def test_each_model_and_each_number_of_samples_has_its_own_inverter(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, _ = protected()
+    twice = {name: np.concatenate([value, 0.5 * value]) for name, value in seen.weights.items()}
+    several = replace(seen, weights=twice, origin=np.array([0, 1] * 5))
+    fits = []
+    fitted = module.fitted
+    monkeypatch.setattr(module, "fitted", lambda *given: fits.append(given) or fitted(*given))
+    run(several, epochs=1)
+    assert len(fits) == 2
+    three = {name: value.repeat(3, 1) for name, value in seen.updates.items()}
+    found = learned_inverter(
+        replace(seen, clients=[1, 2, 1], updates=three), torch.Generator(), **(SMALL | {"epochs": 1})
+    )
+    assert len(fits) == 4
+    assert found.usable.sum((0, 2)).tolist() == [10, 20, 10]
+    assert not found.images[:, [0, 2], 1].any()
+
+
+def test_samples_that_choose_the_epoch_are_not_fitted_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, _ = protected(k=2)
+    given: list[Any] = []
+    fitted = module.fitted
+    monkeypatch.setattr(module, "fitted", lambda *all: given.append(all) or fitted(*all))
+    run(seen, epochs=1, pairs=50)
+    own, held = ({image.numpy().tobytes() for image in part.images.flatten(0, 1)} for part in given[0][:2])
+    assert len(given[0][0]) == 50
+    assert len(given[0][1]) == 40
+    assert own
+    assert held
+    assert not own & held
+    assert all(not torch.equal(*images) for part in given[0][:2] for images in part.images)
+
+
+def test_updates_that_would_be_the_same_again_are_played_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    updates = module.Rehearsal.updates
+
+    def counted(self: module.Rehearsal, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
+        calls.append(len(images))
+        return updates(self, images, labels, rng)
+
+    monkeypatch.setattr(module.Rehearsal, "updates", counted)
+    for name, parameters, times in (
+        ("sign", {}, 1),
+        ("censor", {"trials": 1}, 1),
+        ("gaussian", {"scale": 1.0}, 3),
+    ):
+        calls.clear()
+        seen = replace(protected()[0], generator=own_samples(100))
+        run(seen, epochs=3, defence={"module": name, "parameters": parameters})
+        # Two pairs of each split are looked at twice; of random ones all are drawn to standardise by, too.
+        first = 90 if times > 1 else 0
+        assert sum(calls) == 8 + first + 90 * times + 10, name
+
+
+def test_what_it_cannot_do_is_one_line() -> None:
+    seen, _ = protected()
+    cases = [
+        (replace(seen, generator=None), "needs labelled samples"),
+        (replace(seen, generator=nn.Linear(1, 1)), "needs labelled samples"),
+        (replace(seen, clients=[9]), "9 samples in an update are more than 8"),
+        (replace(seen, origin=np.arange(10)), "10 models were sent out"),
+        (
+            replace(seen, clients=[8], generator=own_samples(70)),
+            "70 samples of the attacker's own are too few",
+        ),
+        (replace(seen, knows=ThreatModel(defence="prune")), "defence prune are not known"),
+    ]
+    for odd, message in cases:
+        with pytest.raises(Unfit, match=message) as raised:
+            run(odd)
+        assert "\n" not in str(raised.value)

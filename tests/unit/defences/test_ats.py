@@ -1,0 +1,128 @@
+"""ATS: what its transforms and policies do to images, and that a client trains on the result."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image, ImageEnhance, ImageOps
+from torch import Tensor
+
+from leakbench import defences
+from leakbench.adaptive.ats import ats as known
+from leakbench.defences.ats import TRANSFORMS, Step, applied, parsed, transformed, ways
+from leakbench.errors import UserError
+
+COLOUR = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+GREY = COLOUR[:, :1]
+
+
+def drawn(image: Tensor) -> Image.Image:
+    return Image.fromarray(image.permute(1, 2, 0).numpy())
+
+
+def read(image: Image.Image) -> Tensor:
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def test_the_list_is_the_authors() -> None:
+    assert len(TRANSFORMS) == 50
+    assert [TRANSFORMS[number] for policy in parsed("3-1-7+43-18-18") for number in policy] == [
+        ("translate-x", 9), ("contrast", 6), ("translate-y", 2),
+        ("translate-y", 3), ("contrast", 7), ("contrast", 7),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", [1, -1])
+@pytest.mark.parametrize(
+    ("name", "level", "pil"),
+    [
+        ("invert", 3, lambda image, way: ImageOps.invert(image)),
+        ("autocontrast", 3, lambda image, way: ImageOps.autocontrast(image)),
+        ("equalize", 3, lambda image, way: ImageOps.equalize(image)),
+        ("posterize", 5, lambda image, way: ImageOps.posterize(image, 6)),
+        ("solarize", 0, lambda image, way: image),
+        ("solarize", 9, lambda image, way: ImageOps.invert(image)),
+        ("color", 9, lambda image, way: ImageEnhance.Color(image).enhance(1 + 0.5 * way)),
+        ("contrast", 6, lambda image, way: ImageEnhance.Contrast(image).enhance(1 + way / 3)),
+        ("brightness", 3, lambda image, way: ImageEnhance.Brightness(image).enhance(1 + way / 6)),
+        ("sharpness", 9, lambda image, way: ImageEnhance.Sharpness(image).enhance(1 + 0.5 * way)),
+    ],
+)
+def test_a_transform_is_that_of_pillow(name: str, level: int, pil: Any, way: int) -> None:
+    found = transformed(COLOUR, Step(name, level, way))
+    for image, own in zip(COLOUR, found, strict=True):
+        apart = (read(pil(drawn(image), way)).int() - own.int()).abs()
+        # Rounding of a grey value, and of what is blended with it.
+        assert int(apart.max()) <= 2, name
+
+
+def test_images_move_the_way_that_was_drawn_and_leave_black() -> None:
+    # Level 9 of a translation is 150/331 of the width: 5.4 of 12 pixels.
+    right = transformed(COLOUR, Step("translate-x", 9, 1))
+    assert torch.equal(right[..., 5:], COLOUR[..., :-5])
+    assert not right[..., :5].any()
+    up = transformed(COLOUR, Step("translate-y", 9, -1))
+    assert torch.equal(up[..., :-5, :], COLOUR[..., 5:, :])
+    assert not up[..., -5:, :].any()
+
+
+def test_turning_and_shearing_keep_the_middle_of_an_even_image() -> None:
+    flat = torch.full((1, 3, 12, 12), 90, dtype=torch.uint8)
+    turned = transformed(flat, Step("rotate", 9, 1))
+    assert set(turned.unique().tolist()) == {90, 128}
+    sheared = transformed(flat, Step("shear-y", 9, 1))
+    assert (sheared[..., 4:8, 4:8] == 90).all()
+    assert (sheared == 0).any()
+
+
+@pytest.mark.parametrize("images", [COLOUR, GREY])
+def test_every_transform_takes_grey_and_colour(images: Tensor) -> None:
+    for name, level in dict.fromkeys(TRANSFORMS):
+        found = transformed(images, Step(name, level, 1))
+        assert found.shape == images.shape
+        assert found.dtype == torch.uint8
+
+
+def test_a_policy_goes_each_way_once() -> None:
+    assert [[step.way for step in steps] for steps in ways([1, 0, 3])] == [
+        [1, 1, 1], [1, 1, -1], [-1, 1, 1], [-1, 1, -1]
+    ]  # fmt: skip
+    assert len(list(known().alternatives(COLOUR / 255))) == 16  # type: ignore[misc]
+
+
+def test_each_image_has_one_of_the_policies_by_chance() -> None:
+    inputs = defences.build("ats", {"policies": "0+28"}).inputs
+    assert inputs is not None
+    images, labels = torch.rand(400, 1, 4, 4).mul(255).round() / 255, torch.arange(400)
+    out, same = inputs(images, labels, torch.Generator().manual_seed(0))
+    turned = (out - (1 - images)).flatten(1).abs().amax(1) < 1e-6
+    kept = (out - images).flatten(1).abs().amax(1) < 1e-6
+    assert (turned ^ kept).all()
+    # Four deviations.
+    assert float(turned.double().mean()) == pytest.approx(0.5, abs=4 * 0.5 / 20)
+    assert torch.equal(same, labels)
+
+
+def test_what_is_trained_on_is_among_the_alternatives() -> None:
+    inputs = defences.build("ats", {}).inputs
+    assert inputs is not None
+    images = COLOUR / 255
+    out, _ = inputs(images, torch.arange(4), torch.Generator().manual_seed(3))
+    every = torch.stack(list(known().alternatives(images)))  # type: ignore[misc]
+    assert ((every - out).flatten(2).abs().amax(2) == 0).any(0).all()
+    assert (every - images).flatten(2).abs().amax(2).min() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("policies", "says"), [("3-x", "are no policies"), ("", "are no policies"), ("3-50", "no transform 50")]
+)
+def test_policies_that_there_are_not_are_refused(policies: str, says: str) -> None:
+    with pytest.raises(UserError, match=rf"defence.parameters.policies: .*{says}"):
+        defences.build("ats", {"policies": policies})
+
+
+@pytest.mark.parametrize("shape", [(2, 1, 1, 108), (2, 2, 8, 8)])
+def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UserError, match="a sample here is"):
+        applied(torch.rand(shape), [])

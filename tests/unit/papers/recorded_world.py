@@ -1,0 +1,28 @@
+"""What is recorded below reference/, as the scorecard reads it, without any run."""
+
+from collections.abc import Mapping
+
+from project import ROOT
+
+from leakbench import reference
+from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.quantity import NotMeasured
+
+
+def recorded() -> list[Evidence]:
+    """Return the evidence of each recorded scale, and of a run that measured nothing."""
+    known = frozenset(path.stem for path in (ROOT / "papers").glob("*/experiments/*.yaml"))
+    scales: dict[str, dict[str, Lines]] = {}
+    shares: dict[str, dict[str, Mapping[str, Mapping[str, float]]]] = {}
+    for scale, name, frame, kept, record in reference.tables(reference.files(ROOT, "*")):
+        scales.setdefault(scale, {})[name] = Lines(name, frame, kept)
+        shares.setdefault(scale, {})[name] = record.get("shares", {})
+
+    def nothing(name: str) -> None:
+        raise NotMeasured(f"{name} is not recorded")
+
+    found = [
+        Evidence(scale, lines, shares=shares[scale], known=known, fact=nothing, exhibit=nothing)
+        for scale, lines in scales.items()
+    ]
+    return [*found, Evidence("none", {}, known=known, fact=nothing, exhibit=nothing)]

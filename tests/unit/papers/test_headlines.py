@@ -1,0 +1,24 @@
+"""The README's findings are what the recorded tables say."""
+
+from project import ROOT
+from recorded_world import recorded
+
+from leakbench.papers.work import read_papers
+from leakbench.report.card import lines
+from leakbench.scorecard.scorecard import Card
+
+
+def test_every_headline_of_the_readme_is_recorded() -> None:
+    found = (ROOT / "README.md").read_text().split("## What it found")[1].split("\n## ")[0]
+    found = " ".join(found.replace("**", "").split())
+    own = [work for work in read_papers(ROOT / "papers") if work.name == "leakbench"]
+    scales = recorded()
+    shown = [line for line in lines(Card(own, scales, scales[-1]).frame()) if line["headline"]]
+    assert len(shown) >= 5
+    for line in shown:
+        words = (
+            f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
+            f"{line['scale']} scale"
+        )
+        assert words in found, line["id"]
+    assert found.count("95 % interval [") == len(shown)

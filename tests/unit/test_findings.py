@@ -1,0 +1,128 @@
+"""docs/findings.md: every value with an interval is recorded, or its paragraph says that it is not."""
+
+import re
+from functools import cache
+from typing import NamedTuple
+
+import pandas as pd
+import pytest
+from project import ROOT
+
+NUMBER = r"[-−]?\d*\.?\d+"
+# "0.94 (0.92 to 0.96": the value stands before the bracket, at most so many signs.
+INTERVAL = re.compile(rf"\(({NUMBER}) to ({NUMBER})")
+BEFORE = 56
+# A paragraph with one of these has numbers of which no table is kept.
+UNRECORDED = ("not recorded", "outside the pipeline")
+# Another processor moves values a little: by at most this share of the recorded interval.
+MOVED = 0.1
+
+
+class Interval(NamedTuple):
+    """An interval of the page: experiments named in its section, numbers before it, and its bounds."""
+
+    experiments: frozenset[str]
+    before: tuple[str, ...]
+    low: str
+    high: str
+    words: str
+
+
+def recorded() -> pd.DataFrame:
+    """Return experiment, mean, ci_low and ci_high of all recorded rows of every scale."""
+    tables = [pd.read_csv(path).assign(experiment=path.stem) for path in (ROOT / "reference").glob("*/*.csv")]
+    tables += [pd.read_csv(path) for path in (ROOT / "reference").glob("*.csv")]
+    return pd.concat(tables)[["experiment", "mean", "ci_low", "ci_high"]].dropna()
+
+
+@cache
+def known() -> pd.DataFrame:
+    return recorded()
+
+
+def intervals(text: str) -> list[Interval]:
+    """Return every interval of a page but those of unrecorded paragraphs.
+
+    A table belongs to the paragraph above it.
+    """
+    found = []
+    for section in re.split(r"^## ", text, flags=re.MULTILINE):
+        experiments = frozenset(re.findall(r"`([a-z0-9-]+)`", section))
+        unrecorded = False
+        for paragraph in section.split("\n\n"):
+            words = " ".join(paragraph.split())
+            if not words.startswith("|"):
+                unrecorded = any(mark in words for mark in UNRECORDED)
+            if unrecorded:
+                continue
+            for match in INTERVAL.finditer(words):
+                near = words[max(0, match.start() - BEFORE) : match.start()]
+                low, high = match.groups()
+                found.append(
+                    Interval(experiments, tuple(re.findall(NUMBER, near)), low, high, near + match.group())
+                )
+    return found
+
+
+def fits(printed: str, values: pd.Series, room: pd.Series) -> pd.Series:
+    """Return which values are as printed: within its rounding and the room given."""
+    text = printed.replace("−", "-")
+    return (values - float(text)).abs() <= room + 0.501 * 10.0 ** -len(text.partition(".")[2])
+
+
+def holds(asked: Interval, table: pd.DataFrame) -> bool:
+    """Return whether one recorded row has these bounds and a value that stands before them."""
+    rows = table[table["experiment"].isin(asked.experiments)]
+    for unit in (1, 100):
+        mean, low, high = (rows[name] * unit for name in ("mean", "ci_low", "ci_high"))
+        room = MOVED * (high - low)
+        # The bounds of a share may be cut to what a share can be.
+        bounded = (fits(asked.low, low, room) | fits(asked.low, low.clip(0), room)) & (
+            fits(asked.high, high, room) | fits(asked.high, high.clip(None, unit), room)
+        )
+        if any((bounded & fits(value, mean, room)).any() for value in asked.before):
+            return True
+    return False
+
+
+PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_intervals() -> None:
+    assert len(intervals(PAGE)) > 80
+
+
+@pytest.mark.parametrize("asked", intervals(PAGE), ids=lambda asked: asked.words)
+def test_every_interval_of_the_findings_is_recorded(asked: Interval) -> None:
+    assert holds(asked, known()), f"no recorded row of {sorted(asked.experiments)} says '{asked.words})'"
+
+
+@pytest.mark.parametrize(
+    ("sentence", "true"),
+    [
+        ("It is 0.50 (0.40 to 0.60) in `one`.", True),
+        ("It is 50 % (40 to 60) in `one`.", True),
+        ("It is 0.50 of 24 (0.40 to 0.60) in `one`.", True),
+        ("It is 0.70 (0.40 to 0.60) in `one`.", False),
+        ("It is 0.50 (0.20 to 0.60) in `one`.", False),
+        ("It is 0.50 (0.40 to 0.60) in `two`.", False),
+        ("It is 0.50 (0.40 to 0.60).", False),
+    ],
+)
+def test_a_sentence_is_held_to_the_table_of_an_experiment_that_its_section_names(
+    sentence: str, true: bool
+) -> None:
+    table = pd.DataFrame({"experiment": ["one"], "mean": [0.5], "ci_low": [0.4], "ci_high": [0.6]})
+    (asked,) = intervals(f"## A section\n\n{sentence}\n")
+    assert holds(asked, table) == true
+
+
+@pytest.mark.parametrize("section", PAGE.split("\n## ")[1:], ids=lambda section: section.split("\n")[0])
+def test_every_section_names_a_recorded_experiment_or_says_that_it_is_not_recorded(section: str) -> None:
+    named = set(re.findall(r"`([a-z0-9-]+)`", section)) & set(known()["experiment"])
+    assert named or any(mark in section for mark in UNRECORDED)
+
+
+def test_an_unrecorded_paragraph_and_its_table_are_left_out() -> None:
+    page = "## A\n\nSee *(not recorded)*:\n\n| a |\n| 1 (0 to 2) |\n\nAnd 3 (2 to 4).\n"
+    assert [each.low for each in intervals(page)] == ["2"]
