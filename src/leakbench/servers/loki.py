@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from leakbench.errors import UserError
 from leakbench.servers import Held, Written
-from leakbench.servers.robbing_the_fed import alone, reader, write_bins
+from leakbench.servers.robbing_the_fed import alone, make_unsure, reader, write_bins
 
 
 @torch.no_grad()
@@ -20,6 +20,7 @@ def loki(
     *,
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
+    unsure: bool = True,
 ) -> Written:
     """Send each client kernels of its own that copy a sample, all others zero, and sort samples into bins.
 
@@ -29,7 +30,8 @@ def loki(
     columns is then of one client. The dense layer sorts samples into bins by their mean, as in Robbing the
     Fed; the expected share is that of the largest client's batch.
 
-    bins, gain: as in `robbing_the_fed`. Source: both papers' convolution with three kernels for each client.
+    bins, gain, unsure: as in `robbing_the_fed`. Source: both papers' convolution of three kernels for each
+    client.
     Raises UserError where fewer than two clients take part, without samples, and where the network does not
     begin with such a convolution, its padding keeping the size, before two dense layers.
     """
@@ -44,6 +46,8 @@ def loki(
     later = reader(model, layer, "loki")
     write_bins(layer, later, held.samples.flatten(1).double().mean(1), bins, gain, math.prod(held.shape))
     each = taps(convolution.weight.shape, clients)
+    if unsure:
+        make_unsure(model)
     # The model that all clients would share: a client that has no group gives nothing away.
     convolution.weight.zero_()
     return Written({"exact": alone(layer.out_features, max(held.clients))}, {f"{name}.weight": each})

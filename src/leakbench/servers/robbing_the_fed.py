@@ -9,9 +9,12 @@ from torch import Tensor, nn
 
 from leakbench.errors import UserError
 from leakbench.servers import Held, Written, trapped
+from leakbench.victims.layers import last_dense
 
 # The first bin has no lower end: every sample opens its neuron.
 OPEN = 10.0
+# What a network's last layer is multiplied by, so that it is sure of no label.
+UNSURE = 0.01
 
 
 @torch.no_grad()
@@ -21,6 +24,7 @@ def robbing_the_fed(
     *,
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
+    unsure: bool = True,
 ) -> Written:
     """Give every neuron of the first dense layer the same weights, the mean of a sample, and other biases.
 
@@ -31,8 +35,11 @@ def robbing_the_fed(
     share of the batch that is read exactly.
 
     bins: whether cuts are quantiles of the server's own samples, or of the normal distribution of their mean
-    and deviation. gain: what the weights and biases are multiplied by. Source: the paper's section 4. Raises
-    UserError as `trapped` does, without samples, and where no dense layer reads the first one's neurons.
+    and deviation. gain: what the weights and biases are multiplied by. unsure: scale the network's
+    last layer down (ours). A network that is sure of one label gets next to no gradient from samples of this
+    label, and beside the gradients of others single precision loses them. Source: the paper's section 4.
+    Raises UserError as `trapped` does, without samples, and where no dense layer reads the first one's
+    neurons.
     """
     layer, read = trapped(model, held.shape, "robbing-the-fed")
     later = reader(model, layer, "robbing-the-fed")
@@ -41,6 +48,8 @@ def robbing_the_fed(
             "malicious: robbing-the-fed fits its bins to samples (give the server auxiliary ones)"
         )
     write_bins(layer, later, read(held.samples).double().mean(1), bins, gain)
+    if unsure:
+        make_unsure(model)
     return Written({"exact": alone(layer.out_features, held.batch)})
 
 
@@ -81,3 +90,11 @@ def write_bins(
     layer.weight.fill_(gain / (values or layer.in_features))
     layer.bias.copy_(-gain * cuts)
     later.weight.copy_(later.weight.mean(1, keepdim=True).expand_as(later.weight))
+
+
+@torch.no_grad()
+def make_unsure(model: nn.Module) -> None:
+    """Scale the last dense layer down by UNSURE, so that all labels are about as likely for every sample."""
+    last = model.get_submodule(last_dense(model))
+    for parameter in last.parameters(recurse=False):
+        parameter.mul_(UNSURE)
