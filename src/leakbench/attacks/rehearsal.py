@@ -68,7 +68,8 @@ class Rehearsal:
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
     def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return the gradient of each client's local step, [n, *shape]."""
+        """Return the gradient of each client's local step, [n, *shape]. A client remembers nothing yet, so a
+        defence that depends on the step is played as in the first."""
         if self.defence.examples is None:
             each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
             found: Update = each(self.weights, images, labels, masks)
