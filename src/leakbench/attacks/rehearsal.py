@@ -88,9 +88,11 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
     """Return the defence that the attacker knows.
 
     given: its `module` and `parameters`; none: the one that the observation names, with its defaults. Raises
-    Unfit where this has parameters without a default, where the defence changes who sees what, and where it
-    remembers earlier rounds.
+    Unfit for other keys, where this has parameters without a default, where the defence changes who sees
+    what, and where it remembers earlier rounds.
     """
+    if given is not None and not {"module"} <= set(given) <= {"module", "parameters"}:
+        raise Unfit(f"attack: defence: has the keys {', '.join(given)} (give module and parameters)")
     name = (given or {}).get("module") or observation.knows.defence or "none"
     try:
         defence = defences.build(name, (given or {}).get("parameters") or {})
