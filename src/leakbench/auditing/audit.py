@@ -47,6 +47,8 @@ ATTACKERS = {
 }
 # The share of the budget that one exact attack may take.
 EXACT_SHARE = 0.25
+# A search is worth running again with this many times its seconds.
+LONGER = 1.5
 # The share that is kept for what would help.
 HELP_SHARE = 0.3
 
@@ -265,7 +267,7 @@ def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, 
         return
     best = max(searches, key=lambda each: sum(each.quality))
     about = catalogue()[best.attack]
-    if best.iterations >= about["longest"]:
+    if best.iterations >= about["longest"] or limit < LONGER * best.seconds:
         return
     again = matching(best.attack, about, observation, truth, limit)
     if again.trials and again.iterations > best.iterations:
