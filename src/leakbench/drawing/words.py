@@ -22,6 +22,7 @@ METRICS = {
     "pearson": "Pearson r",
     "revealed": "revealed samples (r ≥ 0.98)",
     "revealed_fraction": "share revealed (r ≥ 0.98)",
+    "exact_fraction": "share of an update in every bit",
     "revealed_cumulative": "revealed over all rounds",
     "identified": "share identified",
     "exact_record": "records exact",
@@ -54,7 +55,8 @@ METRICS = {
 }
 # Metrics between 0 and 1, whose axes show all of that.
 SHARES = {
-    "revealed_fraction", "identified", "label_accuracy", "label_presence", "label_counts", "accuracy",
+    "revealed_fraction", "exact_fraction", "identified", "label_accuracy", "label_presence", "label_counts",
+    "accuracy",
     "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001", "members_accepted",
     "exact_record", "feature_accuracy",
 }  # fmt: skip

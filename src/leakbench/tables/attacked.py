@@ -22,11 +22,13 @@ COLUMNS = [*CONDITION, "metric", "convention", *STATISTICS, "unit", "seeds", "sc
 
 
 def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return per-update values: how many samples were fully revealed (each once), how many neurons were
-    usable."""
+    """Return per-update values: how many samples were fully revealed (each once), which share of them came
+    back in every bit where that is measured, how many neurons were usable."""
     _, first, update = np.unique(rows["update"], return_index=True, return_inverse=True)
     hit = (rows["pearson"] >= THRESHOLD).to_numpy()
     size, revealed = np.bincount(update), np.bincount(update, hit)
+    # A share of each update has an interval over updates, where single samples have one of all or nothing.
+    bits = {"exact_fraction": np.bincount(update, rows["exact"]) / size} if "exact" in rows else {}
     usable = rows["usable"].to_numpy(float)[first]
     isolating = np.bincount(update, rows["neurons"])
     gathered = np.full(len(first), np.nan)
@@ -40,6 +42,7 @@ def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
     return {
         "revealed": revealed,
         "revealed_fraction": revealed / size,
+        **bits,
         "revealed_cumulative": gathered,
         "usable_neurons": usable,
         "isolating_neurons": isolating,

@@ -72,6 +72,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "matching_success*": SHARE,
     "top[135]_*": SHARE,
     "revealed_fraction": SHARE,
+    "exact_fraction": SHARE,
     "isolating_share": SHARE,
     "told_apart": SHARE,
     "failure_rate": SHARE,
