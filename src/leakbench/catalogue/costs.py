@@ -219,6 +219,8 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     if chosen["updates"] == "simulated" and federation["update"] == "model":
         steps *= federation["local"]["epochs"]
     steps *= LBFGS if "lbfgs" in attack["optimiser"] else 1
+    # The penalty looks at the distance twice.
+    steps *= 2 if "slope-penalty" in attack["objective"] else 1
     candidates = math.prod(arguments.get("population", 1) for arguments in attack["optimiser"].values())
     # Candidates are compared by their gradients alone, which are not differentiated.
     passes = STEP if candidates > 1 else FROZEN if chosen["derivative"] == "frozen" else EXACT

@@ -343,7 +343,8 @@ class Attack(Part):
 
     objective: Section = _section(
         "The terms of the loss, parts of objectives/: at least one distance of gradients, weights of layers "
-        "at most once, priors of images. Distances are added, priors too, each times its weight."
+        "at most once, a choice of the entries that are compared at most once, penalties of the distance, "
+        "priors of images. Distances are added, priors too, each times its weight."
     )
     unknowns: Section = _section("What is optimised, a part of unknowns/.")
     optimiser: Section = _section("How it is optimised, a part of optimisers/.")

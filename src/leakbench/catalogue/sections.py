@@ -109,10 +109,11 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
     kinds = [
         ast.unparse(definition("objectives", name).returns or ast.Name("")) for name in entry["objective"]
     ]
-    if kinds and ("Distance" not in kinds or kinds.count("Weights") > 1):
+    twice = max(kinds.count("Weights"), kinds.count("Entries")) > 1
+    if kinds and ("Distance" not in kinds or twice):
         raise UserError(
-            f"{where}objective: needs a distance of gradients, and weights of layers at most once (add "
-            "squares or cosine)"
+            f"{where}objective: needs a distance of gradients, and weights of layers at most once, and a "
+            "choice of entries alike (add squares or cosine)"
         )
     if (rule := entry["labels"]) not in [*WITHOUT_RULE, *part_names("labels")]:
         raise UserError(

@@ -40,14 +40,15 @@ class Composition:
 
         weighs: whether the dummies hold weights of the victim. Differences stand for second derivatives only
         where the attack asks for them, the network is deep enough to gain by them, nothing else stands
-        between the dummies and their gradients, and these are not rounded to bfloat16.
+        between the dummies and their gradients, and these are compared as a whole and not rounded to bfloat16.
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not group.steps and not hidden(group.model) and mechanism is None and not weighs
         plain = plain and self.precision == "float32"
-        frozen = self.derivative == "frozen" and plain and objective.distance.whole is None
+        plain = plain and objective.distance.whole is None and not objective.partial
+        frozen = self.derivative == "frozen" and plain
         return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
 
     def reconstruct(

@@ -15,7 +15,7 @@ from leakbench.matching.gradient_products import gradient_products, rows_of
 from leakbench.matching.hidden import lent
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimiser import Evaluate, Optimiser
-from leakbench.matching.terms import Distance, Prior, Term, Valued, Weights
+from leakbench.matching.terms import Distance, Entries, Penalty, Prior, Term, Valued, Weights
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Dummies, Losses, Unknowns
 from leakbench.tensors import Tensors
@@ -43,6 +43,13 @@ def regularised(matched: Evaluate, priors: Sequence[tuple[float, Valued]]) -> Ev
     return evaluated
 
 
+def _kept(gradients: Tensors, chosen: Tensors | None) -> Tensors:
+    """Return gradients, parameter → [trials, *shape], with the entries that are not chosen set to zero."""
+    if chosen is None:
+        return gradients
+    return {name: value * chosen[name] if name in chosen else value for name, value in gradients.items()}
+
+
 def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]:
     """Return weight and function of each prior among `terms` that weighs anything."""
     return [(term.weight, term.of(group)) for term in terms if isinstance(term, Prior) and term.weight]
@@ -52,10 +59,10 @@ def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]
 class Objective:
     """The loss of a group's trials: the distances from what was observed, plus the priors of the images.
 
-    terms: distances, at least one; weights, at most one; priors. frozen: take second derivatives by
-    differences of first ones (`matching.frozen`). mechanism(observed): what is made of dummy gradients before
-    they are compared, as a function of them and of the dummies. Raises Unfit where the terms do not fit
-    together.
+    terms: distances, at least one; weights and a choice of entries, at most one each; penalties; priors.
+    frozen: take second derivatives by differences of first ones (`matching.frozen`), which compare all
+    entries. mechanism(observed): what is made of dummy gradients before they are compared, as a function of
+    them and of the dummies. Raises Unfit where the terms do not fit together.
     """
 
     group: Group
@@ -64,9 +71,11 @@ class Objective:
     mechanism: Callable[[Tensors], Mechanism] | None = None
 
     def __post_init__(self) -> None:
-        if not any(isinstance(term, Distance) for term in self.terms) or len(self._weights) > 1:
+        kinds = [type(term) for term in self.terms]
+        if Distance not in kinds or max(kinds.count(Weights), kinds.count(Entries)) > 1:
             raise Unfit(
-                "attack: objective: needs a distance of gradients, and weights of layers once at most"
+                "attack: objective: needs a distance of gradients, and weights of layers once at most, and a "
+                "choice of entries alike"
             )
 
     @cached_property
@@ -85,8 +94,19 @@ class Objective:
         return priors_of(self.group, self.terms)
 
     @property
+    def partial(self) -> bool:
+        """Whether the distances compare some entries of the gradients alone."""
+        return any(isinstance(term, Entries) for term in self.terms)
+
+    @property
     def _weights(self) -> list[Weights]:
         return [term for term in self.terms if isinstance(term, Weights)]
+
+    def _penalised(self, matched: Evaluate) -> Evaluate:
+        """Return the distances with their penalties and with the priors of the images."""
+        for term in self.terms:
+            matched = term.of(matched) if isinstance(term, Penalty) else matched
+        return regularised(matched, self.priors)
 
     def evaluate(self, rows: Tensor) -> Evaluate:
         """Return the function that gives losses and gradients of the trials `rows`."""
@@ -98,17 +118,19 @@ class Objective:
             ones = torch.ones(len(rows), device=group.device)
             each = torch.stack([ones if weights is None else weights[name] for name in observed], 1)
             frozen = FrozenDifference(group, distance, observed, labels, each)
-            return regularised(frozen, self.priors)
+            return self._penalised(frozen)
+        chosen = next((term.of(observed) for term in self.terms if isinstance(term, Entries)), None)
         observed = {name: laid_out(value) for name, value in observed.items()}
-        theirs = products(("mine",), observed, observed, weights)["mine"]
         made = None if self.mechanism is None else self.mechanism(observed)
+        observed = _kept(observed, chosen)
+        theirs = products(("mine",), observed, observed, weights)["mine"]
 
         def matched(unknowns: Tensors) -> tuple[Tensor, Tensors]:
             wanted = {name: value.detach().requires_grad_() for name, value in unknowns.items()}
             images = group.to_pixels(wanted["images"])
             classes = wanted["labels"].softmax(2) if labels is None else labels
             found = group.caused(images, classes, rows, wanted)
-            found = found if made is None else made(found, wanted)
+            found = _kept(found if made is None else made(found, wanted), chosen)
             values = {name: found[name].detach() for name in observed}
             losses, cotangent = with_cotangent(distance, values, observed, weights, theirs)
             if distance.whole:
@@ -121,7 +143,7 @@ class Objective:
             )  # fmt: skip
             return losses, dict(zip(wanted, slopes, strict=True))
 
-        return regularised(matched, self.priors)
+        return self._penalised(matched)
 
     def losses(self, rows: Tensor) -> Losses:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
@@ -132,7 +154,7 @@ class Objective:
         group, distance = self.group, self.distance
         if group.precision != "float32":
             raise Unfit("attack: optimiser: cma-es takes precision: float32")
-        if distance.whole or group.steps:
+        if distance.whole or group.steps or any(isinstance(t, Entries | Penalty) for t in self.terms):
             raise Unfit(
                 "attack: optimiser: cma-es takes distances of products and one batch (set objective: "
                 "[squares] and updates: one-batch)"

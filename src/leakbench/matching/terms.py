@@ -1,4 +1,5 @@
-"""What an objective is made of: distances of gradients, weights of layers in them, priors of images."""
+"""What an objective is made of: distances of gradients, weights of layers in them, the entries that they
+compare, penalties on how they change, and priors of images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
@@ -52,7 +54,28 @@ class Prior:
     of: Callable[[Group], Valued]
 
 
-Term = Distance | Weights | Prior
+@dataclass(frozen=True)
+class Entries:
+    """The entries of the gradients that every distance of an objective compares; the others count nothing.
+
+    of(observed): parameter → [trials, *shape] in; the same with 1 where an entry counts and 0 elsewhere out.
+    """
+
+    of: Callable[[Tensors], Tensors]
+
+
+@dataclass(frozen=True)
+class Penalty:
+    """A penalty on how the distances change with the dummies.
+
+    of(matched): a function that gives the distances of dummies and their derivatives in; the same with the
+    penalty added out.
+    """
+
+    of: Callable[[Evaluate], Evaluate]
+
+
+Term = Distance | Weights | Entries | Penalty | Prior
 
 
 def differentiated(value: Callable[[Tensor], Tensor]) -> Valued:
