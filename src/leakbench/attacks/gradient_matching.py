@@ -1,4 +1,4 @@
-"""Gradient matching (DLG, iDLG, InvG, AGIC, GRNN, GGL): dummy images whose gradients come near those
+"""Gradient matching (DLG, iDLG, InvG, AGIC, GRNN, GGL, DLF): dummy images whose gradients come near those
 observed."""
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def gradient_matching(
     optimiser: Make,
     epochs: Epochs | None = None,
     *,
-    updates: Literal["one-batch", "simulated"] = "one-batch",
+    updates: Literal["one-batch", "simulated", "shuffled", "reshuffled", "epochs"] = "one-batch",
     derivative: Literal["exact", "frozen"] = "exact",
     precision: Literal["float32", "bfloat16"] = "float32",
     iterations: Annotated[int, Field(gt=0)] = 10000,
@@ -37,9 +37,10 @@ def gradient_matching(
 
     objective, unknowns, optimiser, epochs: the sections of the attack's YAML, each a part of the room of that
     name. updates: what an update of several local steps is taken for: one step on the union of its batches
-    (AGIC, Eqn 4), or the steps themselves, simulated (InvG). derivative: by a second backward pass, or by
-    differences of first ones, which is faster for deep networks and is not used where it cannot be
-    (`matching.composition`). precision: of the network's products and convolutions, which bfloat16 sums in
+    (AGIC, Eqn 4), or the steps themselves, simulated (InvG); of clients that shuffle their samples, once or
+    in each epoch (DLF), or by one step an epoch (`matching.local_epochs`). derivative: by a second backward
+    pass, or by differences of first ones, which is faster for deep networks and is not used where it cannot
+    be (`matching.composition`). precision: of the network's products and convolutions, which bfloat16 sums in
     float32; the objective and the optimiser are float32 always. iterations: of each trial. decay_over: the
     length of the run whose first `iterations` are made; without it the run is no longer. enough: a trial ends
     once its loss is this low. restarts: of several trials of an update the one with the lowest loss is kept.

@@ -17,7 +17,7 @@ Check = Callable[[Any], bool]
 MOST = 100_000
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
 # Of local training, what may be left out.
-PLAIN = {"weight_decay": 0.0, "optimiser": "sgd"}
+PLAIN = {"weight_decay": 0.0, "reshuffled": False, "optimiser": "sgd"}
 LONGEST = 200
 # Values of an image; of all images that an attack may try to find; steps of a client's training.
 PIXELS, VALUES, STEPS = 1 << 24, 1 << 28, 10_000
@@ -78,6 +78,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
     "local.epochs": (f"a whole number up to {MOST}", _whole),
     "local.weight_decay": ("a number from 0", lambda v: _number(v) and v >= 0),
+    "local.reshuffled": ("true or false", _truth),
     "local.optimiser": ("sgd or adam", lambda v: v in ("sgd", "adam")),
     "knows": ("a mapping", lambda v: isinstance(v, dict)),
     "knows.observer": (" or ".join(OBSERVERS), lambda v: v in OBSERVERS),

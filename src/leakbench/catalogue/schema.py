@@ -197,6 +197,12 @@ class Local(Strict):
         exclude_if=lambda value: value == 0,
         description="In each local step the gradient has this share of the weights added to it.",
     )
+    reshuffled: bool = Field(
+        False,
+        exclude_if=lambda value: not value,
+        description="Each pass takes the samples in a new order by chance, which the server does not know. "
+        "Without it every pass goes through them in the same order, that of the truth.",
+    )
 
 
 class Federation(Strict):

@@ -18,7 +18,7 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.exact.span import Span, span
 from leakbench.matching.hidden import hidden
-from leakbench.matching.trials import local_steps, noise_images
+from leakbench.matching.received import local_steps, noise_images
 from leakbench.victims.layers import Drawn, dense_input, first_dense, normalisation
 
 # A member lies outside the span by what noise moves the span, times this.

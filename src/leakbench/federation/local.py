@@ -25,17 +25,18 @@ def local_update(
     buffers: Tensors | None = None,
     weight_decay: float = 0.0,
     examples: Callable[[Batch], Tensors] | None = None,
+    orders: Tensor | None = None,
 ) -> Tensors:
     """Return what each client sends back: new minus old weights (kind model) or the mean gradient (kind
     gradient).
 
     `weights` is the model sent out, `buffers` what goes with it untrained (batch norm's statistics); `images`
     float [rounds, k, …] and `labels` int [rounds, k] are each round's local set; `masks` maps dropout buffers
-    to [epochs, rounds, k, width]. Each epoch runs through the set in order, by batches of `batch_size` (none:
-    one batch), plain SGD at `lr`, whose gradients have `weight_decay` times the weights added. A gradient is
-    taken once, at the model sent out, over the whole set, without decay. `examples` makes the gradient of a
-    round's batch; without it that is the mean over the batch.
-    Result: parameter → [rounds, *shape].
+    to [epochs, rounds, k, width]. Each epoch runs through the set as `orders` int [epochs, rounds, k] has it
+    (none: as it stands), by batches of `batch_size` (none: one batch), plain SGD at `lr`, whose gradients
+    have `weight_decay` times the weights added. A gradient is taken once, at the model sent out, over the
+    whole set, without decay. `examples` makes the gradient of a round's batch; without it that is the mean
+    over the batch. Result: parameter → [rounds, *shape].
 
     A client sends weights, so the difference is taken after rounding: small steps on large weights lose
     digits, which costs the attacker samples (Fidel, MNIST, ReLU with dropout, k = 30: 19.5 revealed where
@@ -61,11 +62,13 @@ def local_update(
         return gradient(weights, True, images, labels, {name: mask[0] for name, mask in masks.items()})
     size = batch_size or images.shape[1]
     current, shared = weights, True
+    rounds = torch.arange(len(labels))[:, None]
     for epoch in range(epochs):
+        x, y = (images, labels) if orders is None else (v[rounds, orders[epoch]] for v in (images, labels))
         for begin in range(0, images.shape[1], size):
             part = slice(begin, begin + size)
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
-            slopes = gradient(current, shared, images[:, part], labels[:, part], keep)
+            slopes = gradient(current, shared, x[:, part], y[:, part], keep)
             kept = 1 - lr * weight_decay
             current = {
                 name: torch.sub(current[name] * kept if weight_decay else current[name], g, alpha=lr)

@@ -111,6 +111,12 @@ def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Genera
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
 
+def _orders(epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensor:
+    """Draw the order of the local set in each epoch, [epochs, rounds, k], round by round as the masks are."""
+    drawn = [torch.stack([torch.randperm(k, generator=rng) for _ in range(epochs)]) for _ in range(rounds)]
+    return torch.stack(drawn, 1)
+
+
 def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
     """Yield the rounds that are played at once; each is played `alone` where a defence draws within it."""
     parameters = sum(p.numel() for p in model.parameters())
@@ -138,15 +144,15 @@ def play(
     With server `frozen` each round starts from the same weights (the demonstration code restores them); with
     `fedavg` the server adds the mean update, weighted by the number of samples, and the next round starts
     there; over several `passes` it moves after each pass, by all its rounds. `moved` gets the network that
-    clients train and its weights after every move, the last included. Returns the models that were sent out,
-    in order of origin.
+    clients train and its weights after every move, the last included. Where `local.reshuffled` is set, each
+    local epoch takes the samples in a new order. Returns the models that were sent out, in order of origin.
 
     Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
     no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
     before the round, and `moved` gets the first client's.
     """
     local, rounds = federation["local"], federation["rounds"]
-    rng = generator("local", seed)
+    rng, shuffle = generator("local", seed), generator("order", seed)
     # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
     guard = generator("defence", seed)
@@ -184,6 +190,7 @@ def play(
             None
             if of_examples is None
             else lambda batch: of_examples(replace(batch, memory=memories[client]), guard),
+            _orders(local["epochs"], len(index), len(y[0]), shuffle) if local.get("reshuffled") else None,
         )
         update = protected(defence, update, memories[client], guard)
         sink(where, client, {n: v for n, v in update.items() if n not in secret or n in sent_too})

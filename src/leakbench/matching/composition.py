@@ -14,6 +14,7 @@ from leakbench.errors import Unfit
 from leakbench.matching.frozen import pays
 from leakbench.matching.gap import gradient_gap
 from leakbench.matching.hidden import hidden
+from leakbench.matching.local_epochs import Updates
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimiser import Make
@@ -29,7 +30,7 @@ class Composition:
     objective: Sequence[Term]
     unknowns: Parameterisation
     optimiser: Make
-    updates: Literal["one-batch", "simulated"] = "one-batch"
+    updates: Updates = "one-batch"
     derivative: Literal["exact", "frozen"] = "exact"
     precision: Precision = "float32"
 
@@ -40,7 +41,8 @@ class Composition:
 
         weighs: whether the dummies hold weights of the victim. Differences stand for second derivatives only
         where the attack asks for them, the network is deep enough to gain by them, nothing else stands
-        between the dummies and their gradients, and these are compared as a whole and not rounded to bfloat16.
+        between the dummies and their gradients, and these are compared as a whole and not rounded to
+        bfloat16.
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
@@ -66,7 +68,7 @@ class Composition:
         """
         collected = Collected(observation, schedule)
         make = partial(self.optimiser, length)
-        for plain in groups(observation, self.updates, restarts):
+        for plain in groups(observation, self.updates, restarts, rng):
             trials = plain.rounds.repeat_interleave(restarts)
             nuisance = observation.adaptation.nuisance(observation, plain.client, trials, rng)
             group = replace(plain, nuisance=nuisance)

@@ -18,8 +18,9 @@ from leakbench.matching.fixed_convolution import fix_convolutions
 from leakbench.matching.gradients import engines_fit, gradients, gradients_at
 from leakbench.matching.hidden import hidden, lent
 from leakbench.matching.labelling import known_labels
+from leakbench.matching.local_epochs import Updates, merged, taken_for
 from leakbench.matching.loop import DIVERGED, Outcome, Schedule, traced
-from leakbench.matching.received import as_gradient, local_steps, noise_images, received
+from leakbench.matching.received import as_gradient, noise_images, received
 from leakbench.matching.simulation import simulated_update
 from leakbench.tensors import Tensors
 from leakbench.victims.layers import normalisation
@@ -33,9 +34,11 @@ class Group:
 
     rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials,
     batch]; none if they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into
-    pixels. `steps`: the local steps, if they are to be simulated. `nuisance`: what is unknown of the defence.
-    `precision`: in which `caused` goes through the model. Raises Unfit for steps with hidden parameters or in
-    bfloat16, whose weights would not move.
+    pixels. `steps`: the local steps, if they are to be simulated, as slices of the batch. `nuisance`: what is
+    unknown of the defence. `precision`: in which `caused` goes through the model. `epochs`: how many unknown
+    images stand for one sample, a local epoch each (DLF); the batch is then made of an epoch's images after
+    the other's. `stride`: how many of the client's steps one of `steps` stands for. Raises Unfit for steps
+    with hidden parameters or in bfloat16, whose weights would not move.
     """
 
     observation: Observation
@@ -53,6 +56,8 @@ class Group:
     steps: list[slice] = field(default_factory=list)
     nuisance: Nuisance = field(default_factory=Nuisance)
     precision: Precision = "float32"
+    epochs: int = 1
+    stride: int = 1
 
     def __post_init__(self) -> None:
         if self.steps and hidden(self.model):
@@ -88,9 +93,15 @@ class Group:
         return self.observation.work.device
 
     @property
+    def samples(self) -> int:
+        """Number of samples of the client."""
+        return self.batch // self.epochs
+
+    @property
     def lr(self) -> float:
-        """The client's learning rate."""
-        return float(self.observation.local["lr"])
+        """The learning rate of a simulated step: the client's, times the number of its steps that this one
+        stands for."""
+        return float(self.observation.local["lr"]) * self.stride
 
     @cached_property
     def noise(self) -> Tensor:
@@ -161,14 +172,18 @@ class Group:
         unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
 
 
-def groups(observation: Observation, updates: str = "one-batch", restarts: int = 1) -> Iterator[Group]:
+def groups(
+    observation: Observation,
+    updates: Updates = "one-batch",
+    restarts: int = 1,
+    rng: torch.Generator | None = None,
+) -> Iterator[Group]:
     """Yield the groups of an observation, every (round, client) in one of them.
 
-    updates: what an update of several local steps is taken for, `one-batch` or `simulated`. restarts: trials
-    of each update.
+    updates: what an update of several local steps is taken for. restarts: trials of each update. rng: draws
+    the order of labels, where the update is taken for one of samples in an unknown order.
     """
     shape = observation.network["shape"]
-    simulated = updates == "simulated" and observation.kind == "model"
     first: nn.Module | None = None
     for origin in np.unique(observation.origin):
         model = observation.model(int(origin)).requires_grad_(False)
@@ -181,6 +196,12 @@ def groups(observation: Observation, updates: str = "one-batch", restarts: int =
         rounds = torch.from_numpy(np.flatnonzero(observation.origin == origin))
         for client, batch in enumerate(observation.clients):
             known = known_labels(observation, client, rounds, model)
+            taken = taken_for(observation, batch, updates)
+            if known is not None:
+                known = known.repeat_interleave(restarts, 0)
+                if taken.shuffled and observation.labelling != "oracle":
+                    known = torch.stack([each[torch.randperm(batch, generator=rng)] for each in known])
+                known = known.repeat(1, taken.epochs).to(observation.work.device)
             yield Group(
                 observation=observation,
                 model=model,
@@ -188,15 +209,15 @@ def groups(observation: Observation, updates: str = "one-batch", restarts: int =
                 origin=int(origin),
                 rounds=rounds,
                 restarts=restarts,
-                labels=None
-                if known is None
-                else known.repeat_interleave(restarts, 0).to(observation.work.device),
-                batch=batch,
+                labels=known,
+                batch=batch * taken.epochs,
                 classes=observation.network["classes"],
                 mean=mean,
                 deviation=deviation,
                 pixels=(shape[2], shape[0], shape[1]),
-                steps=local_steps(observation, batch) if simulated else [],
+                steps=taken.steps,
+                epochs=taken.epochs,
+                stride=taken.stride,
             )
 
 
@@ -236,15 +257,15 @@ class Collected:
         assert found.snapshot_gaps is not None
         final = torch.nan_to_num(outcome.final, nan=torch.inf, posinf=torch.inf)
         best = final.view(-1, group.restarts).argmin(1) + torch.arange(len(group.rounds)) * group.restarts
-        images = group.shown(outcome.unknowns["images"][best])
-        found.images[(*part, slice(0, group.batch))] = images
-        found.usable[(*part, slice(0, group.batch))] = True
+        own = (*part, slice(0, group.samples))
+        found.images[own] = merged(group.shown(outcome.unknowns["images"][best]), group.epochs)
+        found.usable[own] = True
         found.diverged[part] = outcome.status[best] == DIVERGED
         known = outcome.unknowns["labels"].argmax(2) if group.labels is None else group.labels
-        found.labels[(*part, slice(0, group.batch))] = known.cpu()[best]
+        found.labels[own] = known.cpu()[best, : group.samples]
         found.gap[part] = gap(outcome.unknowns)[best]
         for place in range(len(found.snapshots)):
             kept = {name: value[place] for name, value in outcome.snapshots.items()}
-            found.snapshots[(place, *part, slice(0, group.batch))] = group.shown(kept["images"][best])
+            found.snapshots[(place, *own)] = merged(group.shown(kept["images"][best]), group.epochs)
             found.snapshot_gaps[(place, *part)] = gap(kept)[best]
         found.losses[part] = outcome.losses[:, best].T

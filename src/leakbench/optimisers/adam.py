@@ -14,30 +14,40 @@ from leakbench.tensors import Tensors
 DECAY_AT = (3 / 8, 5 / 8, 7 / 8)
 
 
-def adam(*, lr: Annotated[float, Field(gt=0)] = 0.1, signed: bool = False, decay: bool = False) -> Make:
+def adam(
+    *,
+    lr: Annotated[float, Field(gt=0)] = 0.1,
+    signed: bool = False,
+    decay: bool | Annotated[float, Field(gt=0, le=1)] = False,
+) -> Make:
     """Return Adam with torch's moments (0.9, 0.999).
 
     lr: the learning rate, above 0, in units of the normalised images. signed: move by the gradient's sign
-    alone. decay: let the rate fall to a tenth at 3/8, 5/8 and 7/8 of the run. Source: Kingma and Ba 2015;
-    signs and decay: InvG's code.
+    alone. decay: let the rate fall to a tenth at 3/8, 5/8 and 7/8 of the run; or, where it is a number above
+    0 and up to 1, by the same share at each iteration, down to this share at the end. Source: Kingma and Ba
+    2015; signs and steps of the decay: InvG's code; the steady decay: DLF's code.
     """
     return partial(Adam, lr, signed=signed, decay=decay)
 
 
 class Adam:
-    """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations."""
+    """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations.
 
-    def __init__(self, lr: float, iterations: int, signed: bool, decay: bool) -> None:
+    decay: true for this decay, or a number for a steady one (`adam`).
+    """
+
+    def __init__(self, lr: float, iterations: int, signed: bool, decay: bool | float) -> None:
         self.lr, self.signed = lr, signed
         self.copies, self.population = 2, 1
-        self.drops = [int(iterations * share) for share in DECAY_AT] if decay else []
+        self.drops = [int(iterations * share) for share in DECAY_AT] if decay is True else []
+        self.share = 1.0 if isinstance(decay, bool) else decay ** (1 / iterations)
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
         """Move the trials in place, but not those whose loss is no number; return the losses [trials]
         before."""
         losses, gradients = evaluate(unknowns)
-        lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops)
+        lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops) * self.share**iteration
         lost = ~losses.isfinite()
         stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
         own = [kept(self.state, name, value, ("mean", "square")) for name, value in unknowns.items()]

@@ -152,3 +152,20 @@ def test_epochs_use_their_own_masks() -> None:
     first = local_update(model, weights, images, labels, masks, 0.3, None, 2, "model")
     second = local_update(model, weights, images, labels, same, 0.3, None, 2, "model")
     assert not torch.allclose(first["dense1.weight"], second["dense1.weight"])
+
+
+def test_each_epoch_takes_the_samples_in_its_own_order() -> None:
+    """Two epochs are two trainings of one, each on the samples as its order has them."""
+    model, weights, images, labels, masks = client("fcnn", 0.0)
+    orders = torch.stack([torch.stack([torch.randperm(K) for _ in range(ROUNDS)]) for _ in range(2)])
+    found = local_update(model, weights, images, labels, masks, 0.3, 2, 2, "model", orders=orders)
+    for turn in range(ROUNDS):
+        now = weights
+        for order in orders[:, turn]:
+            own = images[turn, order][None], labels[turn, order][None]
+            step = local_update(model, now, *own, {}, 0.3, 2, 1, "model")
+            now = {name: value + step[name][0] for name, value in now.items()}
+        for name, value in now.items():
+            torch.testing.assert_close(found[name][turn], value - weights[name], rtol=1e-9, atol=1e-14)
+    plain = local_update(model, weights, images, labels, masks, 0.3, 2, 2, "model")
+    assert not torch.allclose(found["dense1.weight"], plain["dense1.weight"], rtol=1e-3)

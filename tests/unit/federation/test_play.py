@@ -189,12 +189,13 @@ def test_fedavg_by_hand() -> None:
 
 
 @pytest.mark.parametrize("defence", ["none", "withhold"])
-@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize(("epochs", "reshuffled"), [(1, False), (2, False), (2, True)])
 def test_chunks_of_rounds_change_no_result(
-    monkeypatch: pytest.MonkeyPatch, defence: str, epochs: int
+    monkeypatch: pytest.MonkeyPatch, defence: str, epochs: int, reshuffled: bool
 ) -> None:
     _, weights = network()
-    federation = settings(rounds=5, local={"lr": 0.2, "batch_size": 4, "epochs": epochs})
+    local = {"lr": 0.2, "batch_size": 4, "epochs": epochs, "reshuffled": reshuffled}
+    federation = settings(rounds=5, local=local)
     results = []
     for size in (300_000_000, 200_000, 1):
         monkeypatch.setitem(play_function.__globals__, "WORKING_BYTES", size)
@@ -209,6 +210,29 @@ def test_chance_comes_from_the_seed() -> None:
     one, same, other = (run(settings(), [weights], 0.5, seed=seed)[0] for seed in (3, 3, 4))
     assert torch.equal(one["dense1.weight"], same["dense1.weight"])
     assert not torch.allclose(one["dense1.weight"], other["dense1.weight"])
+
+
+def test_a_client_that_shuffles_takes_a_new_order_in_each_round_and_epoch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, weights = network()
+    seen: list[Tensor] = []
+
+    def noted(*arguments: Any) -> dict[str, Tensor]:
+        seen.append(arguments[-1])
+        return local_update(*arguments)
+
+    monkeypatch.setitem(play_function.__globals__, "local_update", noted)
+    local = {"lr": 0.2, "batch_size": 4, "epochs": 3}
+    plain = run(settings(clients=[8], rounds=2, local=local), [weights])[0]
+    mixed, _, truth = run(settings(clients=[8], rounds=2, local=local | {"reshuffled": True}), [weights])
+    assert seen[0] is None
+    assert seen[1].shape == (3, 2, 8)
+    assert (seen[1].sort(2).values == torch.arange(8)).all()
+    assert len({tuple(order) for order in seen[1].flatten(0, 1).tolist()}) == 6
+    assert not torch.allclose(mixed["dense1.weight"], plain["dense1.weight"])
+    # Who holds what does not change.
+    assert (truth.images[0] == run(settings(clients=[8], rounds=2), [weights])[2].images[0]).all()
 
 
 def test_dropout_is_on_while_clients_train() -> None:

@@ -167,6 +167,23 @@ def test_adam_is_torchs_with_invgs_habits(signed: bool, decay: bool) -> None:
             torch.testing.assert_close(flat(unknowns, row), x.detach(), rtol=1e-8, atol=1e-10)
 
 
+def test_a_steady_decay_is_torchs_exponential_schedule() -> None:
+    iterations, share = 40, 0.3
+    unknowns, start = drawn(), drawn()
+    ours = Adam(0.05, iterations, False, share)
+    theirs = flat(start, 0).clone().requires_grad_()
+    optimiser = torch.optim.Adam([theirs], lr=0.05)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimiser, share ** (1 / iterations))
+    for iteration in range(iterations):
+        ours.step(unknowns, batched(rosenbrock), iteration)
+        optimiser.zero_grad()
+        rosenbrock(theirs).backward()
+        optimiser.step()
+        schedule.step()
+    assert schedule.get_last_lr() == [pytest.approx(0.05 * share)]
+    torch.testing.assert_close(flat(unknowns, 0), theirs.detach(), rtol=1e-8, atol=1e-10)
+
+
 def test_signed_steps_do_not_know_the_size_of_the_loss() -> None:
     outcomes = []
     for scale in (1.0, 1e-3):

@@ -1,0 +1,31 @@
+"""DLF's clip penalty: a pixel lies between 0 and 1."""
+
+from functools import partial
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor
+
+from leakbench.matching.terms import Prior
+from leakbench.matching.trials import Group
+
+
+def outside_box(*, weight: Annotated[float, Field(ge=0)]) -> Prior:
+    """Return the prior of pixels between 0 and 1: the squared distance of each from there, summed over an
+    image and averaged over the images of a trial.
+
+    weight: of the prior in the objective, at least 0. Source: DLF's code (`clip_prior`).
+    """
+    return Prior(weight, lambda group: partial(excess, group))
+
+
+def excess(group: Group, images: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the prior's value and derivative.
+
+    images: [trials, batch, channels, rows, columns] in the victim's normalised space. Returns [trials] and a
+    tensor of the images' shape.
+    """
+    pixels = group.to_pixels(images)
+    outside = pixels - pixels.clamp(0, 1)
+    value = outside.square().flatten(1).sum(1) / images.shape[1]
+    return value, outside * group.deviation * (2 / images.shape[1])
