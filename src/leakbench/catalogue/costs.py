@@ -94,6 +94,8 @@ GRADIENT = 300
 LBFGS = 26
 # The generator of GRNN, and that of latents: millions of operations for each image of 32×32 and iteration.
 GENERATOR, LATENT = 90, 60
+# What the random filters of DLF's prior take for each image of 32×32 and iteration.
+FILTERED = 80
 # What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
 DIVIDED, IMAGINED = 2000, 240
 # What an exact attack takes for each million weights, to the power of the batch: a term that grows with its
@@ -215,9 +217,13 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         batch, module = images / updates, attack["module"]
         exact = PROOF.get(module, 0) * batch**2 + SEARCH.get(module, 0) * batch**3
         return Work(updates * neurons * IMAGINED, updates * weights * (DIVIDED + exact), updates * STEPPED)
-    steps = chosen["iterations"] * chosen["restarts"]
-    if chosen["updates"] == "simulated" and federation["update"] == "model":
-        steps *= federation["local"]["epochs"]
+    steps, batches = chosen["iterations"] * chosen["restarts"], 1
+    if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
+        # Each epoch is a pass over the samples, in mini-batches or in one.
+        local = federation["local"]
+        steps *= local["epochs"]
+        if local["batch_size"] and chosen["updates"] != "epochs":
+            batches = math.ceil(images / updates / local["batch_size"])
     steps *= LBFGS if "lbfgs" in attack["optimiser"] else 1
     # The penalty looks at the distance twice.
     steps *= 2 if "slope-penalty" in attack["objective"] else 1
@@ -227,10 +233,14 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     made = GENERATOR if "generator" in attack["unknowns"] else LATENT if attack["generator"] else 0
     # The engines are compared before the first iteration, and the gradients once more after the last.
     times = steps * candidates + 2
-    # Trials with weights of their own go through the network one after another.
-    alone = updates if any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
+    alike = attack["objective"].get("epochs-alike", {}).get("of") == "filters"
+    made += FILTERED if alike and chosen["updates"] == "reshuffled" else 0
+    # Trials with weights of their own go through the network one after another, and so do mini-batches.
+    alone = updates if chained or any(name.startswith("surrogate") for name in attack["unknowns"]) else 1
     besides = Work(images * times * made * shape[0] * shape[1] / 1024, updates * times * weights * GRADIENT)
-    return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone + updates)).plus(besides)
+    return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone * batches + updates)).plus(
+        besides
+    )
 
 
 def works(specs: Mapping[str, Spec], there: Mapping[str, int]) -> dict[str, Work]:

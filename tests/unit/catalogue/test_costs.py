@@ -99,6 +99,45 @@ def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflo
     assert 0.7 < statistics.median(ratios.values()) < 1.4
 
 
+def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
+    """Return the work of 100 iterations on 2 updates of 5 epochs on 20 images, of which one is noise."""
+    local = {"lr": 0.1, "batch_size": batch_size, "epochs": 5}
+    federation = {"clients": [20], "rounds": 1, "checkpoints": "last", "update": "model", "local": local}
+    victim = {"module": "lenet-dlg", "parameters": {}}
+    capture = {"federation": federation, "victim": victim, "dataset": {"shape": [32, 32, 3], "classes": 10}}
+    parameters = {"iterations": 100, "restarts": 1, "updates": updates, "derivative": "exact"}
+    attack = {
+        "module": "gradient-matching", "parameters": parameters, "objective": {"squares": {}} | objective,
+        "optimiser": {"adam": {}}, "unknowns": {"dummies": {}}, "generator": None,
+    }  # fmt: skip
+    return costs.of_attack({"attack": attack, "null_rounds": 1}, capture)
+
+
+def test_a_simulated_step_is_taken_trial_by_trial_and_an_epoch_is_a_pass_over_the_samples() -> None:
+    one = simulated("one-batch")
+    layers = costs.NETWORKS["lenet-dlg"].layers
+    assert one.calls == pytest.approx(layers * costs.MATCHED * (100 + 2))
+    for updates in ("simulated", "shuffled", "reshuffled"):
+        # Four mini-batches in five epochs of two updates.
+        found = simulated(updates)
+        assert found.calls == pytest.approx(layers * costs.MATCHED * (100 * 4 * 5 * 2 + 2))
+        assert found.convolutions / one.convolutions == pytest.approx((500 + 2) / (100 + 2))
+    # A step an epoch, whether the client's batches are smaller or not.
+    for found in (simulated("epochs"), simulated("simulated", None)):
+        assert found.calls == pytest.approx(layers * costs.MATCHED * (100 * 5 * 2 + 2))
+
+
+def test_terms_of_the_objective_cost_what_they_do() -> None:
+    plain = simulated("one-batch")
+    twice = simulated("one-batch", **{"slope-penalty": {"weight": 0.5, "reach": 1.0}})
+    assert twice.convolutions / plain.convolutions == pytest.approx(202 / 102)
+    alike = {"epochs-alike": {"weight": 1.0, "of": "filters", "by": "largest"}}
+    more = simulated("reshuffled", **alike).convolutions - simulated("reshuffled").convolutions
+    # Forty images in five epochs and a hundred iterations.
+    assert more == pytest.approx(40 * (5 * 100 + 2) * costs.FILTERED)
+    assert simulated("shuffled", **alike) == simulated("shuffled")
+
+
 def test_a_machine_twice_as_fast_takes_half_as_long() -> None:
     work = costs.Work(convolutions=120_000, products=40_000, calls=50)
     assert work.seconds() == 2 * work.seconds(costs.REFERENCE.times(2))
