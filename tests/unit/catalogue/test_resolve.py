@@ -451,7 +451,7 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     apart = [*experiments["leakbench-dp"], *experiments["leakbench-outpost"]]
     assert own <= {cell.defence for cell in apart}
     assert names["defences"] - {cell.defence for cell in cells} == seen | own
-    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme"}
+    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme", "fedleak", "dlf"}
     assert names["attacks"] - {cell.attack for cell in cells} == others
     assert {(cell.dataset, cell.victim) for cell in cells} == {
         ("mnist-32", "fcnn-relu-untrained"),
