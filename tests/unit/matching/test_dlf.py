@@ -17,6 +17,7 @@ from leakbench.federation import local_update
 
 ROOT = Path(__file__).parents[3]
 SHAPE, CLASSES, N, EPOCHS, SIZE, LR = (8, 8, 1), 10, 4, 2, 2, 0.5
+WIDTH = {"hidden": [64]}
 LOCAL = {"lr": LR, "batch_size": SIZE, "epochs": EPOCHS}
 
 
@@ -27,14 +28,14 @@ def client() -> tuple[Observation, Tensor]:
     With it the images.
     """
     torch.manual_seed(1)
-    model = victims.build("lenet_dlg", SHAPE, CLASSES, {})
+    model = victims.build("mlp", SHAPE, CLASSES, WIDTH)
     images = torch.rand(1, N, 1, 2, 2).repeat_interleave(4, 3).repeat_interleave(4, 4)
     labels = torch.tensor([[3, 1, 7, 5]])
     weights = {name: p.detach() for name, p in model.named_parameters()}
     orders = torch.tensor([[[2, 0, 3, 1]], [[1, 2, 0, 3]]])
     sent = local_update(model, weights, images, labels, {}, LR, SIZE, EPOCHS, "model", orders=orders)
     observation = Observation(
-        network={"module": "lenet_dlg", "parameters": {}, "shape": list(SHAPE), "classes": CLASSES},
+        network={"module": "mlp", "parameters": WIDTH, "shape": list(SHAPE), "classes": CLASSES},
         weights={name: value.detach()[None].numpy() for name, value in model.state_dict().items()},
         updates={name: value[:, None].numpy() for name, value in sent.items()},
         origin=np.zeros(1, np.int64),
@@ -67,7 +68,7 @@ def test_it_finds_what_one_batch_does_not(client: tuple[Observation, Tensor]) ->
     observation, truth = client
     noise = observation.randomised(1, torch.Generator().manual_seed(3))
     found, one_batch, null = (
-        attacked(seen, name, iterations=400)
+        attacked(seen, name, iterations=200)
         for seen, name in ((observation, "dlf"), (observation, "dlf-none"), (noise, "dlf"))
     )
     assert found.images.shape == (1, 1, N, 1, 8, 8)
