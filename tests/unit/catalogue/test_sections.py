@@ -73,7 +73,8 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"objective": ["cosine", {"partial-gradient": {"share": 0}}]}, "objective.partial-gradient.share: "
     ),
     "a penalty without a reach": (
-        {"objective": ["cosine", {"slope-penalty": {"weight": 1, "reach": 0}}]}, "objective.slope-penalty.reach: "
+        {"objective": ["cosine", {"slope-penalty": {"weight": 1, "reach": 0}}]},
+        "objective.slope-penalty.reach: ",
     ),
     "a rate that rises": ({"optimiser": {"adam": {"decay": 1.5}}}, "optimiser.adam.decay"),
     "no such reading": ({"parameters": {"updates": "full"}}, "parameters.updates: "),
