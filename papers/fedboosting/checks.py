@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from leakbench.metrics.interval import wilson
 from leakbench.scorecard.checking import Evidence
-from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials, from_trials, share
+from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials, from_trials
 
 Row = Mapping[str, str]
 # Fixed before measuring: a training whose last round reads less than this share of its best has diverged.
@@ -80,5 +81,6 @@ def mostly_right(evidence: Evidence, row: Row) -> Measured:
         if right:
             own = evidence.at(dataset=dataset, training=training, tested=dataset)
             note = () if dataset == "synth90k" else ("words-plain stands in for synth90k",)
-            return replace(share(sum(right), len(right)), length=own.length, notes=(*own.notes, *note))
+            n, share = len(right), sum(right) / len(right)
+            return Measured(share, *wilson(share, n), n, n, own.length, notes=(*own.notes, *note))
     raise NotMeasured(evidence.why("thesis-table-4-2") or "no example words were read")

@@ -20,6 +20,7 @@ from PIL import Image
 from leakbench import victims
 from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.attacks.observation import read_observation
+from leakbench.auditing.received import of_capture
 from leakbench.catalogue.load import attack_of
 from leakbench.datasets.canonical import Damaged
 from leakbench.datasets.idx import read_idx
@@ -90,6 +91,10 @@ def _observed(path: Path) -> None:
     read_tensors(out)
 
 
+def _audited(path: Path) -> None:
+    of_capture(path, {"budget": 60.0, "declared": {}}, lambda _: None)
+
+
 def _asked(path: Path) -> None:
     attack_of(read_spec(path), str(path))
 
@@ -153,6 +158,7 @@ def _of_a_data_set(read: Callable[[Path], Any]) -> Callable[[Path], None]:
 # Kind → (suffix, what writes a sound one, what reads it).
 KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "observation": (".safetensors", observation, _observed),
+    "audited": (".safetensors", observation, _audited),
     "tensors": (".safetensors", observation, read_tensors),
     "labels": (".safetensors", labels, _labelled),
     "generator": (".safetensors", observation, _generator),

@@ -135,10 +135,10 @@ def rounds_of(flow: Workflow, cell: Cell) -> int:
     round, joins the rounds into one.
     """
     spec = flow.plan.spec(f"capture/{cell.capture}")
-    module = spec["defence"]["module"]
-    adapts = "adaptation" in flow.plan.spec(f"attack/{cell.stem}")
+    adaptation = flow.plan.spec(f"attack/{cell.stem}").get("adaptation")
     fixed = spec["federation"]["local_set"] == "fixed"
-    return 1 if adapts and fixed and part("adaptive", module)().pooled else spec["federation"]["rounds"]
+    pools = adaptation and fixed and part("adaptive", adaptation["module"])().pooled
+    return 1 if pools else spec["federation"]["rounds"]
 
 
 def test_every_private_image_has_its_row(flow: Workflow) -> None:

@@ -55,10 +55,11 @@ def learned_inverter(
 ) -> Reconstruction:
     """Fit dense layers to pairs of updates and images of the attacker's own, and apply them to each update.
 
-    The attacker plays a client's step on samples of its own, at the weights that were sent, and passes it
-    through the defence, which draws anew in every epoch. Where a defence works on the gradients of examples
-    it is played once for each pair, for this may take long. An update of several samples has the loss of the
-    best assignment of images. A tenth of the samples are fitted to by no step, and choose the epoch.
+    The attacker has surrogate data and knows the defence with its parameters. It plays a client's step on
+    samples of its own, at the weights that were sent, and passes it through the defence, which draws anew in
+    every epoch. Where a defence works on the gradients of examples it is played once for each pair, for this
+    may take long. An update of several samples has the loss of the best assignment of images. A tenth of the
+    samples are fitted to by no step, and choose the epoch.
 
     Raises Unfit without labelled samples, with more than LARGEST samples in an update, after more than MODELS
     models, and where clients' updates cannot be played (`attacks.rehearsal`).

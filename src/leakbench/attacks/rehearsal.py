@@ -68,7 +68,8 @@ class Rehearsal:
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
     def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return the gradient of each client's local step, [n, *shape]."""
+        """Return the gradient of each client's local step, [n, *shape]. A client remembers nothing yet, so a
+        defence that depends on the step is played as in the first."""
         if self.defence.examples is None:
             each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
             found: Update = each(self.weights, images, labels, masks)
@@ -87,9 +88,11 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
     """Return the defence that the attacker knows.
 
     given: its `module` and `parameters`; none: the one that the observation names, with its defaults. Raises
-    Unfit where this has parameters without a default, where the defence changes who sees what, and where it
-    remembers earlier rounds.
+    Unfit for other keys, where this has parameters without a default, where the defence changes who sees
+    what, and where it remembers earlier rounds.
     """
+    if given is not None and not {"module"} <= set(given) <= {"module", "parameters"}:
+        raise Unfit(f"attack: defence: has the keys {', '.join(given)} (give module and parameters)")
     name = (given or {}).get("module") or observation.knows.defence or "none"
     try:
         defence = defences.build(name, (given or {}).get("parameters") or {})

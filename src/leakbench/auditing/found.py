@@ -22,6 +22,11 @@ HALF_A_LEVEL = 0.5 / 255
 HALF_OF_VARIATION = sqrt(0.5)
 
 
+def in_all(records: int) -> str:
+    """Return the words that follow a count of records."""
+    return "of 1 record" if records == 1 else f"of {records} records"
+
+
 @dataclass
 class Found:
     """What one attack made of one update.
@@ -64,7 +69,7 @@ class Found:
         proof = f", {self.proven} proven" if self.proven else ""
         trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
         return (
-            f"{self.title}: read {read} of {self.records} records ({labelled} with label{proof}), "
+            f"{self.title}: read {read} {in_all(self.records)} ({labelled} with label{proof}), "
             f"{seen - read} more recognisable, in {self.seconds:.1f} s{trials}"
         )
 

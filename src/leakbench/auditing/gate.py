@@ -23,14 +23,16 @@ def check(condition: str) -> None:
 
 
 def met(condition: str, audit: dict[str, Any]) -> bool:
-    """Return whether a condition holds of an audit (`Audit.to_dict()`); without letters, at A..D."""
+    """Return whether a condition holds of an audit (`Audit.to_dict()`); without letters, at A..D.
+
+    The last letter decides: an attacker also has what those before it have, and runs their attacks.
+    """
     check(condition)
     match = _FORM.fullmatch(condition)
     assert match is not None
     what, relation, number, first, last = match.groups()
     letters = "ABCD"
-    first, last = first or "A", last or first or "D"
-    wanted = letters[letters.index(first) : letters.index(last) + 1]
+    wanted = letters[: letters.index(last or first or "D") + 1]
     own = [found["levels"] for found in audit["found"] if found["attacker"] in wanted]
     best = [max(levels) for levels in zip(*own, strict=True)]
     return bool(_COMPARE[relation](sum(level >= _LEVEL[what] for level in best), int(number)))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.attacks.observation import Observation
+from leakbench.auditing.found import in_all
 from leakbench.auditing.view import Truth
 from leakbench.detectors import Received, suspicion
 from leakbench.errors import Unfit
@@ -98,7 +99,8 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
         if records < least
         else f"{records} records fill all {least} dimensions: the update's span tells nothing"
     )
-    if truth is None:
+    # Neurons of a later layer give away features, and no record.
+    if truth is None or not found.pixels:
         return
     z, slope = opened(model, layer, truth.images, truth.labels)
     answers = slope != 0
@@ -108,7 +110,7 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
     found.degrees = torch.bincount(degrees, minlength=records + 1).tolist()
     alone = int(answers[:, degrees == 1].any(1).sum())
     found.facts["neurons open for one record alone"] = (
-        f"{found.degrees[1]}, which give away {alone} of {records} records"
+        f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
     still = observation.local["epochs"] == 1 and not observation.dropout and not _tied(model, observation)

@@ -14,7 +14,7 @@ EDGE = 96
 
 
 def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
-    """Return the best, median and worst record of the attack that came furthest, as the client sees it.
+    """Return the worst, median and best record of the attack that came furthest, as the client sees it.
 
     Each has `which`, `level`, `r`, `attack` and PNGs of truth and reconstruction as data addresses. Records
     that are no images have none.
@@ -26,11 +26,12 @@ def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
     best = max(made, key=lambda each: (sum(each.levels), sum(each.quality)))
     assert best.images is not None
     order = sorted(range(len(best.levels)), key=lambda i: (best.levels[i], best.quality[i]))
-    places = {
-        "worst for the client": order[-1],
-        "median": order[len(order) // 2],
-        "best for the client": order[0],
+    of = {
+        order[len(order) // 2]: "median",
+        order[0]: "best for the client",
+        order[-1]: "worst for the client",
     }
+    places = {which: i for i, which in sorted(of.items(), key=lambda each: -order.index(each[0]))}
     return [
         {
             "which": which, "level": LEVELS[best.levels[i]], "r": best.quality[i], "attack": best.title,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.auditing.attack import catalogue, exact, matching
-from leakbench.auditing.found import NOTHING, READ, RECOGNISABLE, Found, combined
+from leakbench.auditing.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
 from leakbench.auditing.round import Client, Round
 from leakbench.auditing.view import view
 from leakbench.errors import Unfit, UserError
@@ -76,7 +76,7 @@ class Remedy:
         if self.seen_before > self.before or self.seen > self.read:
             seen = f", {least}{self.seen} read or recognisable ({self.seen_before} before)"
         return (
-            f"{self.what}: {least}{self.read} of {self.records} records read ({self.before} before)"
+            f"{self.what}: {least}{self.read} {in_all(self.records)} read ({self.before} before)"
             f"{seen}{cost}{note}"
         )
 

@@ -22,7 +22,10 @@ def sarif(audit: dict[str, Any]) -> dict[str, Any]:
                 "shortDescription": {"text": f"{found['title']} ({found['source']})"},
             }
         )
-        text = f"{found['title']} reads {read} and makes recognisable {seen} of {found['records']} records."
+        text = (
+            f"{found['title']} reads {read} of {found['records']} records and makes {seen - read} more "
+            "recognisable."
+        )
         results.append(
             {
                 "ruleId": rules[-1]["id"],

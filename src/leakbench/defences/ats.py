@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor
+from torch.nn.functional import pad
 
 from leakbench.defences import Defence
 from leakbench.errors import UserError
@@ -140,6 +141,18 @@ def alternatives(images: Tensor, policies: str = "3-1-7+43-18-18") -> Iterator[T
             yield applied(images, steps)
 
 
+def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
+    """Return images [n, channels, rows, columns], each moved by chance by up to `most` pixels both ways.
+
+    What moves in is black.
+    """
+    rows, columns = images.shape[2:]
+    padded = pad(images, [most] * 4)
+    places = torch.randint(0, 2 * most + 1, (len(images), 2), generator=rng).tolist()
+    each = zip(padded, places, strict=True)
+    return torch.stack([one[:, y : y + rows, x : x + columns] for one, (y, x) in each])
+
+
 def ats(
     *,
     policies: Annotated[
@@ -149,21 +162,31 @@ def ats(
             description="Policies with + between them, each of the numbers of its transforms with - between.",
         ),
     ] = "3-1-7+43-18-18",
+    shift: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=16,
+            description="Pixels that each image is moved by at most, by chance, before its policy.",
+        ),
+    ] = 0,
 ) -> Defence:
     """Transform each image by one of the policies, at random, before the client trains on it.
 
     A policy is three transforms after each other, many of which go one of two ways by chance. Transforms,
     strengths and the default policies are those of the authors' code (github.com/gaow0007/ATSPrivacy,
     2496fc9), which trains ResNet20-4 on CIFAR-100 by these two. They come from a search among 1,600 random
-    policies, which is not repeated here. The authors' training also shifts and mirrors each image first, with
-    this defence and without it; here nothing does. Raises UserError for policies that there are not, and for
-    samples that are no images.
+    policies, which is not repeated here. The authors' training also moves each image by up to 4 pixels
+    (`shift`) and mirrors half of them, with this defence and without it; here images stay where they are
+    unless `shift` says more, and nothing is mirrored. Raises UserError for policies that there are not, and
+    for samples that are no images.
     """
     found = [ways(policy) for policy in parsed(policies)]
 
     def inputs(images: Tensor, labels: Tensor, rng: torch.Generator) -> tuple[Tensor, Tensor]:
         chosen = torch.randint(len(found), (len(images),), generator=rng)
         drawn = torch.rand(len(images), generator=rng)
+        images = shifted(images, shift, rng) if shift else images
         out = torch.empty_like(images)
         for number, policy in enumerate(found):
             way = (drawn * len(policy)).long()

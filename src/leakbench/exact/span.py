@@ -5,6 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from leakbench.errors import Unfit
+
 # Columns that a random projection takes beyond the batch, so that the noise behind the samples shows.
 MORE = 16
 # A singular value belongs to the samples if it is this many times the first that belongs to the noise.
@@ -42,7 +44,8 @@ def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
 
     batch: the largest rank that the samples can have. A layer must have more neurons and more inputs than
     that, or the noise cannot be told from the samples. clear: how many times the first singular value that
-    belongs to the noise another one must have to belong to the samples; 1 keeps `batch` of them.
+    belongs to the noise another one must have to belong to the samples; 1 keeps `batch` of them. Raises Unfit
+    for numbers whose products are not finite.
     """
     if not min(slope.shape) > batch or not slope.any():
         return None
@@ -51,7 +54,10 @@ def span(slope: Tensor, batch: int, clear: float = CLEAR) -> Span | None:
     mixed = slope @ torch.randn(slope.shape[1], width, generator=rng, dtype=slope.dtype)
     # Once more through the gradient, so that small singular values are as sharp as the large ones.
     basis = torch.linalg.qr(slope @ (slope.T @ torch.linalg.qr(mixed).Q)).Q
-    left, values, right = torch.linalg.svd(basis.T @ slope, full_matrices=False)
+    small = basis.T @ slope
+    if not small.isfinite().all():
+        raise Unfit("attack: the update's numbers are too large to be multiplied (are they an update's?)")
+    left, values, right = torch.linalg.svd(small, full_matrices=False)
     eps = torch.finfo(slope.dtype).eps
     # A batch of fewer different samples has a smaller rank, behind which rounding alone is left.
     rank = int((values[:batch] > (clear * values[batch]).clamp_min(ROUNDED * eps * values[0])).sum())

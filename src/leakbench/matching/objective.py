@@ -22,7 +22,7 @@ from leakbench.tensors import Tensors
 
 # Small enough that most of what a backward pass reads again is still in a processor's cache.
 WORKING_BYTES = 200_000_000
-# The share of a GPU's free memory that trials may take together: what is measured leaves out a backward
+# The share of a GPU's memory that trials may take together: what is measured leaves out a backward
 # pass's own.
 WORKING_SHARE = 1 / 4
 

@@ -3,7 +3,7 @@
 import fnmatch
 import importlib.util
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -64,6 +64,15 @@ class Paper(Strict):
         ),
     ] = {}
     conventions: list[Convention] = []
+
+    def parts(self, datasets: Iterable[str]) -> list[str]:
+        """Return, in words, which of some data sets are a part of the paper's, and what follows."""
+        return [
+            f"{name} is a part: {words}"
+            for name in datasets
+            for pattern, words in self.partial.items()
+            if fnmatch.fnmatchcase(name, pattern)
+        ]
 
 
 class Claim(Strict):

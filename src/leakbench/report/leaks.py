@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.report.numbers import interval
+from leakbench.verdicts.tolerances import possible
 
 # What a threat model says of an attacker who does not know of the defence, and of the observer meant here.
 UNKNOWN = "none"
@@ -112,7 +113,7 @@ def _best(rows: pd.DataFrame, names: Mapping[str, str]) -> Leak | None:
     return Leak(
         names.get(row["attack"], row["attack"]),
         float(row["mean"]),
-        interval(row["ci_low"], row["ci_high"]),
+        interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
         int(row["n"]),
         f"{row['failure_rate']:.0%}",
         str(row["scale"]),

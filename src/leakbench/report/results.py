@@ -7,6 +7,7 @@ import pandas as pd
 
 from leakbench.drawing.words import BASELINES, plain
 from leakbench.report.numbers import count, interval, number, percent
+from leakbench.verdicts.tolerances import possible
 
 CONDITION = {
     "dataset": "data set",
@@ -88,7 +89,7 @@ def results(table: pd.DataFrame) -> Results:
             unit=str(row["unit"]),
             convention=str(row["convention"]),
             mean=number(row["mean"]),
-            interval=interval(row["ci_low"], row["ci_high"]),
+            interval=interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
             median=number(row["median"]),
             n=count(row["n"]),
             failure=percent(row["failure_rate"]),

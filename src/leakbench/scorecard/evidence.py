@@ -143,16 +143,10 @@ class Evidence:
         )
         return device, made, age
 
-    def datasets(self, leaves: Iterable[tuple[str, int]]) -> list[str]:
-        """Return the data sets of the rows that a quantity was read from, sorted."""
-        frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]
-        return sorted({str(frame.iloc[line]["dataset"]) for frame, line in frames if "dataset" in frame})
-
-    def seeds(self, leaves: Iterable[tuple[str, int]]) -> str:
-        """Return the seeds of the rows that a quantity was read from, as the tables write them."""
-        frames = [(self.lines[name].frame, line) for name, line in leaves if name in self.lines]
-        texts = [str(frame.iloc[line]["seeds"]) for frame, line in frames if "seeds" in frame]
-        return " ".join(map(str, sorted({int(seed) for text in texts for seed in text.split()})))
+    def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
+        """Return what a column has in the rows that a quantity was read from, each text once, sorted."""
+        frames = [(self.lines[table].frame, line) for table, line in leaves if table in self.lines]
+        return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
 
     def table(self, experiment: str) -> Lines:
         """Return the table of an experiment. Raises NotMeasured with the known reason where there is none."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from leakbench.errors import NotMeasured
-from leakbench.metrics.interval import interval, paired, wilson
+from leakbench.metrics.interval import interval, paired
 from leakbench.papers.printed import as_text
 
 NAN = float("nan")
@@ -263,8 +263,7 @@ def within(a: Measured, target: float, room: float) -> Measured:
 def share_above(parts: Iterable[Measured], threshold: float) -> Measured:
     """Return the share (0 to 1) of conditions whose value exceeds `threshold`.
 
-    Its interval runs from the share whose whole interval exceeds it to the share whose interval reaches above
-    it.
+    Its interval runs from the share whose whole interval exceeds it to that whose interval reaches above it.
     """
     return scaled(count_above(some := distinct(parts), threshold), 1 / len(some))
 
@@ -294,13 +293,6 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
 
     found = float(spearmanr(list(xs), [point.value for point in points]).statistic)
     return Measured(found, **_joined(list(points)))
-
-
-def share(hits: int, n: int) -> Measured:
-    """Return the share of n trials that hit, with Wilson's interval. Raises NotMeasured for none."""
-    if n == 0:
-        raise NotMeasured("a share of nothing")
-    return Measured(hits / n, *wilson(hits / n, n), n, n)
 
 
 def won(a: Measured) -> Measured:

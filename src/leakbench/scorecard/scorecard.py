@@ -1,7 +1,6 @@
 """The scorecard: every printed number and claim beside the longest evidence there is, with a verdict."""
 
 import contextlib
-import fnmatch
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.evidence import PLACE
 from leakbench.scorecard.evidence import Evidence as Scale
 from leakbench.scorecard.quantity import Measured, NotMeasured, deviation, scaled
-from leakbench.verdicts.tolerances import tolerance_of
+from leakbench.verdicts.tolerances import possible, tolerance_of
 from leakbench.verdicts.verdict import (
     EXACT,
     Ordering,
@@ -173,9 +172,10 @@ class Card:
         line["reason"] = f"{reason} ({age})" if age else reason
         if not isinstance(value, Measured):
             return line | {"measured": str(value)}
-        low, high = _within(entry, value)
-        line |= {"measured": value.value, "ci_low": low, "ci_high": high, "n": value.n}
-        line["seeds"] = found.scale.seeds(value.leaves)
+        seeds = {int(seed) for text in found.scale.column("seeds", value.leaves) for seed in text.split()}
+        line |= {"measured": value.value, "n": value.n, "seeds": " ".join(map(str, sorted(seeds)))}
+        metric, unit = value.metric if value.raw else "", entry.reading.unit
+        line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):
             line["headline"] = entry.words.get("headline", "").format(value=value.value)
         if found.scale is not self.run and isinstance(own.value, Measured):
@@ -202,10 +202,10 @@ class Card:
                 f"SSIM {value.ssim.value:.2f}, {value.identified.value:.0%} identified "
                 f"(success from {RECOGNISABLE:g} and {IDENTIFIED:.0%})"
             )
-            notes += value.ssim.notes
-        elif isinstance(value, Measured):
-            notes += value.notes
-        notes += _partial(entry, value, scale)
+        measured = value.ssim if isinstance(value, Outcome) else value
+        if isinstance(measured, Measured):
+            notes += measured.notes
+            notes += entry.work.paper.parts(scale.column("dataset", measured.leaves))
         words = "; ".join(dict.fromkeys(filter(None, notes)))
         return Found(scale, value, replace(verdict, reason=verdict.reason + (words and f" ({words})")))
 
@@ -257,8 +257,7 @@ class Card:
     def _absence(self, entry: Entry, reason: str) -> str:
         """Return why nothing was measured: the reason, data that is absent too, and what it would cost."""
         read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
-        where = entry.reading.where if read else {}
-        words = [reason]
+        where, words = entry.reading.where if read else {}, [reason]
         for name in (where.get("dataset"), where.get("tested")):
             why = self.missing.get(str(name)) or self.missing.get(str(name).rpartition("-")[0])
             if why and why not in reason:
@@ -269,31 +268,6 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
-
-
-def _within(entry: Entry, value: Measured) -> tuple[float, float]:
-    """Return an interval's bounds, cut to what a share or a correlation can be: it is at most one.
-
-    Student's interval knows no such limit. What combines rows has none, and PSNR's range is only assumed.
-    """
-    unit = entry.reading.unit
-    _, (least, most), _ = tolerance_of(value.metric or "other", entry.against.value, unit)
-    if not value.raw or most != unit:
-        return value.low, value.high
-    return max(value.low, least), min(value.high, most)
-
-
-def _partial(entry: Entry, value: Measured | Outcome | str, scale: Scale) -> list[str]:
-    """Return, in words, which data sets behind a value are a part of the paper's, and what follows."""
-    measured = value.ssim if isinstance(value, Outcome) else value
-    if isinstance(measured, str):
-        return []
-    return [
-        f"{name} is a part: {words}"
-        for name in scale.datasets(measured.leaves)
-        for pattern, words in entry.work.paper.partial.items()
-        if fnmatch.fnmatchcase(name, pattern)
-    ]
 
 
 def _count(value: Measured) -> int:

@@ -118,6 +118,27 @@ TOLERANCES: dict[str, Tolerance] = {
     "other": _factor(1.1, low=-inf),
 }
 
+# Metrics with values beyond the range in which outcomes are told apart.
+_WIDER: dict[str, tuple[float, float]] = {
+    "psnr": (0, inf), "psnr_uint8_wrap": (0, inf), "psnr_of_rmse": (-inf, inf), "ssim": (-1, 1),
+    "lpips_*": (0, inf),
+}  # fmt: skip
+
+
+def possible(metric: str, low: float, high: float, unit: float = 1.0) -> tuple[float, float]:
+    """Return the interval of a mean as it is shown: without what no value of the metric can be.
+
+    Student's t knows no range. The verdict takes its interval as it is (docs/verdicts.md).
+    metric: its name; of an unknown one nothing is cut off. low, high: NaN stays NaN. unit: as in
+    `tolerance_of`.
+    """
+    names = [name for name in TOLERANCES if fnmatchcase(metric, name)]
+    if not names:
+        return low, high
+    name = max(names, key=len)
+    least, most = _WIDER.get(name, TOLERANCES[name][1:3])
+    return max(low, least * unit), min(high, most * unit)
+
 
 def tolerance_of(metric: str, published: float, unit: float = 1.0) -> tuple[float, tuple[float, float], bool]:
     """Return (tolerance, bounds, monotone) of a printed number of a metric, in the printed unit.

@@ -116,6 +116,12 @@ def test_a_defence_is_the_one_of_the_observation_where_none_is_given(make: Make)
     assert first.min() == first.max() > 0
     with pytest.raises(Unfit, match="parameters of defence prune are not known"):
         known_defence(replace(seen, knows=ThreatModel(defence="prune")), None)
+    for odd in ({}, {"modul": "sign"}, {"module": "sign", "share": 0.1}):
+        with pytest.raises(Unfit, match="defence: has the keys"):
+            known_defence(named, odd)
+    for parameters in ({"share": 0.1}, "all"):
+        with pytest.raises(Unfit, match="parameters of defence sign are not known"):
+            known_defence(named, {"module": "sign", "parameters": parameters})
     with pytest.raises(Unfit, match="parameters of defence nowhere are not known"):
         known_defence(replace(seen, knows=ThreatModel(defence="nowhere")), None)
 

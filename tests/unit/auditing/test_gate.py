@@ -20,7 +20,9 @@ AUDIT = {
     [
         ("exposed > 0 at A..D", True), ("exposed > 0", True), ("exposed > 0 at A", False),
         ("exposed > 2 at A..D", False), ("recognisable == 3 at A..B", True), ("labelled >= 1 at B", True),
-        ("labelled >= 2 at B", False), ("exposed <= 0 at C..D", True), ("recognisable<1", False),
+        ("labelled >= 2 at B", False), ("exposed <= 0 at C..D", False), ("recognisable<1", False),
+        # D's own attacks read nothing here, and D can run those of B.
+        ("exposed > 0 at D", True), ("exposed == 2 at B..C", True),
     ],
 )  # fmt: skip
 def test_conditions_compare_the_best_level_of_each_record(condition: str, holds: bool) -> None:

@@ -70,6 +70,22 @@ def test_peeling_is_replayed_on_bits() -> None:
     assert replay(torch.eye(3, dtype=torch.bool)) == 3
 
 
+def test_neurons_behind_convolutions_give_away_no_record() -> None:
+    network = nn.Sequential(
+        nn.Unflatten(1, (1, 25)),
+        nn.Conv2d(1, 2, 3),
+        nn.Flatten(),
+        nn.Linear(1058, 50),
+        nn.ReLU(),
+        nn.Linear(50, 2),
+    )
+    played = client((network, nn.CrossEntropyLoss(), faces(4)), local_steps=1).play()
+    seen = look(*view(played))
+    assert "features" in seen.facts["first layer"]
+    assert not {"neurons open for one record alone", "SPEAR's published search"} & set(seen.facts)
+    assert (seen.degrees, seen.predicted) == ([], {})
+
+
 def test_networks_without_relu_are_told_apart() -> None:
     network = nn.Sequential(nn.Flatten(), nn.Linear(625, 50), nn.Tanh(), nn.Linear(50, 2))
     played = client((network, nn.CrossEntropyLoss(), faces(8)), local_steps=1).play()

@@ -7,6 +7,7 @@ from copy import deepcopy
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from torch import nn
 from leakbench import attacks
 from leakbench.auditing.attack import OutOfTime, catalogue, exact, matching, within
 from leakbench.auditing.audit import of_client
-from leakbench.auditing.found import READ, RECOGNISABLE
+from leakbench.auditing.found import READ, RECOGNISABLE, Found
 from leakbench.auditing.look import look
 from leakbench.auditing.remedies import grouped, largest, noisy, remedies
 from leakbench.auditing.round import client
@@ -90,11 +91,55 @@ def test_a_budget_that_is_spent_starts_nothing() -> None:
         assert "budget" in found.why_not
 
 
+@pytest.mark.parametrize(("longer", "kept", "took"), [(300, 300, 1.0), (80, 100, 1.0), (300, 100, 50.0)])
+def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
+    longer: int, kept: int, took: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def searched(name: str, about: dict[str, Any], *_: Any) -> Found:
+        asked.append((name, _[2]))
+        again = len(asked) == 3
+        quality = [0.2, 0.3] if name == "agic" else [0.1, 0.3]
+        return Found(
+            name, about["title"], "matching", "C", "", 2, [0, 0], trials=3,
+            iterations=longer if again else 100, quality=quality, seconds=took,
+        )  # fmt: skip
+
+    monkeypatch.setattr("leakbench.auditing.audit.matching", searched)
+    own = client((convolutional().eval(), nn.CrossEntropyLoss(), pictures(2)), local_steps=1)
+    lines: list[str] = []
+    found = of_client(own, 60, lines.append)
+    # Only if that leaves half as much again.
+    assert [name for name, _ in asked] == ["invg", "agic", "agic"][: 2 if took > 40 else 3]
+    # The share of what would help comes on top.
+    assert all(seconds > 0.3 * 60 for _, seconds in asked[2:])
+    assert [each.iterations for each in found.found[3:]] == [100, kept]
+    assert any("rest of the budget" in line for line in lines) == (longer == kept)
+
+
 def test_no_library_catches_the_end_of_the_time() -> None:
     with suppress(OutOfTime), within(0.05):
         with suppress(Exception):
             time.sleep(60)
         pytest.fail("the alarm was caught")
+
+
+def test_an_alarm_that_python_ignores_rings_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is raised while an object is deleted goes nowhere."""
+    ignored = []
+    monkeypatch.setattr("sys.unraisablehook", lambda problem: ignored.append(problem.exc_type))
+    monkeypatch.setattr("leakbench.auditing.attack.AGAIN", 0.05)
+
+    class Slow:
+        def __del__(self) -> None:
+            time.sleep(60)
+
+    with suppress(OutOfTime), within(0.05):
+        Slow()
+        time.sleep(60)
+        pytest.fail("the alarm never rang")
+    assert OutOfTime in ignored
 
 
 def test_an_attack_that_is_stopped_leaves_no_module_half_imported(

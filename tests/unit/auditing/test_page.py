@@ -53,6 +53,18 @@ def test_pictures_are_only_there_where_they_are_asked_for() -> None:
     assert "png" not in json.dumps(found.to_dict())
 
 
+@pytest.mark.parametrize(
+    ("records", "shown"),
+    [(1, ["worst for the client"]), (2, ["worst for the client", "best for the client"]),
+     (3, ["worst for the client", "median", "best for the client"])],
+)  # fmt: skip
+def test_each_record_is_shown_once(records: int, shown: list[str]) -> None:
+    own = client((mlp(400), nn.CrossEntropyLoss(), faces(records)), local_steps=1)
+    found = of_client(own, 5, lambda line: None, show=True)
+    assert [each["which"] for each in found.pictures] == shown
+    assert ("of 1 record," in found.headline()) == (records == 1)
+
+
 def test_what_is_hostile_is_escaped() -> None:
     value = audited().to_dict() | {"source": "<script>alert(1)</script>:x"}
     assert "<script" not in page(value)

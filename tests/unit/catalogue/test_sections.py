@@ -69,6 +69,15 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         {"objective": ["cosine", {"total-variation": {"wait": 1}}]}, "objective.total-variation."
     ),
     "a bad value": ({"optimiser": {"adam": {"lr": -1}}}, "optimiser.adam.lr: "),
+    "a share of nothing": (
+        {"objective": ["cosine", {"partial-gradient": {"share": 0}}]}, "objective.partial-gradient.share: "
+    ),
+    "a penalty without a reach": (
+        {"objective": ["cosine", {"slope-penalty": {"weight": 1, "reach": 0}}]},
+        "objective.slope-penalty.reach: ",
+    ),
+    "a rate that rises": ({"optimiser": {"adam": {"decay": 1.5}}}, "optimiser.adam.decay"),
+    "no such reading": ({"parameters": {"updates": "full"}}, "parameters.updates: "),
     "no such precision": ({"parameters": {"precision": "float16"}}, "parameters.precision: "),
     "no distance": ({"objective": {"total-variation": {"weight": 1}}}, "needs a distance of gradients"),
     "weights twice": (

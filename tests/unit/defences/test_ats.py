@@ -10,7 +10,7 @@ from torch import Tensor
 
 from leakbench import defences
 from leakbench.adaptive.ats import ats as known
-from leakbench.defences.ats import TRANSFORMS, Step, applied, parsed, transformed, ways
+from leakbench.defences.ats import TRANSFORMS, Step, applied, parsed, shifted, transformed, ways
 from leakbench.errors import UserError
 
 COLOUR = torch.randint(0, 256, (4, 3, 12, 12), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
@@ -126,3 +126,19 @@ def test_policies_that_there_are_not_are_refused(policies: str, says: str) -> No
 def test_what_is_no_image_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(UserError, match="a sample here is"):
         applied(torch.rand(shape), [])
+
+
+def test_images_are_moved_before_their_policy() -> None:
+    images = torch.zeros(300, 1, 9, 9)
+    images[..., 4, 4] = 1
+    out = shifted(images, 2, torch.Generator().manual_seed(0))
+    assert (out.flatten(1).sum(1) == 1).all()
+    rows, columns = out[:, 0].nonzero()[:, 1:].T
+    assert set(rows.tolist()) == set(columns.tolist()) == {2, 3, 4, 5, 6}
+    # Both axes have a move of their own.
+    assert len({*zip(rows.tolist(), columns.tolist(), strict=True)}) == 25
+    inputs = defences.build("ats", {"policies": "29", "shift": 2}).inputs
+    assert inputs is not None
+    turned, _ = inputs(images, torch.zeros(300), torch.Generator().manual_seed(0))
+    assert (turned.flatten(1).sum(1) == 80).all()
+    assert not torch.equal(turned, 1 - images)

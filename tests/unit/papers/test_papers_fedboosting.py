@@ -10,7 +10,7 @@ import pytest
 import thesis_world as world
 
 from leakbench.scorecard.evidence import Evidence
-from leakbench.scorecard.quantity import NotMeasured
+from leakbench.scorecard.quantity import Measured, NotMeasured
 
 NAME = "fedboosting"
 PRINTED = world.as_printed(NAME)
@@ -133,6 +133,28 @@ def test_a_boundary_is_as_long_as_its_circle() -> None:
     assert smoother(_drawn(radii, [-6, 6, -3, 3]), {}).value == pytest.approx(wide, rel=0.01)
     with pytest.raises(NotMeasured, match="no boundary of gaussians-code"):
         smoother(_drawn({"gaussians-fedavg": 2.0, "gaussians-equations": 2.0}, [-3, 3, -3, 3]), {})
+
+
+def test_example_words_are_counted_and_a_stand_in_is_named() -> None:
+    """Nine of ten words are a share of 0.9, whose Wilson interval is 0.596 to 0.982."""
+    right = world.work(NAME).check("mostly_right", "")
+
+    def shown(dataset: str, training: str, read: str) -> Any:
+        example = {"dataset": dataset, "training": training, "words": [*"abcdefghij"], "read": [*read]}
+        own = Measured(0.9, length=0.5, notes=("after 50 of 100 rounds",))
+        return SimpleNamespace(
+            exhibit=lambda _: ({}, {"examples": [example]}), at=lambda **_: own, why=lambda _: "no words"
+        )
+
+    found = right(shown("synth90k", "text-fedboosting-3e512b", "abcdefghix"), {})
+    assert (found.value, found.n, found.independent, found.length) == (0.9, 10, 10, 0.5)
+    assert (found.low, found.high) == pytest.approx((0.5958, 0.9821), abs=1e-4)
+    assert found.notes == ("after 50 of 100 rounds",)
+    stand_in = right(shown("words-plain", "text-fedboosting-1e800b", "abcdefghij"), {})
+    assert (stand_in.value, stand_in.high) == (1, 1)
+    assert stand_in.notes[-1] == "words-plain stands in for synth90k"
+    with pytest.raises(NotMeasured, match="no words"):
+        right(shown("synth90k", "another", "abcdefghij"), {})
 
 
 def test_a_poisoned_client_weighs_less_where_its_weight_is_the_smallest() -> None:

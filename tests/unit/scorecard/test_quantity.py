@@ -22,7 +22,6 @@ from leakbench.scorecard.quantity import (
     magnitude,
     mean,
     rank_correlation,
-    share,
     share_above,
     within,
     won,
@@ -112,9 +111,6 @@ def test_shares_counts_and_places() -> None:
     assert (place.value, place.low, place.high) == (1, 1, 2)
     assert rank_correlation([1, 2, 3], some).value == pytest.approx(-1)
     assert math.isnan(rank_correlation([1, 2, 3], some).low)
-    assert (share(9, 10).value, share(9, 10).n) == (0.9, 10)
-    with pytest.raises(NotMeasured):
-        share(0, 0)
 
 
 def test_room_and_magnitude() -> None:

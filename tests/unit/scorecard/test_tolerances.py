@@ -6,7 +6,7 @@ from leakbench.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.metrics.success import PREFIX
 from leakbench.tables import trained as study_table
-from leakbench.verdicts.tolerances import TOLERANCES, tolerance_of
+from leakbench.verdicts.tolerances import TOLERANCES, possible, tolerance_of
 
 OF_UPDATES = [
     "revealed", "revealed_fraction", "revealed_cumulative", "usable_neurons", "isolating_neurons",
@@ -49,6 +49,30 @@ def test_tolerances_in_the_printed_unit(
     tolerance, bounds, monotone = tolerance_of(metric, published, unit)
     assert (tolerance, monotone) == (pytest.approx(expected[0]), expected[2])
     assert bounds == expected[1]
+
+
+@pytest.mark.parametrize(
+    ("metric", "unit", "interval", "expected"),
+    [
+        ("label_accuracy", 1, (0.9, 1.1), (0.9, 1.0)),
+        ("label_accuracy", 100, (-3.0, 104.0), (0.0, 100.0)),
+        ("pearson", 1, (-1.2, 1.2), (-1.0, 1.0)),
+        ("revealed", 1, (-2.0, 7.0), (0.0, 7.0)),
+        # Two images may be nearer than is told apart, or less alike than chance.
+        ("psnr", 1, (-1.0, 155.0), (0.0, 155.0)),
+        ("ssim", 1, (-0.1, 1.04), (-0.1, 1.0)),
+        ("lpips_alex", 1, (-0.01, 1.1), (0.0, 1.1)),
+        ("no metric", 1, (-7.0, 7.0), (-7.0, 7.0)),
+    ],
+)
+def test_a_shown_interval_ends_where_the_metric_does(
+    metric: str, unit: float, interval: tuple[float, float], expected: tuple[float, float]
+) -> None:
+    assert possible(metric, *interval, unit) == expected
+
+
+def test_no_interval_is_shown_where_there_is_none() -> None:
+    assert all(map(math.isnan, possible("ssim", math.nan, math.nan)))
 
 
 def test_one_dB_of_rmse_is_two_of_mse() -> None:
