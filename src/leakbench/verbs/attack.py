@@ -76,7 +76,10 @@ def attack(
         null = list(_guarded(nulls, entry["module"]))
         layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
+        aware = entry.get("adaptive") or "defence" in entry["parameters"]
         knows = in_words(observation) | {
+            # A capture names its defence for attackers who adapt; the others act as if there were none.
+            **({} if aware else {"defence": "none"}),
             "labels": LABELS.get(entry["labels"], "inferred"),
             "auxiliary data": "yes: the generator's" if generator else "none",
             "blinding": blinding,

@@ -35,6 +35,7 @@ def write(path: Path, observation: Observation) -> None:
         "clients": observation.clients,
         "kind": observation.kind,
         "local": observation.local,
+        "knows": {"defence": observation.knows.defence},
         # Every output tells what made it.
         "spec": "of the capture",
         "code": "of the capture",
@@ -165,6 +166,16 @@ def test_the_verb_writes_what_was_found_and_the_null_beside_it(labelling: str, t
     # At most a quarter of the rounds are played on noise.
     assert tensors["null/images"].shape == (2, 1, 1, 3, 8, 8)
     assert not np.array_equal(tensors["null/images"], tensors["images"][:2])
+
+
+@pytest.mark.parametrize(("adaptive", "told"), [(True, "gaussian"), (False, "none")])
+def test_only_an_attack_that_adapts_knows_the_defence(adaptive: bool, told: str, tmp_path: Path) -> None:
+    seen = small()
+    write(tmp_path / "capture.safetensors", replace(seen, knows=replace(seen.knows, defence="gaussian")))
+    out = tmp_path / "out.safetensors"
+    made = spec(tmp_path / "spec.json", adaptive=adaptive)
+    attack(tmp_path / "capture.safetensors", made, out, None, None, None, tmp_path / "scratch")
+    assert read_facts(out)["knows"]["defence"] == told
 
 
 def test_a_killed_attack_resumes_each_model_and_client_from_its_own_work(
