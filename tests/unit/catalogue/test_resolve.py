@@ -643,7 +643,7 @@ def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callabl
     found = planned(root({"servers/s": SERVER, "federations/f": {"malicious": "s"}}))
     spec = found.specs["capture/d/v/f/none/0"]
     assert spec["malicious"]["module"] == "robbing-the-fed"
-    assert spec["malicious"]["parameters"] == {"bins": "quantiles", "gain": 1.0}
+    assert spec["malicious"]["parameters"] == {"bins": "quantiles", "gain": 1.0, "unsure": True}
     assert "malicious" not in spec["federation"]
 
 
