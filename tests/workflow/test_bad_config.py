@@ -53,7 +53,7 @@ CASES = [
     Case("unknown-defence", CELLS, {"cells.0.defence": ["nonne"]},
     ["defence 'nonne'", "did you mean 'none'?"]),
     Case("unknown-with-nothing-near", CELLS, {"cells.0.defence": ["zzzz"]},
-    ["defence 'zzzz'", "there are: aggregated, aggregated-client, censor"]),
+    ["defence 'zzzz'", "there are: aggregated, aggregated-client, ats"]),
     Case("unknown-metric", CELLS, {"metrics": ["pearsn"]},
     ["metrics", "'pearsn'", "did you mean 'pearson'?"]),
     Case("unknown-drawing", CELLS, {"figure.drawing": "grids"},

@@ -27,6 +27,7 @@ VICTIMS: dict[str, dict[str, Any]] = {
     "fcnn": {"module": "fcnn", "parameters": {"width": 12}},
     "cnn": {"module": "cnn", "parameters": {}},
     "dense": {"module": "mlp", "parameters": {}},
+    "precode": {"module": "precode", "parameters": {"network": "lenet-dlg", "width": 8}},
     "imprinted": {"module": "imprinted", "parameters": {"bins": 20}},
 }
 # The server of the last of them writes its weights.
@@ -36,7 +37,8 @@ MALICIOUS = {
 }  # fmt: skip
 # Captures to try an attack on, until it finds one that it works on: victim, passes over the set, samples.
 CASES = [
-    ("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2), ("dense", 1, 2), ("imprinted", 1, 2)
+    ("lenet", 1, 1), ("cnn", 1, 2), ("fcnn", 1, 2), ("lenet", 2, 2), ("dense", 1, 2), ("precode", 1, 1),
+    ("imprinted", 1, 2),
 ]  # fmt: skip
 GENERATORS = {
     "features": {"module": "fidel-mnist", "parameters": {}},

@@ -9,8 +9,8 @@ from leakbench.tables import trained as study_table
 from leakbench.verdicts.tolerances import TOLERANCES, possible, tolerance_of
 
 OF_UPDATES = [
-    "revealed", "revealed_fraction", "revealed_cumulative", "usable_neurons", "isolating_neurons",
-    "isolating_share", "pearson_unrevealed",
+    "revealed", "revealed_fraction", "exact_fraction", "revealed_cumulative", "usable_neurons",
+    "isolating_neurons", "isolating_share", "pearson_unrevealed",
 ]  # fmt: skip
 
 
