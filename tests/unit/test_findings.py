@@ -9,7 +9,7 @@ import pytest
 from project import ROOT
 
 NUMBER = r"[-−]?\d*\.?\d+"
-# "0.94 (0.92 to 0.96": the value stands before the bracket, at most so many signs.
+# "0.94 (0.92 to 0.96": the value stands before the bracket, at most this number of characters.
 INTERVAL = re.compile(rf"\(({NUMBER}) to ({NUMBER})")
 BEFORE = 56
 # A paragraph with one of these has numbers of which no table is kept.

@@ -3,26 +3,12 @@
 import pytest
 import torch
 from torch import Tensor
-from trial_networks import CLASSES, everything, group, network, terms
+from trial_networks import everything, first_images, terms, trials_of_two
 
 from leakbench.errors import Unfit
 from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
 from leakbench.objectives.layer_weights import layer_weights
 from leakbench.objectives.partial_gradient import chosen, partial_gradient
-
-SHAPE = (8, 8, 2)
-
-
-def trials() -> Group:
-    torch.manual_seed(3)
-    model = network("lenet_dlg", {}, SHAPE)
-    images = torch.rand(2, 2, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
-    return group(model, images, torch.randint(0, CLASSES, (2, 2)))
-
-
-def drawn(of: Group) -> Tensor:
-    return of.draw("normal", torch.Generator().manual_seed(4))["images"].double()
 
 
 def test_the_largest_are_chosen_by_size_and_not_by_sign() -> None:
@@ -46,8 +32,8 @@ def test_the_lot_is_blind_and_always_the_same() -> None:
 
 @pytest.mark.parametrize("name", ["squares", "cosine"])
 def test_the_distance_is_that_of_the_chosen_entries(name: str) -> None:
-    of, share = trials(), 0.2
-    images = drawn(of)
+    of, share = trials_of_two(), 0.2
+    images = first_images(of)
     found = of.caused(of.to_pixels(images).requires_grad_(), of.labels, torch.arange(2), {})  # type: ignore[arg-type]
     losses, _ = Objective(of, [*terms(name), partial_gradient(share=share)]).evaluate(torch.arange(2))(
         {"images": images}
@@ -66,9 +52,9 @@ def test_the_distance_is_that_of_the_chosen_entries(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["squares", "cosine", "wasserstein"])
 def test_the_derivative_is_that_of_the_value(name: str) -> None:
-    of, rows = trials(), torch.arange(2)
+    of, rows = trials_of_two(), torch.arange(2)
     evaluate = Objective(of, [*terms(name), partial_gradient(share=0.2)]).evaluate(rows)
-    images = drawn(of)
+    images = first_images(of)
     step = 1e-5 * torch.randn(images.shape, generator=torch.Generator().manual_seed(5), dtype=images.dtype)
     slope = evaluate({"images": images})[1]["images"]
     ahead, behind = (evaluate({"images": images + sign * step})[0] for sign in (1, -1))
@@ -76,8 +62,8 @@ def test_the_derivative_is_that_of_the_value(name: str) -> None:
 
 
 def test_all_entries_are_the_whole_distance() -> None:
-    of, rows = trials(), torch.arange(2)
-    unknowns = {"images": drawn(of)}
+    of, rows = trials_of_two(), torch.arange(2)
+    unknowns = {"images": first_images(of)}
     plain, all_of_it = (
         Objective(of, [*terms("cosine"), *more]).evaluate(rows)(unknowns)[0]
         for more in ([], [partial_gradient(share=1.0)])
@@ -87,7 +73,7 @@ def test_all_entries_are_the_whole_distance() -> None:
 
 def test_weights_of_layers_read_the_whole_gradient() -> None:
     """AGIC's share of zeros is of the gradient that was observed, and not of what is left of it."""
-    of, rows = trials(), torch.arange(2)
+    of, rows = trials_of_two(), torch.arange(2)
     seen: list[Tensor] = []
     weigh = layer_weights(shape="one", relu=True)
     plain = weigh.of(of)(everything(of))
@@ -104,9 +90,11 @@ def test_weights_of_layers_read_the_whole_gradient() -> None:
 
 def test_two_choices_do_not_go_together() -> None:
     with pytest.raises(Unfit, match="a choice of entries"):
-        Objective(trials(), [*terms("squares"), partial_gradient(share=0.1), partial_gradient(share=0.2)])
+        Objective(
+            trials_of_two(), [*terms("squares"), partial_gradient(share=0.1), partial_gradient(share=0.2)]
+        )
 
 
 def test_candidates_without_gradients_are_refused() -> None:
     with pytest.raises(Unfit, match="cma-es"):
-        Objective(trials(), [*terms("squares"), partial_gradient(share=0.1)]).losses(torch.arange(2))
+        Objective(trials_of_two(), [*terms("squares"), partial_gradient(share=0.1)]).losses(torch.arange(2))

@@ -3,27 +3,12 @@
 import pytest
 import torch
 from torch import Tensor
-from trial_networks import CLASSES, group, network, terms
+from trial_networks import first_images, terms, trials_of_two
 
 from leakbench.errors import Unfit
 from leakbench.matching.objective import Objective
-from leakbench.matching.trials import Group
 from leakbench.objectives.slope_penalty import flatter, slope_penalty
 from leakbench.objectives.total_variation import variation
-
-SHAPE = (8, 8, 2)
-
-
-def trials() -> Group:
-    torch.manual_seed(3)
-    # A network of sigmoids: where there are kinks no difference follows the slope.
-    model = network("lenet_dlg", {}, SHAPE)
-    images = torch.rand(2, 2, SHAPE[2], *SHAPE[:2], dtype=torch.float64)
-    return group(model, images, torch.randint(0, CLASSES, (2, 2)))
-
-
-def drawn(of: Group) -> Tensor:
-    return of.draw("normal", torch.Generator().manual_seed(4))["images"].double()
 
 
 def quadratic(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
@@ -56,9 +41,9 @@ def test_where_there_is_no_slope_nothing_moves() -> None:
 
 
 def test_its_gradient_is_that_of_its_value() -> None:
-    of, rows = trials(), torch.arange(2)
+    of, rows = trials_of_two(), torch.arange(2)
     evaluate = Objective(of, [*terms("cosine"), slope_penalty(weight=0.3, reach=1e-5)]).evaluate(rows)
-    images = drawn(of)
+    images = first_images(of)
     step = 1e-5 * torch.randn(images.shape, generator=torch.Generator().manual_seed(5), dtype=images.dtype)
     slope = evaluate({"images": images})[1]["images"]
     ahead, behind = (evaluate({"images": images + sign * step})[0] for sign in (1, -1))
@@ -66,8 +51,8 @@ def test_its_gradient_is_that_of_its_value() -> None:
 
 
 def test_priors_are_not_penalised() -> None:
-    of, rows = trials(), torch.arange(2)
-    unknowns = {"images": drawn(of)}
+    of, rows = trials_of_two(), torch.arange(2)
+    unknowns = {"images": first_images(of)}
     penalty = slope_penalty(weight=0.3, reach=1.0)
     bare, with_prior = (
         Objective(of, [*terms("cosine", tv=tv), penalty]).evaluate(rows)(unknowns) for tv in (0.0, 2.0)
@@ -78,8 +63,8 @@ def test_priors_are_not_penalised() -> None:
 
 
 def test_frozen_differences_are_penalised_too() -> None:
-    of, rows = trials(), torch.arange(2)
-    unknowns = {"images": drawn(of)}
+    of, rows = trials_of_two(), torch.arange(2)
+    unknowns = {"images": first_images(of)}
     both = [*terms("cosine"), slope_penalty(weight=0.3, reach=0.1)]
     exact, frozen = (Objective(of, both, each).evaluate(rows)(unknowns) for each in (False, True))
     torch.testing.assert_close(frozen[0], exact[0], rtol=0.02, atol=1e-6)
@@ -87,4 +72,6 @@ def test_frozen_differences_are_penalised_too() -> None:
 
 def test_candidates_without_gradients_are_refused() -> None:
     with pytest.raises(Unfit, match="cma-es"):
-        Objective(trials(), [*terms("squares"), slope_penalty(weight=0.1, reach=1.0)]).losses(torch.arange(2))
+        Objective(trials_of_two(), [*terms("squares"), slope_penalty(weight=0.1, reach=1.0)]).losses(
+            torch.arange(2)
+        )

@@ -165,3 +165,20 @@ def terms(names: str, weigh: Weigh | None = None, tv: float = 0.0) -> list[Term]
     if weigh is not None:
         found.append(Weights(lambda group: partial(weigh, group.model)))
     return [*found, total_variation(weight=tv)]
+
+
+def trials_of_two() -> Group:
+    """Return two trials of two small images each, on a network of sigmoids.
+
+    Where there are kinks no difference follows a slope.
+    """
+    torch.manual_seed(3)
+    shape = (8, 8, 2)
+    model = network("lenet_dlg", {}, shape)
+    images = torch.rand(2, 2, shape[2], *shape[:2], dtype=torch.float64)
+    return group(model, images, torch.randint(0, CLASSES, (2, 2)))
+
+
+def first_images(of: Group) -> Tensor:
+    """Return the normal noise, in float64, that the images of a group's trials begin as."""
+    return of.draw("normal", torch.Generator().manual_seed(4))["images"].double()
