@@ -13,22 +13,27 @@ from leakbench.errors import Unfit
 from leakbench.victims.layers import first_dense, normalisation
 
 IMAGES_AT_ONCE = 32
+# Weight changes that are divided at once: two megabytes.
+CACHED = 1 << 19
 
 
-def divide(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Return (ratio [..., neurons, inputs], usable [..., neurons]) of weight and bias changes.
 
     With one active sample x, both changes share one factor and the ratio is x (section II-A). A bias change
     of exactly zero beside a weight change leaves x known up to scale: the row is divided by its largest
     magnitude. A neuron without any change, or with one that is no number, is dead: its row is zero and not
-    usable.
+    usable. out: where the ratio goes, which may be `weight` itself.
     """
-    largest = weight.abs().amax(-1)
+    largest = torch.maximum(weight.amax(-1), -weight.amin(-1))
     usable = largest > 0
     divisor = torch.where(bias != 0, bias, largest)
     divisor = torch.where(usable, divisor, torch.full_like(divisor, torch.inf))
-    ratio = weight / divisor.unsqueeze(-1)
-    return torch.nan_to_num_(ratio, nan=0.0, posinf=0.0, neginf=0.0), usable
+    ratio = torch.div(weight, divisor.unsqueeze(-1), out=out)
+    # The largest ratio of a row bounds its others: most updates need no further pass.
+    if not bool((largest / divisor).isfinite().all()):
+        torch.nan_to_num_(ratio, nan=0.0, posinf=0.0, neginf=0.0)
+    return ratio, usable
 
 
 def join(ratio: Tensor, known: Tensor) -> Tensor:
@@ -68,11 +73,7 @@ def fidel(
     if f"{layer}.bias" not in observation.updates:
         raise Unfit(f"attack: the dense layer {layer} has no bias (Fidel divides by its change)")
     bias = observation.update(f"{layer}.bias")
-    ratio, usable = divide(observation.update(f"{layer}.weight"), bias)
-    if combine:
-        joint = join(ratio, bias != 0)
-        ratio = torch.cat([ratio, joint.unsqueeze(-2)], -2)
-        usable = torch.cat([usable, joint.any(-1, keepdim=True)], -1)
+    ratio, usable = _ratios(observation, f"{layer}.weight", bias, combine)
     if neurons is not None:
         usable &= usable.cumsum(-1) <= neurons
         ratio[~usable] = 0
@@ -87,8 +88,29 @@ def fidel(
     return Reconstruction(_generate(observation.generator, partial, usable, pixels), usable)
 
 
-# Few enough that what a division leaves is still in a processor's cache for the next.
-fidel.rounds_at_once = 10  # type: ignore[attr-defined]
+# Enough that making the network once for them costs little, few enough for the memory of a wide one.
+fidel.rounds_at_once = 40  # type: ignore[attr-defined]
+
+
+def _ratios(observation: Observation, name: str, bias: Tensor, combine: bool) -> tuple[Tensor, Tensor]:
+    """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which are usable; with `combine`
+    all neurons' joined one behind them.
+
+    A few rounds at a time, which stay in the processor's cache from one pass to the next.
+    """
+    clients, neurons, inputs = observation.updates[name].shape[1:]
+    size = observation.rounds, clients, neurons + combine
+    ratio = observation.update(name, slice(0)).new_empty(*size, inputs)
+    usable = torch.empty(size, dtype=torch.bool)
+    step = max(1, CACHED // (clients * neurons * inputs))
+    for start in range(0, observation.rounds, step):
+        part = slice(start, start + step)
+        weight = observation.update(name, part)
+        own, usable[part, :, :neurons] = divide(weight, bias[part], out=ratio[part, :, :neurons])
+        if combine:
+            ratio[part, :, -1] = join(own, bias[part] != 0)
+            usable[part, :, -1] = ratio[part, :, -1].any(-1)
+    return ratio, usable
 
 
 def _generate(generator: nn.Module, partial: Tensor, alive: Tensor, pixels: tuple[int, int, int]) -> Tensor:

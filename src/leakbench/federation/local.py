@@ -11,6 +11,9 @@ from torch.nn.functional import cross_entropy
 from leakbench.defences import Batch
 from leakbench.tensors import Tensors
 
+# Weights that are moved at once: half a megabyte.
+CACHED = 1 << 17
+
 
 def local_update(
     model: nn.Module,
@@ -69,10 +72,28 @@ def local_update(
             part = slice(begin, begin + size)
             keep = {name: mask[epoch][:, part] for name, mask in masks.items()}
             slopes = gradient(current, shared, x[:, part], y[:, part], keep)
-            kept = 1 - lr * weight_decay
-            current = {
-                name: torch.sub(current[name] * kept if weight_decay else current[name], g, alpha=lr)
-                for name, g in slopes.items()
-            }
+            last = epoch == epochs - 1 and begin + size >= images.shape[1]
+            current = _stepped(current, slopes, lr, weight_decay, shared, weights if last else {})
             shared = False
-    return {name: value.sub_(weights[name]) for name, value in current.items()}
+    return current
+
+
+def _stepped(
+    current: Tensors, slopes: Tensors, lr: float, weight_decay: float, shared: bool, origin: Tensors
+) -> Tensors:
+    """Return the weights [rounds, *shape] after a step of SGD, less those of `origin` where it is not empty.
+
+    `current` is what the rounds are at, one for all where `shared`, and `slopes` their gradients. A few
+    rounds are taken at a time, so that the difference finds the step's result in a core's cache.
+    """
+    moved = {name: torch.empty_like(slope) for name, slope in slopes.items()}
+    for name, slope in slopes.items():
+        rounds = max(1, CACHED // max(1, current[name].numel() // (1 if shared else len(slope))))
+        for start in range(0, len(slope), rounds):
+            part = slice(start, start + rounds)
+            own = current[name] if shared else current[name][part]
+            own = own * (1 - lr * weight_decay) if weight_decay else own
+            new = torch.sub(own, slope[part], alpha=lr, out=moved[name][part])
+            if origin:
+                new.sub_(origin[name])
+    return moved

@@ -176,7 +176,9 @@ def play(
     def send(public: Tensors, part: slice, where: slice, client: int) -> Tensors:
         weights = public | own[client]
         index = truth.images[client][part]
-        x = pixels(images[torch.from_numpy(index)])
+        chosen = torch.from_numpy(index)
+        # Copies whole images, where indexing goes value by value.
+        x = pixels(images.index_select(0, chosen.flatten()).unflatten(0, chosen.shape))
         y = torch.from_numpy(truth.labels[client][part])
         if defence.inputs is not None:
             x, y = (each[None] for each in defence.inputs(x[0], y[0], guard))

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import pearsonr
 
+from leakbench.metrics import pearson as room
 from leakbench.metrics.pearson import THRESHOLD, pearson, pearson_matrix, revealed
 
 seeds = st.integers(0, 2**32 - 1)
@@ -92,6 +93,26 @@ def test_float32_rows_far_from_zero_are_centred_again() -> None:
     rows = (1000.3 + 1e-3 * np.random.default_rng(3).standard_normal((8, 784))).astype(np.float32)
     expected = np.corrcoef(rows.astype(float))
     assert pearson_matrix(rows, rows) == pytest.approx(expected, abs=2e-5)
+
+
+def test_odd_rows_beside_usual_ones_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a row's neighbours are, and however many rows are taken at once, r is that of float64."""
+    rng = np.random.default_rng(4)
+    truth = rng.random((3, 5, 200), dtype=np.float32)
+    rows = np.concatenate([truth, rng.standard_normal((3, 3, 200), dtype=np.float32)], 1)
+    rows[:, 1] = 0
+    rows[:, 2] *= np.float32(1e-25)
+    rows[1, 3] *= np.float32(1e30)
+    rows[2, 4] = 1000 + 1e-2 * rows[2, 4]
+    rows[0, 5] = 0.1
+    expected = np.zeros((3, 8, 5))
+    for batch, row, image in np.ndindex(*expected.shape):
+        if row != 1 and (batch, row) != (0, 5):
+            pair = rows[batch, row].astype(float), truth[batch, image].astype(float)
+            expected[batch, row, image] = np.corrcoef(*pair)[0, 1]
+    assert pearson_matrix(rows, truth) == pytest.approx(expected, abs=2e-6)
+    monkeypatch.setattr(room, "_CACHED_FLOATS", 10**6)
+    assert pearson_matrix(rows, truth) == pytest.approx(expected, abs=2e-6)
 
 
 def test_images_and_flat_rows_agree_and_bytes_are_accepted(photographs: np.ndarray) -> None:
