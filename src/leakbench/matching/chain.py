@@ -114,7 +114,8 @@ def beside(images: Tensor) -> Tensor:
     """Return [trials, batch, channels, rows, columns] as [batch, trials·channels, rows, columns], channels
     last."""
     trials, _, channels, rows, columns = images.shape
-    return images.permute(1, 3, 4, 0, 2).reshape(-1, rows, columns, trials * channels).permute(0, 3, 1, 2)
+    found = images.permute(1, 3, 4, 0, 2).contiguous().view(-1, rows, columns, trials * channels)
+    return found.permute(0, 3, 1, 2)
 
 
 def apart(images: Tensor, shape: torch.Size) -> Tensor:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from leakbench.matching.layers import narrow
+from leakbench.matching.layers.narrow import NARROW
 from leakbench.matching.layers.rule import Kept, Link, Rule
 from leakbench.tensors import Tensors
 
@@ -73,15 +75,23 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    weight = _all(conv.weight, trials)
+    weight = narrow.once(conv, "all", trials, lambda: _all(conv.weight, trials))
     bias = None if conv.bias is None else _all(conv.bias, trials)
     found = conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, trials)
     return found, (x, weight)
 
 
+def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
+    """Return the transpose's weights, of all trials' own that `_forward` keeps."""
+    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
+
+
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
-    return derivatives(conv, slope, x, weight, weight.shape[0] // conv.out_channels, (True, False))[0]
+    trials = weight.shape[0] // conv.out_channels
+    if narrow.turns(conv, read, slope.shape):
+        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
+    return derivatives(conv, slope, x, weight, trials, (True, False))[0]
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -97,10 +107,12 @@ def _rate(
 ) -> Tensor:
     x, weight = kept
     bias = own["bias"].flatten() if "bias" in own else None
-    found = conv2d(x, own["weight"].flatten(0, 1), bias, conv.stride, conv.padding, conv.dilation, trials)
+    moving, setting = own["weight"].flatten(0, 1), (conv.stride, conv.padding, conv.dilation, trials)
     if rate is None:
-        return found
-    return found.add_(conv2d(rate, weight, None, conv.stride, conv.padding, conv.dilation, trials))
+        return conv2d(x, moving, bias, *setting)
+    if conv.in_channels < NARROW:
+        return conv2d(narrow.beside(x, rate, trials), narrow.paired(moving, weight), bias, *setting)
+    return conv2d(x, moving, bias, *setting).add_(conv2d(rate, weight, None, *setting))
 
 
 def _back(
@@ -109,8 +121,15 @@ def _back(
 ) -> Tensor:  # fmt: skip
     x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
-    found = derivatives(conv, rate, x, weight, trials, (True, False))[0]
-    return found.add_(derivatives(conv, slope, x, moving, trials, (True, False))[0])
+    if not narrow.turns(conv, read, slope.shape):
+        found = derivatives(conv, rate, x, weight, trials, (True, False))[0]
+        return found.add_(derivatives(conv, slope, x, moving, trials, (True, False))[0])
+    still, moving = _turned(conv, weight, trials), narrow.turned(conv, moving, trials)
+    if conv.out_channels < NARROW:
+        both = narrow.beside(rate, slope, trials), narrow.paired(still, moving)
+        return narrow.transposed(conv, *both, read, trials)
+    found = narrow.transposed(conv, rate, still, read, trials)
+    return found.add_(narrow.transposed(conv, slope, moving, read, trials))
 
 
 def _known(conv: nn.Conv2d) -> bool:
