@@ -75,23 +75,19 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    weight = narrow.once(conv, "all", trials, lambda: _all(conv.weight, trials))
-    bias = None if conv.bias is None else _all(conv.bias, trials)
-    found = conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, trials)
+    weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
+    found = conv2d(x, weight, _bias(conv, trials), conv.stride, conv.padding, conv.dilation, trials)
     return found, (x, weight)
 
 
-def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
-    """Return the transpose's weights, of all trials' own that `_forward` keeps."""
-    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
+def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
+    bias = conv.bias
+    return None if bias is None else narrow.once(conv, "bias", trials, lambda: _all(bias, trials))
 
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
-    trials = weight.shape[0] // conv.out_channels
-    if narrow.turns(conv, read, slope.shape):
-        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
-    return derivatives(conv, slope, x, weight, trials, (True, False))[0]
+    return derivatives(conv, slope, x, weight, weight.shape[0] // conv.out_channels, (True, False))[0]
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -111,7 +107,7 @@ def _rate(
     if rate is None:
         return conv2d(x, moving, bias, *setting)
     if conv.in_channels < NARROW:
-        return conv2d(narrow.beside(x, rate, trials), narrow.paired(moving, weight), bias, *setting)
+        return conv2d(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias, *setting)
     return conv2d(x, moving, bias, *setting).add_(conv2d(rate, weight, None, *setting))
 
 
@@ -121,15 +117,15 @@ def _back(
 ) -> Tensor:  # fmt: skip
     x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
-    if not narrow.turns(conv, read, slope.shape):
-        found = derivatives(conv, rate, x, weight, trials, (True, False))[0]
-        return found.add_(derivatives(conv, slope, x, moving, trials, (True, False))[0])
-    still, moving = _turned(conv, weight, trials), narrow.turned(conv, moving, trials)
+    if narrow.turns(conv, read, slope.shape):
+        still = narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
+        both = narrow.reading_both(still, narrow.turned(conv, moving, trials))
+        return narrow.transposed(conv, narrow.beside(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
-        both = narrow.beside(rate, slope, trials), narrow.paired(still, moving)
-        return narrow.transposed(conv, *both, read, trials)
-    found = narrow.transposed(conv, rate, still, read, trials)
-    return found.add_(narrow.transposed(conv, slope, moving, read, trials))
+        both = narrow.making_both(weight, moving, trials)
+        return derivatives(conv, narrow.beside(rate, slope, trials), x, both, trials, (True, False))[0]
+    found = derivatives(conv, rate, x, weight, trials, (True, False))[0]
+    return found.add_(derivatives(conv, slope, x, moving, trials, (True, False))[0])
 
 
 def _known(conv: nn.Conv2d) -> bool:
