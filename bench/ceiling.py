@@ -1,7 +1,8 @@
 """The most that a core of this machine can do: large products and convolutions, by precision."""
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -14,18 +15,36 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def flop_of(run: Callable[[int], object], units: float) -> float:
-    """Return the floating-point operations of a unit: of its products and convolutions, as torch counts them.
+    """Return the floating-point operations of a unit: of its products and convolutions.
 
     run: does as many iterations as it is given, each of `units` units. What it does once does not count.
     """
     few, many = 2, 6
-    return (_flop(lambda: run(many)) - _flop(lambda: run(few))) / ((many - few) * units)
+    return (flop(lambda: run(many)) - flop(lambda: run(few))) / ((many - few) * units)
 
 
-def _flop(run: Callable[[], object]) -> int:
-    with FlopCounterMode(display=False) as counter:
+def flop(run: Callable[[], object]) -> int:
+    """Return the floating-point operations of the products and convolutions of `run`."""
+    # torch counts a weight gradient of groups as if each channel met those of every other group.
+    counts = {torch.ops.aten.convolution_backward: _derivatives}
+    with FlopCounterMode(display=False, custom_mapping=counts) as counter:
         run()
     return counter.get_total_flops()
+
+
+def _derivatives(
+    slope: Sequence[int], x: Sequence[int], weight: Sequence[int], bias: object, stride: object,
+    padding: object, dilation: object, transposed: bool, output_padding: object, groups: int,
+    mask: Sequence[bool], *, out_shape: object = None, **_: object,
+) -> int:  # fmt: skip
+    """Return the operations of a convolution's derivatives in what it read and in its weights, of those that
+    `mask` asks for.
+
+    slope, x, weight: shapes. Each derivative takes as many operations as the convolution, which multiplies
+    every weight once at each place that it goes to.
+    """
+    places = (x if transposed else slope)[2:]
+    return 2 * x[0] * math.prod(places) * math.prod(weight) * sum(mask[:2])
 
 
 def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, float]:
@@ -47,9 +66,9 @@ def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, floa
 
 
 def _best(run: Callable[[], Tensor], seconds: float) -> float:
-    flop, shortest, end = _flop(run), float("inf"), time.perf_counter() + seconds
+    count, shortest, end = flop(run), float("inf"), time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         run()
         shortest = min(shortest, time.perf_counter() - start)
-    return flop / shortest
+    return count / shortest

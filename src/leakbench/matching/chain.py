@@ -113,8 +113,13 @@ def _spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> 
 def beside(images: Tensor) -> Tensor:
     """Return [trials, batch, channels, rows, columns] as [batch, trials·channels, rows, columns], channels
     last."""
-    trials, _, channels, rows, columns = images.shape
-    return images.permute(1, 3, 4, 0, 2).reshape(-1, rows, columns, trials * channels).permute(0, 3, 1, 2)
+    trials, batch, channels, rows, columns = images.shape
+    if batch == 1:
+        # A plain transposition of a matrix is five times as fast as that of more axes.
+        found = images.reshape(trials * channels, -1).T.contiguous().view(1, rows, columns, -1)
+    else:
+        found = images.permute(1, 3, 4, 0, 2).reshape(batch, rows, columns, trials * channels)
+    return found.permute(0, 3, 1, 2)
 
 
 def apart(images: Tensor, shape: torch.Size) -> Tensor:

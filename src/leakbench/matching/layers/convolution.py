@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from leakbench.matching.layers import narrow
+from leakbench.matching.layers.narrow import NARROW
 from leakbench.matching.layers.rule import Kept, Link, Rule
 from leakbench.tensors import Tensors
 
@@ -73,10 +75,14 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
-    weight = _all(conv.weight, trials)
-    bias = None if conv.bias is None else _all(conv.bias, trials)
-    found = conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, trials)
+    weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
+    found = conv2d(x, weight, _bias(conv, trials), conv.stride, conv.padding, conv.dilation, trials)
     return found, (x, weight)
+
+
+def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
+    bias = conv.bias
+    return None if bias is None else narrow.once(conv, "bias", trials, lambda: _all(bias, trials))
 
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
@@ -97,10 +103,12 @@ def _rate(
 ) -> Tensor:
     x, weight = kept
     bias = own["bias"].flatten() if "bias" in own else None
-    found = conv2d(x, own["weight"].flatten(0, 1), bias, conv.stride, conv.padding, conv.dilation, trials)
+    moving, setting = own["weight"].flatten(0, 1), (conv.stride, conv.padding, conv.dilation, trials)
     if rate is None:
-        return found
-    return found.add_(conv2d(rate, weight, None, conv.stride, conv.padding, conv.dilation, trials))
+        return conv2d(x, moving, bias, *setting)
+    if conv.in_channels < NARROW:
+        return conv2d(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias, *setting)
+    return conv2d(x, moving, bias, *setting).add_(conv2d(rate, weight, None, *setting))
 
 
 def _back(
@@ -109,6 +117,13 @@ def _back(
 ) -> Tensor:  # fmt: skip
     x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
+    if narrow.turns(conv, read, slope.shape):
+        still = narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
+        both = narrow.reading_both(still, narrow.turned(conv, moving, trials))
+        return narrow.transposed(conv, narrow.beside(rate, slope, trials), both, read, trials)
+    if conv.out_channels < NARROW:
+        both = narrow.making_both(weight, moving, trials)
+        return derivatives(conv, narrow.beside(rate, slope, trials), x, both, trials, (True, False))[0]
     found = derivatives(conv, rate, x, weight, trials, (True, False))[0]
     return found.add_(derivatives(conv, slope, x, moving, trials, (True, False))[0])
 
