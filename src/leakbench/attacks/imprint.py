@@ -128,7 +128,7 @@ def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> l
     mean, deviation = normalisation(model, channels)
     wanted = ((noise - mean) / deviation).flatten(1)
     each = {tensor: torch.from_numpy(np.array(value[origin])) for tensor, value in observation.each.items()}
-    found = []
+    found: list[Tensor] = []
     for client in range(len(next(iter(each.values()))) if each else 1):
         model.load_state_dict({tensor: value[client] for tensor, value in each.items()}, strict=False)
         read = first_dense(model, noise)[1].flatten(1).to(wanted.dtype)
@@ -139,7 +139,9 @@ def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> l
             raise Unfit(
                 f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)"
             )
-        found.append(block)
+        # Clients whose models differ behind or in the layer alone share a block.
+        if not any(torch.equal(block, other) for other in found):
+            found.append(block)
     return found
 
 
