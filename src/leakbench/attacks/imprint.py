@@ -36,6 +36,9 @@ def imprint(
     these models is read by itself. In a sum of several such clients the gradients of the biases are mixed, so
     each sample is known up to its scale.
 
+    Where the rows differ in length each neuron has a bin of its own, as LOKI's have against weights after
+    local steps. A row's change is then itself a sample, up to its scale.
+
     scale: where it comes from then. `levels`: pixels of 8 bits are whole multiples of one number, and the
     smallest brightness that makes them so is taken; where there is none, the brightest value is taken for 1.
     `maximum`: the latter always. Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4; the blocks and
@@ -53,7 +56,7 @@ def imprint(
     clients, batch = len(observation.clients), max(observation.clients)
     kept, places = 0, {}
     for origin in sorted(set(observation.origin.tolist())):
-        places[origin] = _blocks(observation, origin, name)
+        places[origin] = _blocks(observation, origin, name, _own(observation, origin, name))
         kept = min(batch, layer.out_features * len(places[origin]))
     found = torch.zeros(observation.rounds, clients, kept, *pixels)
     usable = torch.zeros(found.shape[:3], dtype=torch.bool)
@@ -64,7 +67,8 @@ def imprint(
         slope, offset = (
             observation.update(f"{name}.{part}", one)[0][:, order].double() for part in ("weight", "bias")
         )
-        mixed = len(places[origin]) > clients
+        own = _own(observation, origin, name)
+        mixed = own or len(places[origin]) > clients
         if mixed and (mean.any() or (deviation != 1).any()):
             raise Unfit(
                 "attack: imprint knows samples of a sum up to a factor, and the network normalises them"
@@ -72,7 +76,7 @@ def imprint(
         for client in range(clients):
             ratios, sizes = [], []
             for block in places[origin]:
-                steps = _steps(slope[client][:, block])
+                steps = slope[client][:, block] if own else _steps(slope[client][:, block])
                 # A bias' gradient that is mixed scales nothing.
                 ratio, full = divide(steps, _steps(0 * offset[client] if mixed else offset[client]))
                 sizes.append(torch.where(full, steps.abs().mean(-1), 0))
@@ -105,11 +109,18 @@ def _order(observation: Observation, origin: int, name: str) -> Tensor:
     return bias.argsort()
 
 
-def _blocks(observation: Observation, origin: int, name: str) -> list[Tensor]:
+def _own(observation: Observation, origin: int, name: str) -> bool:
+    """Return whether each neuron of the layer `name` has a bin of its own: neurons that share all bins up to
+    their place have equal rows, and these are as long as their bins are narrow."""
+    length = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double().norm(dim=1)
+    return bool((length / length[0] - 1).abs().amax() > ALIKE)
+
+
+def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> list[Tensor]:
     """Return for each model that was sent which inputs [pixels] of the layer `name` are a sample's pixels,
     in their order.
 
-    Raises Unfit where there are none.
+    scaled: pixels may have been multiplied by some factor. Raises Unfit where there are none.
     """
     model = observation.model(origin)
     rows, columns, channels = observation.network["shape"]
@@ -117,16 +128,20 @@ def _blocks(observation: Observation, origin: int, name: str) -> list[Tensor]:
     mean, deviation = normalisation(model, channels)
     wanted = ((noise - mean) / deviation).flatten(1)
     each = {tensor: torch.from_numpy(np.array(value[origin])) for tensor, value in observation.each.items()}
-    found = []
+    found: list[Tensor] = []
     for client in range(len(next(iter(each.values()))) if each else 1):
         model.load_state_dict({tensor: value[client] for tensor, value in each.items()}, strict=False)
         read = first_dense(model, noise)[1].flatten(1).to(wanted.dtype)
         block = read.any(0).nonzero()[:, 0]
-        if len(block) != wanted.shape[1] or not torch.allclose(read[:, block], wanted):
+        alike = len(block) == wanted.shape[1]
+        factor = read[:, block].norm() / wanted.norm() if alike and scaled else 1.0
+        if not (alike and torch.allclose(read[:, block] / factor, wanted, rtol=1e-5, atol=1e-6)):
             raise Unfit(
                 f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)"
             )
-        found.append(block)
+        # Clients whose models differ behind or in the layer alone share a block.
+        if not any(torch.equal(block, other) for other in found):
+            found.append(block)
     return found
 
 

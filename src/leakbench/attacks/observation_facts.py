@@ -5,10 +5,10 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
 from leakbench.artefacts import Facts
-from leakbench.attacks.threat_model import OBSERVERS, ThreatModel
+from leakbench.attacks.threat_model import OBSERVERS, Letter, ThreatModel
 from leakbench.errors import UserError
 
 Check = Callable[[Any], bool]
@@ -89,6 +89,7 @@ _FACTS: dict[str, tuple[str, Check]] = {
     },
     "knows.defence": ("the name of a defence, or null", lambda v: v is None or _part(v)),
     "knows.malicious": ("the name of a server, or null", lambda v: v is None or _part(v)),
+    "knows.letter": ("F, G, H or null", lambda v: v in (None, *get_args(Letter))),
     "knows.source": (f"a line of at most {LONGEST} letters, or null", lambda v: v is None or _text(v)),
     "hidden": ("a mapping", lambda v: isinstance(v, dict)),
 }

@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from leakbench.attacks.observation import Observation
 
 Observer = Literal["server", "client", "colluding"]
+# F: writes the weights. G: also holds samples like the private ones. H: also chooses the clients it attacks.
+Letter = Literal["F", "G", "H"]
 # Who is meant by an observer. Each follows the protocol, unless `malicious` names how the server does not.
 OBSERVERS = {
     "server": "honest-but-curious server",
@@ -25,6 +27,7 @@ class ThreatModel:
     samples in every round, so that rounds differ in chance alone. candidates_known: whether the attacker
     holds images among which the private ones are. defence: the name of the clients' defence; none: no defence
     is known. malicious: how the server cheats, one of `leakbench.servers`; none: it follows the protocol.
+    letter: what such a server can do, by the letters F to H of Carletti et al. (USENIX Security 2025).
     source: where rounds come from that this project did not play.
     """
 
@@ -37,11 +40,15 @@ class ThreatModel:
     candidates_known: bool = False
     defence: str | None = None
     malicious: str | None = None
+    letter: Letter | None = None
     source: str | None = None
 
 
 def _who(knows: ThreatModel) -> str:
-    return f"malicious server ({knows.malicious})" if knows.malicious else OBSERVERS[knows.observer]
+    if not knows.malicious:
+        return OBSERVERS[knows.observer]
+    letter = f", letter {knows.letter}" if knows.letter else ""
+    return f"malicious server ({knows.malicious}{letter})"
 
 
 def in_words(observation: "Observation") -> dict[str, str]:

@@ -110,7 +110,7 @@ LABELLED, NOISE, EACH = 0.05, 64, 100
 # The learned inverter: the gradient of one sample alone in forward passes, and millions of operations of
 # Adam's step for each million weights. Thousands of calls that a defence of examples takes for each sample.
 ALONE, ADAM = 10, 170
-PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 21}
+PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 10}
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
 # Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment.

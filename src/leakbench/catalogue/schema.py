@@ -307,9 +307,10 @@ class Federation(Strict):
 class Server(Part):
     """What a malicious server does to the weights before it sends them out."""
 
-    threat: Literal["F", "G"] = Field(
+    threat: Literal["F", "G", "H"] = Field(
         description="What the server can do, by the letters of Carletti et al. (USENIX Security 2025). `F`: "
-        "it writes the weights. `G`: it also holds samples like the private ones."
+        "it writes the weights. `G`: it also holds samples like the private ones. `H`: it also chooses which "
+        "clients it attacks."
     )
     auxiliary: Slice | None = Field(
         None,

@@ -12,6 +12,9 @@ from leakbench.errors import UserError
 from leakbench.servers import Held, Written
 from leakbench.servers.robbing_the_fed import alone, make_unsure, reader, write_bins
 
+# Two cuts are at least this far apart.
+NARROW = 1e-9
+
 
 @torch.no_grad()
 def loki(
@@ -21,6 +24,16 @@ def loki(
     bins: Literal["quantiles", "normal"] = "quantiles",
     gain: Annotated[float, Field(gt=0)] = 1.0,
     unsure: bool = True,
+    closing: Annotated[
+        bool, Field(description="Whether each neuron has a bin of its own, which closes at the first step.")
+    ] = False,
+    factor: Annotated[
+        float, Field(gt=0, description="What the copying kernels are multiplied by, with `closing`.")
+    ] = 1.0,
+    step: Annotated[
+        int,
+        Field(ge=0, description="Samples of a client's mini-batch, with `closing`. 0: it has all."),
+    ] = 0,
 ) -> Written:
     """Send each client kernels of its own that copy a sample, all others zero, and sort samples into bins.
 
@@ -30,10 +43,19 @@ def loki(
     columns is then of one client. The dense layer sorts samples into bins by their mean, as in Robbing the
     Fed; the expected share is that of the largest client's batch.
 
-    bins, gain, unsure: as in `robbing_the_fed`. Source: both papers' convolution of three kernels for each
-    client.
-    Raises UserError where fewer than two clients take part, without samples, and where the network does not
-    begin with such a convolution, its padding keeping the size, before two dense layers.
+    With `closing` the server is sent weights after several local steps, not gradients. A neuron is then open
+    between two cuts alone, for its row and bias are divided by the distance of the cuts and it is cut off at
+    1, so a sample changes the row of its own bin and no other. The kernels are multiplied by `factor` and the
+    rows divided by it. That leaves what the neurons compute as it is, and a step moves a row by `factor`²
+    times as much of its length. A large factor thus closes a bin as soon as one mini-batch has opened it: the
+    row keeps what this mini-batch wrote, however many steps and epochs follow.
+
+    bins, gain, unsure: as in `robbing_the_fed`; with `closing` there is no gain. Source: both papers'
+    convolution of three kernels for each client; hard tanh, distances and factor are LOKI's against FedAvg.
+    That a large factor closes bins, and the expected share, are ours.
+    Raises UserError where fewer than two clients take part, without samples, where the network does not
+    begin with such a convolution, its padding keeping the size, before two dense layers, and with `closing`
+    where nothing cuts the neurons off at 0 and 1.
     """
     clients = len(held.clients)
     if clients < 2:
@@ -43,14 +65,58 @@ def loki(
     if held.samples is None:
         raise UserError("malicious: loki fits its bins to samples (give the server auxiliary ones)")
     name, convolution, layer = _places(model, held.shape, clients)
+    if closing and not any(
+        isinstance(m, nn.Hardtanh) and (m.min_val, m.max_val) == (0, 1) for m in model.modules()
+    ):
+        raise UserError(
+            "malicious: loki: closing bins need neurons that are cut off at 0 and 1 (give the victim "
+            "bounded: true)"
+        )
     later = reader(model, layer, "loki")
-    write_bins(layer, later, held.samples.flatten(1).double().mean(1), bins, gain, math.prod(held.shape))
+    means, values = held.samples.flatten(1).double().mean(1), math.prod(held.shape)
     each = taps(convolution.weight.shape, clients)
+    expected = alone(layer.out_features, max(held.clients))
+    write_bins(layer, later, means, bins, gain, values)
+    if closing:
+        _part(layer, means, bins, factor * values)
+        each *= factor
+        expected = first_alone(layer.out_features, max(held.clients), step)
     if unsure:
         make_unsure(model)
     # The model that all clients would share: a client that has no group gives nothing away.
     convolution.weight.zero_()
-    return Written({"exact": alone(layer.out_features, max(held.clients))}, {f"{name}.weight": each})
+    return Written({"exact": expected}, {f"{name}.weight": each})
+
+
+def first_alone(bins: int, samples: int, step: int) -> float:
+    """Return the probability that a sample is alone in its bin in the first mini-batch that opens the bin.
+
+    samples: of a client, which takes them `step` at a time (0: all at once). All bins are as likely.
+    """
+    sizes = [min(step, samples - begin) for begin in range(0, samples, step)] if step else [samples]
+    before, found = 0, 0.0
+    for size in sizes:
+        # No sample of an earlier mini-batch, and none of its own, may share its bin.
+        found += size / samples * alone(bins, before + size)
+        before += size
+    return found
+
+
+def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
+    """Give each neuron a bin of its own: it goes from 0 to 1 between two cuts.
+
+    means: float64 [n], those of the server's samples. scale: what a sample's sum is divided by for its mean.
+    """
+    share = torch.linspace(0, 1, layer.out_features + 1, dtype=torch.float64)
+    if bins == "quantiles":
+        cuts = torch.quantile(means, share)
+    else:
+        cuts = means.mean() + means.std() * torch.special.ndtri(share)
+    # The mean of a sample lies between 0 and 1.
+    cuts[0], cuts[-1] = 0, 1
+    apart = cuts.diff().clamp_min(NARROW)
+    layer.weight.copy_((1 / (scale * apart))[:, None].expand_as(layer.weight))
+    layer.bias.copy_(-cuts[:-1] / apart)
 
 
 def taps(shape: torch.Size, clients: int) -> Tensor:

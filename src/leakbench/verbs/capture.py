@@ -56,7 +56,11 @@ def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict
             "local_set_repeats": federation["local_set"] == "fixed",
             "candidates_known": "candidates" in federation,
             "defence": value["defence"]["module"],
-            **({"malicious": value["malicious"]["module"]} if "malicious" in value else {}),
+            **(
+                {"malicious": value["malicious"]["module"], "letter": value["malicious"]["threat"]}
+                if "malicious" in value
+                else {}
+            ),
         },
         **({"hidden": hidden | told} if hidden else {}),
     }

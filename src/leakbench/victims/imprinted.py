@@ -21,13 +21,19 @@ def imprinted(
         Field(ge=0, description="Clients that a convolution before the block keeps apart. 0: there is none."),
     ] = 0,
     norm: Literal["none", "batch"] = "none",
+    bounded: Annotated[
+        bool,
+        Field(description="Whether the block's first neurons are cut off at 1 as well as at 0."),
+    ] = False,
 ) -> nn.Module:
     """Put a dense layer, ReLUs and a dense layer back to the sample's shape in front of DLG's LeNet.
 
     The second layer's initial weights are equal, so that a sample adds the same to each neuron that it opens.
     With `clients` a 3×3 convolution comes first, without a bias, of one kernel for each channel of each
-    client's samples. norm: a batch norm behind the LeNet's first convolution, by its own statistics. Source:
-    Robbing the Fed (Fowl et al., ICLR 2022), section 4; the convolution is LOKI's (Zhao et al., S&P 2024).
+    client's samples. norm: a batch norm behind the LeNet's first convolution, by its own statistics.
+    bounded: a neuron then passes a gradient on only between 0 and 1, and each can have a bin of its own.
+    Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4; the convolution and the bounds are LOKI's
+    (Zhao et al., S&P 2024).
     """
     rows, columns, channels = shape
     inputs = math.prod(shape)
@@ -40,7 +46,7 @@ def imprinted(
     block = {
         "flatten": nn.Flatten(),
         "dense1": nn.Linear(inputs * max(clients, 1), bins),
-        "activation1": nn.ReLU(),
+        "activation1": nn.Hardtanh(0, 1) if bounded else nn.ReLU(),
         "dense2": back,
         "unflatten": nn.Unflatten(1, (channels, rows, columns)),
     }

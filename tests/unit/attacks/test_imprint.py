@@ -193,3 +193,71 @@ def test_the_brightest_level_is_the_smallest_that_makes_all_values_whole() -> No
     others = torch.stack([(shares[0] > 0.5).double(), shares[1] * 0.7 + shares[2] * 0.3])
     others /= others.amax(1, keepdim=True)
     assert brightest(torch.cat([shares, others])).tolist() == [100, 255, 64, 33, 0, 0]
+
+
+def after_steps(together: bool, factor: float, seed: int) -> tuple[Observation, torch.Tensor, torch.Tensor]:
+    """Return what a server sees of clients that took nine local steps on pairs of samples, the samples
+    [clients, each, …], and which of these were alone in a bin that their mini-batch opened first [clients,
+    each]."""
+    torch.manual_seed(seed)
+    parameters = {"bins": 30, "clients": CLIENTS, "bounded": True}
+    model = victims.build("imprinted", COLOURED, 5, parameters).eval()
+    own = pictures(4000)
+    held = Held((3, 6, 6), CLIENTS * EACH, torch.Generator(), own[1000:], [EACH] * CLIENTS)
+    settings = {"closing": True, "factor": factor, "step": 2}
+    written = servers.build("loki", settings)(model, held)
+    samples = own[CLIENTS * EACH * seed :][: CLIENTS * EACH].unflatten(0, (CLIENTS, EACH))
+    sent = {name: value.clone() for name, value in model.state_dict().items()}
+    updates, firsts = [], []
+    for client in range(CLIENTS):
+        kernels = {"convolution.weight": written.each["convolution.weight"][client]}
+        begin = sent | kernels
+        model.load_state_dict(begin)
+        out: list[torch.Tensor] = []
+        hook = model.dense1.register_forward_hook(lambda _, inputs, output, out=out: out.append(output))
+        model(samples[client])
+        hook.remove()
+        place = ((out[0] > 0) & (out[0] < 1)).int().argmax(1)
+        rival = (place[:, None] == place) & ~torch.eye(EACH, dtype=torch.bool)
+        batch = torch.arange(EACH) // 2
+        firsts.append(~(rival & (batch <= batch[:, None])).any(1))
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            for part in torch.arange(EACH).split(2):
+                optimiser.zero_grad()
+                cross_entropy(model(samples[client, part]), part % 5).backward()
+                optimiser.step()
+        updates.append({name: value - begin[name] for name, value in model.state_dict().items()})
+    stacked = {name: torch.stack([each[name] for each in updates]) for name in sent}
+    seen = {name: value.mean(0, keepdim=True) if together else value for name, value in stacked.items()}
+    observation = Observation(
+        network={"module": "imprinted", "parameters": parameters, "shape": list(COLOURED), "classes": 5},
+        weights={name: value.numpy()[None] for name, value in sent.items()},
+        updates={name: value.numpy()[None] for name, value in seen.items()},
+        origin=np.zeros(1, np.int64),
+        clients=[CLIENTS * EACH] if together else [EACH] * CLIENTS,
+        kind="model",
+        local={"lr": 0.1, "batch_size": 2, "epochs": 3},
+        each={name: value.numpy()[None] for name, value in written.each.items()},
+    )
+    return observation, samples, torch.stack(firsts)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_after_local_steps_a_bin_holds_the_sample_that_closed_it(together: bool) -> None:
+    for seed in range(3):
+        observation, samples, firsts = after_steps(together, 10_000.0, seed)
+        found = imprint(observation, torch.Generator())
+        images = found.images[0][found.usable[0]]
+        assert 0 < firsts.sum() < CLIENTS * EACH or seed
+        assert torch.equal(came_out(images, samples), firsts)
+
+
+def test_kernels_that_are_not_enlarged_leave_bins_open_that_later_steps_fill() -> None:
+    shares = []
+    for seed in range(3):
+        observation, samples, firsts = after_steps(True, 1.0, seed)
+        found = imprint(observation, torch.Generator())
+        read = came_out(found.images[0][found.usable[0]], samples)
+        shares.append((read.double().mean() - firsts.double().mean()).item())
+    assert np.mean(shares) < -0.2

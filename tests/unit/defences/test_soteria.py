@@ -5,9 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from leakbench import defences
+from leakbench import defences, victims
 from leakbench.adaptive.soteria import soteria as known
 from leakbench.defences import Batch
+from leakbench.defences.soteria import _of_copies as of_copies
+from leakbench.defences.soteria import _of_vectors as of_vectors
 from leakbench.defences.soteria import sensitivity
 from leakbench.errors import UserError
 
@@ -33,6 +35,22 @@ def test_scores_are_those_of_the_authors_loop() -> None:
             by_hand[feature] += slope[sample].norm() / (features[sample, feature].detach() + 0.1)
     torch.testing.assert_close(sensitivity(own, 0.1), by_hand)
     assert by_hand.unique().numel() > 6
+
+
+@pytest.mark.parametrize("samples", [1, 5])
+@pytest.mark.parametrize("module", ["lenet_dlg", "mlp"])
+def test_vectors_and_copies_have_the_same_norms(module: str, samples: int) -> None:
+    torch.manual_seed(2)
+    model = victims.build(module, (12, 12, 3), 7, {}).eval()
+    images = torch.rand(samples, 3, 12, 12)
+    weights = {name: value.detach() for name, value in model.named_parameters()}
+    own = Batch(model, weights, images, torch.zeros(samples, dtype=torch.int64))
+    (norms, features), (again, same) = of_vectors(own), of_copies(own)
+    torch.testing.assert_close(norms, again, rtol=1e-4, atol=1e-7)
+    assert torch.equal(features, same)
+    # More features than are taken at once.
+    assert norms.shape == features.T.shape
+    assert norms.shape[0] > 100
 
 
 def test_the_columns_of_low_scores_are_hidden_and_nothing_else() -> None:

@@ -37,7 +37,7 @@ def test_the_observation_and_its_words_name_the_server(tmp_path: Path) -> None:
     play(tmp_path, BINS)
     observation, _ = read_observation(tmp_path / "capture.safetensors")
     assert observation.knows.malicious == "robbing-the-fed"
-    assert in_words(observation)["threat model"] == "malicious server (robbing-the-fed)"
+    assert in_words(observation)["threat model"] == "malicious server (robbing-the-fed, letter G)"
     weight = observation.weights["dense1.weight"][0]
     assert np.ptp(weight) == 0
     # The truth keeps what the closed form says: seven bins, four samples.

@@ -1,0 +1,73 @@
+"""Gradient suppression (Pasquini, Francati and Ateniese, CCS 2022): all clients but one are sent a layer that
+gets no gradient, so that a sum is that one's."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from leakbench.errors import UserError
+from leakbench.servers import Held, Written, trapped
+from leakbench.servers.robbing_the_fed import alone, robbing_the_fed
+
+
+def suppression(
+    model: nn.Module,
+    held: Held,
+    *,
+    chosen: Annotated[int, Field(ge=0, description="The client whose samples are read, from 0.")] = 0,
+    bins: Literal["quantiles", "normal"] = "quantiles",
+    gain: Annotated[float, Field(gt=0)] = 1.0,
+    unsure: bool = True,
+) -> Written:
+    """Send one client the bins of Robbing the Fed, and all others biases that no sample overcomes.
+
+    A neuron that is closed for every sample has a gradient of zero, also after many local steps. So in a sum
+    over clients the first dense layer's gradient is that of the chosen client, and its batch is read as if no
+    sum had been taken. It takes a server that chooses which client it attacks in a round. The expected share
+    is of the samples of all clients, of whom those of the others are never read.
+
+    bins, gain, unsure: as in `robbing_the_fed`. Source: the paper's attack by dead layers of ReLUs; the paper
+    reads the one update that is left by other attacks, and the bins are ours.
+    Raises UserError as `robbing_the_fed` does, where fewer than two clients take part, where the chosen one
+    does not, and where closed neurons still pass a gradient on.
+    """
+    clients = len(held.clients)
+    if clients < 2:
+        raise UserError(
+            "malicious: suppression takes one client out of a sum (give the federation two clients or more)"
+        )
+    if chosen >= clients:
+        raise UserError(f"malicious: suppression: chosen: there is no client {chosen} of {clients}")
+    own = held.clients[chosen]
+    robbing_the_fed(model, held, bins=bins, gain=gain, unsure=unsure)
+    layer, read = trapped(model, held.shape, "suppression")
+    assert held.samples is not None
+    name = next(name for name, module in model.named_modules() if module is layer)
+    written = layer.bias.detach().clone()
+    # Twice as low as the lowest result of the query, so that it stays below zero whatever the sample.
+    reach = float((layer.weight.detach()[0] @ read(held.samples).T).abs().max())
+    closed = torch.full_like(written, -2 * reach - gain)
+    if _open(model, layer, closed, held.samples[:8]):
+        raise UserError(
+            "malicious: suppression needs neurons that pass no gradient on when closed, such as ReLUs"
+        )
+    each = closed.repeat(clients, 1)
+    each[chosen] = written
+    return Written({"exact": alone(layer.out_features, own) * own / held.batch}, {f"{name}.bias": each})
+
+
+def _open(model: nn.Module, layer: nn.Linear, bias: Tensor, samples: Tensor) -> bool:
+    """Return whether a layer with this bias gets a gradient of some of the samples; its own bias stays."""
+    before = layer.bias.detach().clone()
+    with torch.no_grad():
+        layer.bias.copy_(bias)
+    try:
+        with torch.enable_grad():
+            asked = layer.weight.requires_grad_()
+            (slope,) = torch.autograd.grad(model(samples).square().sum(), asked)
+    finally:
+        with torch.no_grad():
+            layer.bias.copy_(before)
+    return bool(slope.any())
