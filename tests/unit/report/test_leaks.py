@@ -5,7 +5,18 @@ from typing import Any
 import pandas as pd
 
 from leakbench.attacks.threat_model import OBSERVERS
-from leakbench.report.leaks import SERVER, Price, best_known, prices
+from leakbench.report.leaks import (
+    ATTACKERS,
+    PLAIN_ONLY,
+    SERVER,
+    STRONGER,
+    Leak,
+    Map,
+    Price,
+    best_known,
+    on_any_network,
+    prices,
+)
 
 PARTS = {
     "dataset": [{"name": "d", "title": "Digits"}],
@@ -60,6 +71,69 @@ def test_only_the_honest_but_curious_server_is_an_attacker() -> None:
     assert OBSERVERS["server"] == SERVER
     knows = {"d/v/f/noise/clever/0": {"threat model": OBSERVERS["colluding"]}}
     assert best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS) == []
+
+
+def test_a_defence_that_no_adaptive_attacker_met_says_so() -> None:
+    (found,) = best_known(pd.DataFrame([row("noise", "plain", 0.3), row("none", "plain", 0.9)]), {}, PARTS)
+    notes = {title: leaks["adaptive"].note for title, leaks in found.rows.items() if leaks["adaptive"]}
+    assert notes == {"noise": PLAIN_ONLY, "no defence": ""}
+
+
+HELD = {"threat model": SERVER, "candidates": "held, the private images among them"}
+CHEATS = {"threat model": "malicious server (robbing-the-fed)"}
+
+
+def member(defence: str, attack: str, mean: float, **changes: Any) -> dict[str, Any]:
+    return row(defence, attack, mean, metric="tpr_at_fpr_0", **changes)
+
+
+def test_servers_with_candidates_or_written_weights_have_columns_of_their_own() -> None:
+    table = pd.DataFrame(
+        [
+            member("noise", "plain", 0.2),
+            member("noise", "clever", 0.7, victim="w", n=12),
+            # Of equal leaks the one with more trials.
+            member("noise", "clever", 0.7, victim="v"),
+            # Four trials, a baseline and another metric are no leak.
+            member("noise", "plain", 0.99, n=4),
+            member("noise", "plain", 0.98, baseline="random-gradient"),
+            row("noise", "plain", 0.97),
+            row("none", "clever", 0.94, metric="exact", victim="w"),
+            # What an honest server reads in every bit is not in the column of the malicious one.
+            row("none", "plain", 1.0, metric="exact"),
+        ]
+    )
+    knows = {
+        "d/v/f/noise/plain/0": HELD, "d/w/f/noise/clever/0": HELD, "d/v/f/noise/clever/1": HELD,
+        "d/w/f/none/clever/0": CHEATS,
+    }  # fmt: skip
+    found = on_any_network([], table, knows, PARTS)
+    assert found is not None
+    assert list(found.rows) == ["no defence", "noise"]
+    assert list(found.rows["noise"]) == [*ATTACKERS, *STRONGER]
+    candidates, malicious = found.rows["noise"]["candidates"], found.rows["no defence"]["malicious"]
+    assert candidates is not None
+    assert malicious is not None
+    assert (candidates.attack, candidates.mean, candidates.n) == ("Clever", 0.7, 12)
+    assert (malicious.mean, malicious.where) == (0.94, "Digits, w")
+    assert found.rows["noise"]["malicious"] is None
+    assert found.rows["no defence"]["candidates"] is None
+    # A reconstruction by a server that holds candidates is no leak of the plain columns either.
+    assert best_known(table[table["defence"] == "noise"], knows, PARTS) == []
+
+
+def test_of_several_networks_the_one_that_leaks_most_counts() -> None:
+    low, high = Leak("Plain", 0.4, "[0.3, 0.5]", 10, "0%", "quick"), Leak("Plain", 0.6, "", 10, "0%", "quick")
+    maps = [
+        Map(name, {"noise": {"plain": leak, "adaptive": None}}) for name, leak in (("a", low), ("b", high))
+    ]
+    found = on_any_network(maps, pd.DataFrame(), {}, PARTS)
+    assert found is not None
+    plain = found.rows["noise"]["plain"]
+    assert plain is not None
+    assert (plain.mean, plain.where) == (0.6, "b")
+    assert found.rows["noise"]["adaptive"] is None
+    assert on_any_network([], pd.DataFrame(), {}, PARTS) is None
 
 
 def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:

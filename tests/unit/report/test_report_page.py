@@ -15,7 +15,7 @@ import pytest
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
-from leakbench.report.leaks import Leak, Map, Price
+from leakbench.report.leaks import ATTACKERS, STRONGER, Leak, Map, Price
 from leakbench.report.results import results
 
 FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
@@ -321,6 +321,18 @@ def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) ->
     assert "–" in visible(
         page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</section>")[0]
     )
+
+
+def test_the_first_table_of_leaks_has_every_kind_of_attacker(card: pd.DataFrame) -> None:
+    leak = Leak("Membership", 0.16, "[0.11, 0.21]", 10, "0%", "standard", "CIFAR-10, tanh")
+    rows = {"8 bits": dict.fromkeys([*ATTACKERS, *STRONGER]) | {"candidates": leak}}
+    html = page(card, [], FACTS | {"overall": Map("Any network here", rows)})
+    table = html.split('class="leaks"')[1].split("</table>")[0]
+    assert all(words in visible(table) for words in (*ATTACKERS.values(), *STRONGER.values()))
+    first, second, third, fourth, price = (visible(cell).strip() for cell in table.split("<td>")[1:])
+    assert (first, second, fourth) == ("not measured",) * 3
+    assert third == "0.16 [0.11, 0.21] · Membership, n = 10, 0% failed, standard · CIFAR-10, tanh"
+    assert price == "–"
 
 
 def test_tables_fit_a_sheet_of_paper(
