@@ -20,7 +20,8 @@ def row(defence: str, attack: str, mean: float, baseline: str = "") -> dict[str,
     return {
         "dataset": "mnist-32", "victim": "fcnn-relu-untrained", "federation": "grnn-matrix",
         "defence": defence, "attack": attack, "client": 0, "local_samples": 1, "baseline": baseline,
-        "metric": "ssim", "mean": mean, "ci_low": mean - 0.1, "ci_high": float("nan"), "n": 10, "failure_rate": 0.0,
+        "metric": "ssim", "mean": mean, "ci_low": mean - 0.1, "ci_high": float("nan"), "n": 10,
+        "failure_rate": 0.0,
     }  # fmt: skip
 
 
