@@ -1,6 +1,6 @@
 """The best known leak: what the strongest attack reads under each defence, by what the attacker knows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ UNKNOWN = "none"
 SERVER = "honest-but-curious server"
 MALICIOUS = "malicious server"
 ATTACKERS = {"plain": "An attacker who does not know the defence", "adaptive": "An adaptive attacker"}
-# Of these two the table has one group for all networks: they are measured on few defences and many networks.
+# These two are measured on few defences and many networks, so only the table of all networks has them.
 STRONGER = {
     "candidates": "A server that holds candidate records: share of members recognised at no false alarm",
     "malicious": "A server that writes the weights: share of images that come back in every bit",
@@ -24,6 +24,8 @@ METRICS = {
     "plain": "pearson", "adaptive": "pearson", "candidates": "tpr_at_fpr_0", "malicious": "exact",
 }  # fmt: skip
 PLAIN_ONLY = "only attackers who do not know the defence were tried"
+# Attacks that stand beside the others as controls: what the label alone gives.
+CONTROLS = ("class-mean",)
 CELL = ("dataset", "victim", "federation", "defence", "attack")
 # Fewer trials have no interval, so they say nothing of the best.
 FEWEST = 5
@@ -70,12 +72,11 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
     """Return the best leak of every victim, defence and kind of attacker in ATTACKERS.
 
     table: rows of the run and recorded ones. knows: cell -> its threat model. parts: kind -> what its parts
-    are called. Only an honest-but-curious server without candidates is an attacker here: cells of other
-    observers are left out. An attack that knows the defence may also ignore it, so the adaptive column is
-    never below the plain one.
+    are called. Only an honest-but-curious server is an attacker here: cells of other observers are left out.
+    An attack that knows the defence may also ignore it, so the adaptive column is never below the plain one.
     """
     own = _measured(table, "pearson")
-    kinds = _kinds(knows)
+    kinds = _kinds(knows, "pearson")
     own = own[_of(own, kinds, *ATTACKERS)]
     names = _names(parts)
     found = []
@@ -90,40 +91,39 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
             maps[names["defence"].get(defence, defence)] = {
                 "plain": _best(plain, names), "adaptive": adaptive,
             }  # fmt: skip
-        found.append(Map(_where(dataset, victim, names), maps))
+        found.append(Map(_where(str(dataset), str(victim), names), maps))
     return found
 
 
 def on_any_network(
-    maps: Sequence[Map], table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]
-) -> Map | None:
-    """Return the best leak of every defence to every kind of attacker, on whichever network it is highest.
+    table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]
+) -> tuple[dict[str, dict[str, Leak | None]], dict[str, dict[str, Leak | None]]]:
+    """Return defence -> attacker -> its best leak, on whichever network that is highest.
 
-    maps: of `best_known`, for the kinds in ATTACKERS. The other arguments are as there, of all experiments,
-    for the kinds in STRONGER. None where nothing was measured.
+    table, knows, parts: as of `best_known`, of all experiments. The attackers are those of ATTACKERS and
+    STRONGER. First come no defence and the defences that most of these attackers met; the second mapping has
+    the others.
     """
-    kinds, names = _kinds(knows), _names(parts)
-    found: dict[str, dict[str, Leak | None]] = {}
-    for kind in STRONGER:
-        rows = _measured(table, METRICS[kind])
-        rows = rows[_of(rows, kinds, kind)]
+    names, found = _names(parts), dict[str, dict[str, Leak | None]]()
+    for kind in (*ATTACKERS, *STRONGER):
+        rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
+        # An adaptive attacker may also ignore what it knows.
+        rows = rows[_of(rows, kinds, *ATTACKERS)] if kind == "adaptive" else rows[_of(rows, kinds, kind)]
         for defence, part in rows.groupby("defence"):
-            title = names["defence"].get(str(defence), str(defence))
-            found.setdefault(title, {})[kind] = _best(part, names, where=True)
-    for kind in ATTACKERS:
-        for network in maps:
-            for title, leaks in network.rows.items():
-                leak, known = leaks[kind], found.setdefault(title, {}).get(kind)
-                if leak and (known is None or leak.mean > known.mean):
-                    found[title][kind] = replace(leak, where=network.title)
+            title, best = names["defence"].get(str(defence), str(defence)), _best(part, names, where=True)
+            if best and kind == "adaptive" and defence != UNKNOWN and not _of(part, kinds, kind).any():
+                best = replace(best, note=PLAIN_ONLY)
+            found.setdefault(title, {})[kind] = best
     without = names["defence"].get(UNKNOWN, UNKNOWN)
-    order = sorted(found, key=lambda title: (title != without, title))
-    every = (*ATTACKERS, *STRONGER)
-    return (
-        Map("Any network here", {title: {kind: found[title].get(kind) for kind in every} for title in order})
-        if found
-        else None
-    )
+    every = {
+        title: {kind: found[title].get(kind) for kind in (*ATTACKERS, *STRONGER)}
+        for title in sorted(found, key=lambda title: (title != without, title))
+    }
+    first = {
+        title: leaks for title, leaks in every.items()
+        if title == without or sum(leak is not None for leak in leaks.values()) > len(ATTACKERS)
+    }  # fmt: skip
+    return first, {title: leaks for title, leaks in every.items() if title not in first}
 
 
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
@@ -152,9 +152,13 @@ def _names(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {kind: {part["name"]: part["title"] for part in value} for kind, value in parts.items()}
 
 
-def _kinds(knows: Mapping[str, Any]) -> dict[tuple[str, ...], str]:
-    """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer."""
-    return {tuple(cell.split("/")[:5]): _kind(model) for cell, model in knows.items()}
+def _kinds(knows: Mapping[str, Any], metric: str) -> dict[tuple[str, ...], str]:
+    """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer.
+
+    Whoever reconstructs makes no use of candidates: they count for the metric of members alone.
+    """
+    held = metric == METRICS["candidates"]
+    return {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
 
 
 def _of(rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], *wanted: str) -> pd.Series:
@@ -162,13 +166,13 @@ def _of(rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], *wanted: str) 
     return rows["cell"].map(lambda cell: kinds.get(cell, "plain") in wanted).astype(bool)
 
 
-def _kind(model: Mapping[str, Any]) -> str:
+def _kind(model: Mapping[str, Any], held: bool) -> str:
     observer = str(model.get("threat model", SERVER))
     if observer.startswith(MALICIOUS):
         return "malicious"
     if observer != SERVER:
         return ""
-    if str(model.get("candidates", "")).startswith("held"):
+    if held and str(model.get("candidates", "")).startswith("held"):
         return "candidates"
     return "plain" if model.get("defence", UNKNOWN) == UNKNOWN else "adaptive"
 
@@ -178,7 +182,8 @@ def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     if not {"metric", "baseline", "n", *CELL} <= set(table):
         return pd.DataFrame(columns=["cell", *CELL])
     own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]
-    return own.assign(cell=list(zip(*(own[key] for key in CELL), strict=True)))
+    own = own[~own["attack"].isin(CONTROLS)]
+    return own.assign(cell=own[list(CELL)].apply(tuple, axis=1) if len(own) else [])
 
 
 def _ordered(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]]) -> list[str]:
@@ -199,7 +204,7 @@ def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: boo
     return Leak(
         names["attack"].get(row["attack"], row["attack"]),
         float(row["mean"]),
-        interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
+        interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"]), digits=3),
         int(row["n"]),
         f"{row['failure_rate']:.0%}",
         str(row["scale"]),

@@ -71,5 +71,5 @@ def report(
     scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
     facts |= {"commit": commit(root), "prices": prices(costs, parts)}
-    facts["overall"] = on_any_network(maps, pd.concat(everywhere, ignore_index=True), threats, parts)
+    facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
     write_text(out, page(rows, sections, facts))

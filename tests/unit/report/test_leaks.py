@@ -10,8 +10,6 @@ from leakbench.report.leaks import (
     PLAIN_ONLY,
     SERVER,
     STRONGER,
-    Leak,
-    Map,
     Price,
     best_known,
     on_any_network,
@@ -94,46 +92,56 @@ def test_servers_with_candidates_or_written_weights_have_columns_of_their_own() 
             member("noise", "clever", 0.7, victim="w", n=12),
             # Of equal leaks the one with more trials.
             member("noise", "clever", 0.7, victim="v"),
-            # Four trials, a baseline and another metric are no leak.
+            # Four trials and a baseline are no leak.
             member("noise", "plain", 0.99, n=4),
             member("noise", "plain", 0.98, baseline="random-gradient"),
-            row("noise", "plain", 0.97),
+            # Who reconstructs makes no use of candidates.
+            row("noise", "plain", 0.3),
             row("none", "clever", 0.94, metric="exact", victim="w"),
+            row("none", "plain", 0.6),
             # What an honest server reads in every bit is not in the column of the malicious one.
             row("none", "plain", 1.0, metric="exact"),
+            row("other", "plain", 0.5),
         ]
     )
     knows = {
         "d/v/f/noise/plain/0": HELD, "d/w/f/noise/clever/0": HELD, "d/v/f/noise/clever/1": HELD,
         "d/w/f/none/clever/0": CHEATS,
     }  # fmt: skip
-    found = on_any_network([], table, knows, PARTS)
-    assert found is not None
-    assert list(found.rows) == ["no defence", "noise"]
-    assert list(found.rows["noise"]) == [*ATTACKERS, *STRONGER]
-    candidates, malicious = found.rows["noise"]["candidates"], found.rows["no defence"]["malicious"]
+    first, further = on_any_network(table, knows, PARTS)
+    # No defence, and what more than the first two kinds of attackers met.
+    assert list(first) == ["no defence", "noise"]
+    assert list(further) == ["other"]
+    assert list(first["noise"]) == [*ATTACKERS, *STRONGER]
+    means = {title: [leak and leak.mean for leak in leaks.values()] for title, leaks in first.items()}
+    assert means == {"no defence": [0.6, 0.6, None, 0.94], "noise": [0.3, 0.3, 0.7, None]}
+    candidates, malicious = first["noise"]["candidates"], first["no defence"]["malicious"]
     assert candidates is not None
     assert malicious is not None
-    assert (candidates.attack, candidates.mean, candidates.n) == ("Clever", 0.7, 12)
-    assert (malicious.mean, malicious.where) == (0.94, "Digits, w")
-    assert found.rows["noise"]["malicious"] is None
-    assert found.rows["no defence"]["candidates"] is None
-    # A reconstruction by a server that holds candidates is no leak of the plain columns either.
-    assert best_known(table[table["defence"] == "noise"], knows, PARTS) == []
+    assert (candidates.attack, candidates.n, malicious.where) == ("Clever", 12, "Digits, w")
 
 
-def test_of_several_networks_the_one_that_leaks_most_counts() -> None:
-    low, high = Leak("Plain", 0.4, "[0.3, 0.5]", 10, "0%", "quick"), Leak("Plain", 0.6, "", 10, "0%", "quick")
-    maps = [
-        Map(name, {"noise": {"plain": leak, "adaptive": None}}) for name, leak in (("a", low), ("b", high))
-    ]
-    found = on_any_network(maps, pd.DataFrame(), {}, PARTS)
-    assert found is not None
-    plain = found.rows["noise"]["plain"]
+def test_the_network_that_leaks_most_counts_and_a_control_is_no_attack() -> None:
+    table = pd.DataFrame(
+        [
+            row("noise", "plain", 0.4),
+            row("noise", "plain", 0.6, victim="w"),
+            row("noise", "class-mean", 0.8),
+            row("noise", "clever", 0.5),
+        ]
+    )
+    first, further = on_any_network(table, {"d/v/f/noise/clever/0": {"defence": "normal noise"}}, PARTS)
+    assert not first
+    plain, adaptive = further["noise"]["plain"], further["noise"]["adaptive"]
     assert plain is not None
-    assert (plain.mean, plain.where) == (0.6, "b")
-    assert found.rows["noise"]["adaptive"] is None
-    assert on_any_network([], pd.DataFrame(), {}, PARTS) is None
+    assert adaptive is not None
+    assert (plain.mean, plain.where) == (0.6, "Digits, w")
+    # The attacker who knows the defence does better without that knowledge here, and it was tried.
+    assert (adaptive.mean, adaptive.note) == (0.6, "")
+    _, further = on_any_network(table[table["attack"] == "plain"], {}, PARTS)
+    assert further["noise"]["adaptive"] is not None
+    assert further["noise"]["adaptive"].note == PLAIN_ONLY
+    assert on_any_network(pd.DataFrame(), {}, PARTS) == ({}, {})
 
 
 def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:

@@ -326,10 +326,13 @@ def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) ->
 def test_the_first_table_of_leaks_has_every_kind_of_attacker(card: pd.DataFrame) -> None:
     leak = Leak("Membership", 0.16, "[0.11, 0.21]", 10, "0%", "standard", "CIFAR-10, tanh")
     rows = {"8 bits": dict.fromkeys([*ATTACKERS, *STRONGER]) | {"candidates": leak}}
-    html = page(card, [], FACTS | {"overall": Map("Any network here", rows)})
-    table = html.split('class="leaks"')[1].split("</table>")[0]
+    further = {"4 bits": dict.fromkeys([*ATTACKERS, *STRONGER])}
+    html = page(card, [], FACTS | {"overall": (rows, further)})
+    table, folded = (part.split("</table>")[0] for part in html.split('class="leaks"')[1:])
+    assert "4 bits" in visible(folded)
+    assert "4 bits" not in visible(table)
     assert all(words in visible(table) for words in (*ATTACKERS.values(), *STRONGER.values()))
-    first, second, third, fourth, price = (visible(cell).strip() for cell in table.split("<td>")[1:])
+    first, second, third, fourth, price = (visible("<td " + cell).strip() for cell in table.split("<td ")[1:])
     assert (first, second, fourth) == ("not measured",) * 3
     assert third == "0.16 [0.11, 0.21] · Membership, n = 10, 0% failed, standard · CIFAR-10, tanh"
     assert price == "–"
