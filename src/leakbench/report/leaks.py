@@ -23,6 +23,7 @@ STRONGER = {
 METRICS = {
     "plain": "pearson", "adaptive": "pearson", "candidates": "tpr_at_fpr_0", "malicious": "exact",
 }  # fmt: skip
+NOTHING = "there is nothing to adapt to"
 PLAIN_ONLY = "only attackers who do not know the defence were tried"
 # Attacks that stand beside the others as controls: what the label alone gives.
 CONTROLS = ("class-mean",)
@@ -86,8 +87,8 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
             part = rows[rows["defence"] == defence]
             plain = part[_of(part, kinds, "plain")]
             adaptive = _best(part, names)
-            if adaptive and len(plain) == len(part) and defence != UNKNOWN:
-                adaptive = replace(adaptive, note=PLAIN_ONLY)
+            if adaptive and len(plain) == len(part):
+                adaptive = replace(adaptive, note=NOTHING if defence == UNKNOWN else PLAIN_ONLY)
             maps[names["defence"].get(defence, defence)] = {
                 "plain": _best(plain, names), "adaptive": adaptive,
             }  # fmt: skip
@@ -111,8 +112,8 @@ def on_any_network(
         rows = rows[_of(rows, kinds, *ATTACKERS)] if kind == "adaptive" else rows[_of(rows, kinds, kind)]
         for defence, part in rows.groupby("defence"):
             title, best = names["defence"].get(str(defence), str(defence)), _best(part, names, where=True)
-            if best and kind == "adaptive" and defence != UNKNOWN and not _of(part, kinds, kind).any():
-                best = replace(best, note=PLAIN_ONLY)
+            if best and kind == "adaptive" and not _of(part, kinds, kind).any():
+                best = replace(best, note=NOTHING if defence == UNKNOWN else PLAIN_ONLY)
             found.setdefault(title, {})[kind] = best
     without = names["defence"].get(UNKNOWN, UNKNOWN)
     every = {

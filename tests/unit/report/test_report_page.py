@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
-from leakbench.report.leaks import ATTACKERS, STRONGER, Leak, Map, Price
+from leakbench.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
 from leakbench.report.results import results
 
 FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
@@ -336,6 +337,19 @@ def test_the_first_table_of_leaks_has_every_kind_of_attacker(card: pd.DataFrame)
     assert (first, second, fourth) == ("not measured",) * 3
     assert third == "0.16 [0.11, 0.21] · Membership, n = 10, 0% failed, standard · CIFAR-10, tanh"
     assert price == "–"
+
+
+def test_an_adaptive_attacker_who_gains_nothing_is_not_shown_twice(card: pd.DataFrame) -> None:
+    leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
+    for known, words in (
+        (leak, "0.81 the same: no attacker who knows it reads more"),
+        (replace(leak, note=PLAIN_ONLY), f"0.81 {PLAIN_ONLY}"),
+        (replace(leak, attack="Fidel, adapted", mean=0.9), "0.90 [0.8, 0.82] · Fidel, adapted"),
+    ):
+        maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": known}})]
+        text = visible(page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</table>")[0])
+        assert text.count("[0.8, 0.82] · Fidel, n = 10") == 1
+        assert words in text
 
 
 def test_tables_fit_a_sheet_of_paper(
