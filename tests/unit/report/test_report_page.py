@@ -364,6 +364,26 @@ def test_tables_fit_a_sheet_of_paper(
     assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
 
 
+def test_on_paper_the_scorecard_has_every_row_and_gives_words_their_room(
+    card: pd.DataFrame, tmp_path: Path, browser: Any
+) -> None:
+    many = pd.concat([card.assign(id=card["id"] + f".{turn}") for turn in range(8)])
+    window = opened(many, tmp_path, browser, "")
+    window.set_viewport_size({"width": 718, "height": 1000})
+    window.emulate_media(media="print")
+    results = int((many["class"] == "result").sum())
+    assert window.locator("#scorecard-table tbody tr").count() < results
+    window.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert window.locator("#scorecard-table tbody tr").count() == results
+    widths = window.eval_on_selector_all(
+        "#scorecard-table thead th", "heads => heads.map(h => [h.innerText, h.offsetWidth / 718])"
+    )
+    shares = {title.strip(): share for title, share in widths}
+    assert shares["Reason"] > 0.25
+    assert shares["Quantity"] > 0.18
+    assert min(shares.values()) < shares["n"] + 0.001 < 0.08
+
+
 def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     own = section(name="leakbench-exact", work="leakbench", item="exact")
     assert "Published: ReLU" not in visible(page(card, [own], FACTS))
