@@ -159,6 +159,9 @@ def _parser() -> argparse.ArgumentParser:
     enter.add_argument("--scale", default="standard", help="how long attacks run (default: standard)")
     enter.add_argument("--attacker", type=Path, metavar="FILE.py", help="an attacker who knows the defence")
     enter.add_argument("--check", action="store_true", help="FILE is an entry: run its defence again")
+    enter.add_argument(
+        "--recorded", action="store_true", help="enter leakbench's own defences from the recorded table"
+    )
     enter.add_argument("--cores", type=_positive, default=1, help="cores to use (default: 1)")
     audit = command("audit", "say what the updates of your own model give away, and what would help")
     audit.add_argument(

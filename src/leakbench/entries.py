@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leakbench.artefacts import read_json
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
 from leakbench.parts import NAME
 from leakbench.whole import SEAL
 from leakbench.yamls import Strict, validated
@@ -77,7 +77,10 @@ def read_entry(path: Path, ensemble: str) -> Entry:
     again = "enter the defence again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
         raise UserError(f"{path}: larger than {MOST_BYTES} bytes, which no entry is")
-    value = read_json(path, "an entry", again)
+    try:
+        value = read_json(path, "an entry", again)
+    except Altered as problem:
+        raise Altered(path, problem.what, again) from problem
     if SEAL.encode() not in path.read_bytes():
         raise UserError(f"{path}: has no digest of its own ({again})")
     if value.get("version") != VERSION:

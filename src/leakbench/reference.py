@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from leakbench.artefacts import read_csv, read_json, read_table
 from leakbench.errors import UserError
+from leakbench.whole import file_digest
 
 if TYPE_CHECKING:
     import pandas as pd
 
 NEEDED = ("device", "commit", "date", "specs", "code")
+# The files beside a record; it names the digest of each.
+KEPT = (".csv", ".parquet")
 
 
 def files(root: Path, experiment: str) -> list[Path]:
@@ -28,13 +31,25 @@ def files(root: Path, experiment: str) -> list[Path]:
 def read_record(table: Path) -> dict[str, Any]:
     """Return the record beside a recorded table.
 
-    Raises UserError naming the file where it is missing or says too little.
+    Raises UserError naming the file where it is missing or says too little, or where the table or its trials
+    are not the bytes that were recorded. Records older than this check name no digests.
     """
     path = table.with_suffix(".json")
     value = read_json(path, f"the record of {table.name}", "run `leakbench record`")
     if any(not isinstance(value.get(key), str) for key in NEEDED):
         raise UserError(f"{path}: must name {', '.join(NEEDED)} of {table.name} (run `leakbench record`)")
+    for suffix, digest in value.get("files", {}).items():
+        kept = table.with_suffix(suffix)
+        if not kept.is_file() or file_digest(kept) != digest:
+            mend = "restore it with `git checkout`, or run `leakbench record` again"
+            raise UserError(f"{kept}: is not the file that was recorded ({mend})")
     return value
+
+
+def kept_digests(table: Path) -> dict[str, str]:
+    """Return suffix -> sha256 of a recorded table and of the trials beside it."""
+    kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
+    return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 
 
 def tables(paths: list[Path]) -> Iterator[tuple[str, str, "pd.DataFrame", "pd.DataFrame", dict[str, Any]]]:

@@ -9,7 +9,7 @@ import pytest
 
 from leakbench.artefacts import write_table
 from leakbench.errors import UserError
-from leakbench.reference import files, read_recorded, tables
+from leakbench.reference import files, kept_digests, read_recorded, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
@@ -77,6 +77,26 @@ def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
     path.write_text(whole)
     path.with_suffix(".json").write_text("{")
     with pytest.raises(UserError, match=r"some\.json: not the record of some\.csv"):
+        read_recorded(files(tmp_path, "some"), "quick")
+
+
+def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
+    trials = table.with_suffix(".parquet")
+    write_table(trials, pd.DataFrame({"line": [0], "value": [20.0]}), {})
+    record(tmp_path, "long", files=kept_digests(table))
+    assert len(read_recorded(files(tmp_path, "some"), "quick")) == 1
+    whole = table.read_text()
+    table.write_text(whole.replace("20.0", "29.0"))
+    with pytest.raises(UserError, match=r"some\.csv: is not the file that was recorded \(restore it"):
+        read_recorded(files(tmp_path, "some"), "quick")
+    table.write_text(whole)
+    # Trials of another run are whole in themselves.
+    write_table(trials, pd.DataFrame({"line": [0], "value": [29.0]}), {})
+    with pytest.raises(UserError, match=r"some\.parquet: is not the file that was recorded"):
+        read_recorded(files(tmp_path, "some"), "quick")
+    trials.unlink()
+    with pytest.raises(UserError, match=r"some\.parquet: is not the file that was recorded"):
         read_recorded(files(tmp_path, "some"), "quick")
 
 

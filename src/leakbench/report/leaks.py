@@ -1,7 +1,7 @@
 """The best known leak: what the strongest attack reads under each defence, by what the attacker knows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -12,7 +12,21 @@ from leakbench.verdicts.tolerances import possible
 # What a threat model says of an attacker who does not know of the defence, and of the observer meant here.
 UNKNOWN = "none"
 SERVER = "honest-but-curious server"
-ATTACKERS = {"plain": "An attacker who does not know of the defence", "adaptive": "An adaptive attacker"}
+MALICIOUS = "malicious server"
+ATTACKERS = {"plain": "An attacker who does not know the defence", "adaptive": "An adaptive attacker"}
+# These two are measured on few defences and many networks, so only the table of all networks has them.
+STRONGER = {
+    "candidates": "A server that holds candidate records: share of members recognised at no false alarm",
+    "malicious": "A server that writes the weights: share of images that come back in every bit",
+}
+# The metric that each kind of attacker is measured by.
+METRICS = {
+    "plain": "pearson", "adaptive": "pearson", "candidates": "tpr_at_fpr_0", "malicious": "exact",
+}  # fmt: skip
+NOTHING = "there is nothing to adapt to"
+PLAIN_ONLY = "only attackers who do not know the defence were tried"
+# Attacks that stand beside the others as controls: what the label alone gives.
+CONTROLS = ("class-mean",)
 CELL = ("dataset", "victim", "federation", "defence", "attack")
 # Fewer trials have no interval, so they say nothing of the best.
 FEWEST = 5
@@ -20,8 +34,12 @@ FEWEST = 5
 
 @dataclass(frozen=True)
 class Leak:
-    """The strongest attack of one cell: its name, mean Pearson r, interval, number of trials, share that
-    failed, and the scale that it was measured at."""
+    """The strongest attack of one cell.
+
+    attack: its title. mean: of the metric of the attacker, 0 to 1. interval: of the mean. n: number of
+    trials. failed: the share of them that failed. scale: that it was measured at. where: the data and the
+    network, where the cell is the best of several. note: what the cell does not show.
+    """
 
     attack: str
     mean: float
@@ -29,6 +47,8 @@ class Leak:
     n: int
     failed: str
     scale: str
+    where: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,38 +70,61 @@ class Map:
 
 
 def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Map]:
-    """Return the best leak of every victim, defence and kind of attacker in an experiment's table.
+    """Return the best leak of every victim, defence and kind of attacker in ATTACKERS.
 
     table: rows of the run and recorded ones. knows: cell -> its threat model. parts: kind -> what its parts
     are called. Only an honest-but-curious server is an attacker here: cells of other observers are left out.
-    An attack that knows the defence may also ignore it, so the adaptive column is never below
-    the plain one.
+    An attack that knows the defence may also ignore it, so the adaptive column is never below the plain one.
     """
-    cells = {tuple(cell.split("/")[:5]): model for cell, model in knows.items()}
-    adapted = {cell for cell, model in cells.items() if model.get("defence", UNKNOWN) != UNKNOWN}
-    others = {cell for cell, model in cells.items() if model.get("threat model", SERVER) != SERVER}
-    own = table[
-        (table["baseline"].fillna("") == "") & (table["metric"] == "pearson") & (table["n"] >= FEWEST)
-    ]
-    own = own.assign(cell=own[list(CELL)].apply(tuple, axis=1))
-    own = own[~own["cell"].isin(others)]
-    names = {kind: {part["name"]: part["title"] for part in value} for kind, value in parts.items()}
+    own = _measured(table, "pearson")
+    kinds = _kinds(knows, "pearson")
+    own = own[_of(own, kinds, *ATTACKERS)]
+    names = _names(parts)
     found = []
     for (dataset, victim), rows in own.groupby(["dataset", "victim"], sort=False):
         maps: dict[str, dict[str, Leak | None]] = {}
-        order = sorted(
-            rows["defence"].unique(), key=lambda name: (name != "none", names["defence"].get(name, name))
-        )
-        for defence in order:
+        for defence in _ordered(rows, names):
             part = rows[rows["defence"] == defence]
-            plain = part[~part["cell"].isin(adapted)]
+            plain = part[_of(part, kinds, "plain")]
+            adaptive = _best(part, names)
+            if adaptive and len(plain) == len(part):
+                adaptive = replace(adaptive, note=NOTHING if defence == UNKNOWN else PLAIN_ONLY)
             maps[names["defence"].get(defence, defence)] = {
-                "plain": _best(plain, names["attack"]),
-                "adaptive": _best(part, names["attack"]),
-            }
-        title = f"{names['dataset'].get(dataset, dataset)}, {names['victim'].get(victim, victim)}"
-        found.append(Map(title, maps))
+                "plain": _best(plain, names), "adaptive": adaptive,
+            }  # fmt: skip
+        found.append(Map(_where(str(dataset), str(victim), names), maps))
     return found
+
+
+def on_any_network(
+    table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]
+) -> tuple[dict[str, dict[str, Leak | None]], dict[str, dict[str, Leak | None]]]:
+    """Return defence -> attacker -> its best leak, on whichever network that is highest.
+
+    table, knows, parts: as of `best_known`, of all experiments. The attackers are those of ATTACKERS and
+    STRONGER. First come no defence and the defences that most of these attackers met; the second mapping has
+    the others.
+    """
+    names, found = _names(parts), dict[str, dict[str, Leak | None]]()
+    for kind in (*ATTACKERS, *STRONGER):
+        rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
+        # An adaptive attacker may also ignore what it knows.
+        rows = rows[_of(rows, kinds, *ATTACKERS)] if kind == "adaptive" else rows[_of(rows, kinds, kind)]
+        for defence, part in rows.groupby("defence"):
+            title, best = names["defence"].get(str(defence), str(defence)), _best(part, names, where=True)
+            if best and kind == "adaptive" and not _of(part, kinds, kind).any():
+                best = replace(best, note=NOTHING if defence == UNKNOWN else PLAIN_ONLY)
+            found.setdefault(title, {})[kind] = best
+    without = names["defence"].get(UNKNOWN, UNKNOWN)
+    every = {
+        title: {kind: found[title].get(kind) for kind in (*ATTACKERS, *STRONGER)}
+        for title in sorted(found, key=lambda title: (title != without, title))
+    }
+    first = {
+        title: leaks for title, leaks in every.items()
+        if title == without or sum(leak is not None for leak in leaks.values()) > len(ATTACKERS)
+    }  # fmt: skip
+    return first, {title: leaks for title, leaks in every.items() if title not in first}
 
 
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
@@ -106,15 +149,65 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
     return found
 
 
-def _best(rows: pd.DataFrame, names: Mapping[str, str]) -> Leak | None:
+def _names(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    return {kind: {part["name"]: part["title"] for part in value} for kind, value in parts.items()}
+
+
+def _kinds(knows: Mapping[str, Any], metric: str) -> dict[tuple[str, ...], str]:
+    """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer.
+
+    Whoever reconstructs makes no use of candidates: they count for the metric of members alone.
+    """
+    held = metric == METRICS["candidates"]
+    return {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
+
+
+def _of(rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], *wanted: str) -> pd.Series:
+    """Return which rows are of such attackers; a cell whose threat model is not known is of a plain one."""
+    return rows["cell"].map(lambda cell: kinds.get(cell, "plain") in wanted).astype(bool)
+
+
+def _kind(model: Mapping[str, Any], held: bool) -> str:
+    observer = str(model.get("threat model", SERVER))
+    if observer.startswith(MALICIOUS):
+        return "malicious"
+    if observer != SERVER:
+        return ""
+    if held and str(model.get("candidates", "")).startswith("held"):
+        return "candidates"
+    return "plain" if model.get("defence", UNKNOWN) == UNKNOWN else "adaptive"
+
+
+def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
+    """Return the rows of one metric that are no baseline and have enough trials, with the cell of each."""
+    if not {"metric", "baseline", "n", *CELL} <= set(table):
+        return pd.DataFrame(columns=["cell", *CELL])
+    own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]
+    own = own[~own["attack"].isin(CONTROLS)]
+    return own.assign(cell=own[list(CELL)].apply(tuple, axis=1) if len(own) else [])
+
+
+def _ordered(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]]) -> list[str]:
+    """Return the defences of rows by title; no defence comes first."""
+    titles = names["defence"]
+    return sorted(rows["defence"].unique(), key=lambda name: (name != UNKNOWN, titles.get(name, name)))
+
+
+def _where(dataset: str, victim: str, names: Mapping[str, Mapping[str, str]]) -> str:
+    return f"{names['dataset'].get(dataset, dataset)}, {names['victim'].get(victim, victim)}"
+
+
+def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: bool = False) -> Leak | None:
+    """Return the row with the highest mean, of equal ones that with the most trials."""
     if not len(rows):
         return None
-    row = rows.sort_values("mean").to_dict("records")[-1]
+    row = rows.sort_values(["mean", "n"], kind="stable").to_dict("records")[-1]
     return Leak(
-        names.get(row["attack"], row["attack"]),
+        names["attack"].get(row["attack"], row["attack"]),
         float(row["mean"]),
-        interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"])),
+        interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"]), digits=3),
         int(row["n"]),
         f"{row['failure_rate']:.0%}",
         str(row["scale"]),
+        _where(row["dataset"], row["victim"], names) if where else "",
     )

@@ -29,9 +29,9 @@ def count(value: Any) -> str:
     return number(value, 6).removesuffix(".0")
 
 
-def interval(low: Any, high: Any) -> str:
-    """An interval in brackets, or an empty string when a bound is missing."""
-    ends = number(low), number(high)
+def interval(low: Any, high: Any, digits: int = 4) -> str:
+    """An interval in brackets, to `digits` significant places; empty when a bound is missing."""
+    ends = number(low, digits), number(high, digits)
     return f"[{ends[0]}, {ends[1]}]" if all(ends) else ""
 
 

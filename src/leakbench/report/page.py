@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from leakbench.drawing.words import merged, span
 from leakbench.report.card import VERDICTS, Line, cells, columns, groups, lines
-from leakbench.report.leaks import ATTACKERS
+from leakbench.report.leaks import ATTACKERS, STRONGER, Map
 from leakbench.report.results import results
 from leakbench.report.script import digest, script, style
 from leakbench.report.section import Section, picture
@@ -22,8 +22,9 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
 
     scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version),
     and optionally `works` (name → title), `seeds`, else those of the tables, `commit`, `maps`, the best known
-    leaks, `prices` of defences, and `verified`, what `verify` wrote beside its numbers. Everything is
-    escaped. Raises ValueError for a figure that is no PNG or an unknown verdict.
+    leaks by network, `overall`, those on any network (of the first and of further defences), `prices` of
+    defences, and `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError
+    for a figure that is no PNG or an unknown verdict.
     """
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds(sections)
@@ -41,7 +42,9 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             headlines=[line for line in rows if line["headline"]],
             maps=facts.get("maps", []),
             prices=facts.get("prices", {}),
+            overall=[Map("Any network here", rows) for rows in facts.get("overall", ()) if rows],
             attackers=ATTACKERS,
+            stronger=STRONGER,
             groups=groups(rows, works),
             verdicts=VERDICTS,
             total=len(rows),

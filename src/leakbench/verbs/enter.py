@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from leakbench.artefacts import read_csv, read_facts, to_json, write_json, write_text
@@ -17,7 +18,9 @@ from leakbench.errors import UserError
 from leakbench.parts import stem
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
+from leakbench.reference import read_record
 from leakbench.verbs.new import checked_name
+from leakbench.verbs.record import outdated
 from leakbench.verbs.verify import DIFFERENT, MISSING, NEW, status
 from leakbench.yamls import read_yaml
 
@@ -35,20 +38,25 @@ lets no network learn leaks nothing either. A low number proves nothing, for oth
 
 def enter(
     root: Path, file: Path | None, scale: str = "standard", attacker: Path | None = None,
-    check: bool = False, cores: int = 1,
+    check: bool = False, cores: int = 1, recorded: bool = False,
 ) -> int:  # fmt: skip
     """Write entries/<name>.json and the leaderboard, entries/README.md; return the exit code.
 
     root: the checkout. file: the defence, a Python file as below src/leakbench/defences/; a YAML file of the
     same stem beside it may set its parameters. With `check` it is an entry, whose defence is run again; the
-    code is 1 where a number differs from the entry's. Without a file only the leaderboard is written.
+    code is 1 where a number differs from the entry's. Without a file only the leaderboard is written;
+    `recorded` first writes an entry of each of leakbench's own defences in the recorded table of that scale.
     scale: how long the attacks run. attacker: the file of an adaptive attacker, as below
     src/leakbench/adaptive/. cores: how many Snakemake may use. Raises UserError where a file is no defence,
     the run fails, or an entry is not valid.
     """
     if file is None:
+        for own in _of_the_record(root, scale) if recorded else ():
+            write_json(root / "entries" / f"{own.name}.json", own.model_dump(mode="json"))
         _write_board(root)
         return 0
+    if recorded:
+        raise UserError(f"{file}: --recorded makes entries of the recorded table (leave the file out)")
     if check:
         return _checked(root, file, cores)
     name = checked_name(file.stem.replace("_", "-"))
@@ -99,6 +107,34 @@ def _run(root: Path, name: str, source: str, settings: str, attacker: str, scale
     )  # fmt: skip
     shutil.rmtree(copy)
     return entry
+
+
+def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
+    """Yield an entry of each defence in the recorded table of the agreed cells.
+
+    Raises UserError where nothing is recorded, or where the cells have changed since.
+    """
+    table = root / "reference" / scale / f"{EXPERIMENT}.csv"
+    if not table.is_file():
+        raise UserError(f"{table}: not recorded (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
+    made = read_record(table)
+    if age := outdated(root, scale, EXPERIMENT, made):
+        raise UserError(f"{table}: {age} (run `make verify-recorded`, or record it again)")
+    rows = read_csv(table).fillna({"baseline": ""}).to_dict("records")
+    for name in sorted({row["defence"] for row in rows} - {"none"}):
+        files = (
+            root / f"src/leakbench/defences/{stem(name)}.py",
+            root / f"config/defences/{name}.yaml",
+            root / f"src/leakbench/adaptive/{stem(name)}.py",
+        )
+        source, settings, attacker = (_text(path) if path.is_file() else "" for path in files)
+        yield Entry(
+            version=VERSION, name=name, summary=str(read_yaml(files[1])["summary"]), source=source,
+            settings=settings, attacker=attacker, ensemble=agreed(root), scale=scale, device=made["device"],
+            commit=made["commit"], versions=made["versions"],
+            lines=lines_of(row for row in rows if row["defence"] in ("none", name)),
+            absent={cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell},
+        )  # fmt: skip
 
 
 def _copied(root: Path, name: str, files: dict[str, str]) -> Path:

@@ -16,6 +16,7 @@ from leakbench.errors import UserError
 from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
+from leakbench.reference import kept_digests
 
 
 def record(root: Path, experiment: str, scale: str, device: str | None = None) -> None:
@@ -46,7 +47,7 @@ def record(root: Path, experiment: str, scale: str, device: str | None = None) -
         "versions": versions(),
         "specs": specs, "code": code, "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
-        "seeds": facts["seeds"],
+        "seeds": facts["seeds"], "files": kept_digests(kept / f"{experiment}.csv"),
         "command": f"snakemake --cores 2 results/{scale}/tables/{experiment}.csv --config scale={scale}",
     }  # fmt: skip
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")

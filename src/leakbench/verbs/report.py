@@ -10,7 +10,7 @@ from leakbench.process import commit
 from leakbench.provenance import read_spec
 from leakbench.reference import read_record, read_recorded
 from leakbench.report import Section, page
-from leakbench.report.leaks import best_known, prices
+from leakbench.report.leaks import best_known, on_any_network, prices
 from leakbench.yamls import read_yaml
 
 
@@ -35,7 +35,9 @@ def report(
     """
     sections, versions, maps = [], {}, []
     costs: dict[str, pd.DataFrame] = {}
-    parts: dict[str, list[dict[str, str]]] = {"defence": []}
+    parts: dict[str, list[dict[str, str]]] = {"defence": [], "dataset": [], "victim": [], "attack": []}
+    everywhere: list[pd.DataFrame] = []
+    threats: dict[str, dict[str, str]] = {}
     for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
         shown, facts = read_spec(spec), read_facts(exhibit)
         frame = read_csv(table)
@@ -43,11 +45,13 @@ def report(
         versions = facts["versions"]
         kept = [path for path in recorded or () if path.stem == table.stem]
         costs[table.stem] = frame if len(frame) else read_recorded(kept, shown["scale"])
-        parts["defence"] += shown["parts"].get("defence", [])
+        for kind in parts:
+            parts[kind] += shown["parts"].get(kind, [])
+        every = pd.concat([frame, read_recorded(kept, shown["scale"])], ignore_index=True)
+        known = [read_record(path).get("knows", {}) for path in kept if path.suffix == ".csv"]
+        knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
+        everywhere, threats = [*everywhere, every], threats | knows
         if frame["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
-            every = pd.concat([frame, read_recorded(kept, shown["scale"])], ignore_index=True)
-            known = [read_record(path).get("knows", {}) for path in kept if path.suffix == ".csv"]
-            knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
             maps += best_known(every, knows, shown["parts"])
         sections.append(
             Section(
@@ -67,4 +71,5 @@ def report(
     scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
     facts |= {"commit": commit(root), "prices": prices(costs, parts)}
+    facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
     write_text(out, page(rows, sections, facts))

@@ -1,11 +1,22 @@
 """The best known leak: the strongest attack of each defence, by what the attacker knows."""
 
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
 
 from leakbench.attacks.threat_model import OBSERVERS
-from leakbench.report.leaks import SERVER, Price, best_known, prices
+from leakbench.report.leaks import (
+    ATTACKERS,
+    NOTHING,
+    PLAIN_ONLY,
+    SERVER,
+    STRONGER,
+    Price,
+    best_known,
+    on_any_network,
+    prices,
+)
 
 PARTS = {
     "dataset": [{"name": "d", "title": "Digits"}],
@@ -46,7 +57,9 @@ def test_the_strongest_attack_of_each_defence_and_attacker() -> None:
     assert (plain.attack, plain.mean, plain.n, plain.failed) == ("Plain", 0.3, 10, "20%")
     assert (adaptive.attack, adaptive.mean, adaptive.interval) == ("Clever", 0.8, "[0.7, 0.9]")
     # Who knows the defence can still ignore it.
-    assert found.rows["no defence"]["adaptive"] == found.rows["no defence"]["plain"]
+    without = found.rows["no defence"]
+    assert without["plain"] is not None
+    assert without["adaptive"] == replace(without["plain"], note=NOTHING)
 
 
 def test_a_defence_against_which_only_adaptive_attacks_ran_has_no_plain_leak() -> None:
@@ -60,6 +73,79 @@ def test_only_the_honest_but_curious_server_is_an_attacker() -> None:
     assert OBSERVERS["server"] == SERVER
     knows = {"d/v/f/noise/clever/0": {"threat model": OBSERVERS["colluding"]}}
     assert best_known(pd.DataFrame([row("noise", "clever", 0.8)]), knows, PARTS) == []
+
+
+def test_a_defence_that_no_adaptive_attacker_met_says_so() -> None:
+    (found,) = best_known(pd.DataFrame([row("noise", "plain", 0.3), row("none", "plain", 0.9)]), {}, PARTS)
+    notes = {title: leaks["adaptive"].note for title, leaks in found.rows.items() if leaks["adaptive"]}
+    assert notes == {"noise": PLAIN_ONLY, "no defence": NOTHING}
+
+
+HELD = {"threat model": SERVER, "candidates": "held, the private images among them"}
+CHEATS = {"threat model": "malicious server (robbing-the-fed)"}
+
+
+def member(defence: str, attack: str, mean: float, **changes: Any) -> dict[str, Any]:
+    return row(defence, attack, mean, metric="tpr_at_fpr_0", **changes)
+
+
+def test_servers_with_candidates_or_written_weights_have_columns_of_their_own() -> None:
+    table = pd.DataFrame(
+        [
+            member("noise", "plain", 0.2),
+            member("noise", "clever", 0.7, victim="w", n=12),
+            # Of equal leaks the one with more trials.
+            member("noise", "clever", 0.7, victim="v"),
+            # Four trials and a baseline are no leak.
+            member("noise", "plain", 0.99, n=4),
+            member("noise", "plain", 0.98, baseline="random-gradient"),
+            # Who reconstructs makes no use of candidates.
+            row("noise", "plain", 0.3),
+            row("none", "clever", 0.94, metric="exact", victim="w"),
+            row("none", "plain", 0.6),
+            # What an honest server reads in every bit is not in the column of the malicious one.
+            row("none", "plain", 1.0, metric="exact"),
+            row("other", "plain", 0.5),
+        ]
+    )
+    knows = {
+        "d/v/f/noise/plain/0": HELD, "d/w/f/noise/clever/0": HELD, "d/v/f/noise/clever/1": HELD,
+        "d/w/f/none/clever/0": CHEATS,
+    }  # fmt: skip
+    first, further = on_any_network(table, knows, PARTS)
+    # No defence, and what more than the first two kinds of attackers met.
+    assert list(first) == ["no defence", "noise"]
+    assert list(further) == ["other"]
+    assert list(first["noise"]) == [*ATTACKERS, *STRONGER]
+    means = {title: [leak and leak.mean for leak in leaks.values()] for title, leaks in first.items()}
+    assert means == {"no defence": [0.6, 0.6, None, 0.94], "noise": [0.3, 0.3, 0.7, None]}
+    candidates, malicious = first["noise"]["candidates"], first["no defence"]["malicious"]
+    assert candidates is not None
+    assert malicious is not None
+    assert (candidates.attack, candidates.n, malicious.where) == ("Clever", 12, "Digits, w")
+
+
+def test_the_network_that_leaks_most_counts_and_a_control_is_no_attack() -> None:
+    table = pd.DataFrame(
+        [
+            row("noise", "plain", 0.4),
+            row("noise", "plain", 0.6, victim="w"),
+            row("noise", "class-mean", 0.8),
+            row("noise", "clever", 0.5),
+        ]
+    )
+    first, further = on_any_network(table, {"d/v/f/noise/clever/0": {"defence": "normal noise"}}, PARTS)
+    assert not first
+    plain, adaptive = further["noise"]["plain"], further["noise"]["adaptive"]
+    assert plain is not None
+    assert adaptive is not None
+    assert (plain.mean, plain.where) == (0.6, "Digits, w")
+    # The attacker who knows the defence does better without that knowledge here, and it was tried.
+    assert (adaptive.mean, adaptive.note) == (0.6, "")
+    _, further = on_any_network(table[table["attack"] == "plain"], {}, PARTS)
+    assert further["noise"]["adaptive"] is not None
+    assert further["noise"]["adaptive"].note == PLAIN_ONLY
+    assert on_any_network(pd.DataFrame(), {}, PARTS) == ({}, {})
 
 
 def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:

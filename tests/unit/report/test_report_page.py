@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
-from leakbench.report.leaks import Leak, Map, Price
+from leakbench.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
 from leakbench.report.results import results
 
 FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
@@ -323,6 +324,34 @@ def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) ->
     )
 
 
+def test_the_first_table_of_leaks_has_every_kind_of_attacker(card: pd.DataFrame) -> None:
+    leak = Leak("Membership", 0.16, "[0.11, 0.21]", 10, "0%", "standard", "CIFAR-10, tanh")
+    rows = {"8 bits": dict.fromkeys([*ATTACKERS, *STRONGER]) | {"candidates": leak}}
+    further = {"4 bits": dict.fromkeys([*ATTACKERS, *STRONGER])}
+    html = page(card, [], FACTS | {"overall": (rows, further)})
+    table, folded = (part.split("</table>")[0] for part in html.split('class="leaks"')[1:])
+    assert "4 bits" in visible(folded)
+    assert "4 bits" not in visible(table)
+    assert all(words in visible(table) for words in (*ATTACKERS.values(), *STRONGER.values()))
+    first, second, third, fourth, price = (visible("<td " + cell).strip() for cell in table.split("<td ")[1:])
+    assert (first, second, fourth) == ("not measured",) * 3
+    assert third == "0.16 [0.11, 0.21] · Membership, n = 10, 0% failed, standard · CIFAR-10, tanh"
+    assert price == "–"
+
+
+def test_an_adaptive_attacker_who_gains_nothing_is_not_shown_twice(card: pd.DataFrame) -> None:
+    leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
+    for known, words in (
+        (leak, "0.81 the same: no attacker who knows it reads more"),
+        (replace(leak, note=PLAIN_ONLY), f"0.81 {PLAIN_ONLY}"),
+        (replace(leak, attack="Fidel, adapted", mean=0.9), "0.90 [0.8, 0.82] · Fidel, adapted"),
+    ):
+        maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": known}})]
+        text = visible(page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</table>")[0])
+        assert text.count("[0.8, 0.82] · Fidel, n = 10") == 1
+        assert words in text
+
+
 def test_tables_fit_a_sheet_of_paper(
     card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
 ) -> None:
@@ -333,6 +362,26 @@ def test_tables_fit_a_sheet_of_paper(
     window.goto(path.as_uri())
     wide = "parts => parts.map(p => p.scrollWidth - p.clientWidth).filter(extra => extra > 1)"
     assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
+
+
+def test_on_paper_the_scorecard_has_every_row_and_gives_words_their_room(
+    card: pd.DataFrame, tmp_path: Path, browser: Any
+) -> None:
+    many = pd.concat([card.assign(id=card["id"] + f".{turn}") for turn in range(8)])
+    window = opened(many, tmp_path, browser, "")
+    window.set_viewport_size({"width": 718, "height": 1000})
+    window.emulate_media(media="print")
+    results = int((many["class"] == "result").sum())
+    assert window.locator("#scorecard-table tbody tr").count() < results
+    window.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert window.locator("#scorecard-table tbody tr").count() == results
+    widths = window.eval_on_selector_all(
+        "#scorecard-table thead th", "heads => heads.map(h => [h.innerText, h.offsetWidth / 718])"
+    )
+    shares = {title.strip(): share for title, share in widths}
+    assert shares["Reason"] > 0.25
+    assert shares["Quantity"] > 0.18
+    assert min(shares.values()) < shares["n"] + 0.001 < 0.08
 
 
 def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
