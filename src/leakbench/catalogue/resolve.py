@@ -100,20 +100,19 @@ def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], wh
 
 def plan(
     root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
-    seed: int | None = None, only: str = "",
+    seed: int | None = None,
 ) -> Plan:  # fmt: skip
     """Validate the whole catalogue and resolve every experiment at one scale.
 
     `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local`
     the data sets that LEAKBENCH_DATA offers; `seed` is added to every seed that the experiments name, so that
-    lists of seeds stay lists of different ones; `only` names the one experiment to resolve. Raises UserError
-    at the first mistake, naming file and key.
+    lists of seeds stay lists of different ones. Raises UserError at the first mistake, naming file and key.
     """
     config = root / "config"
     at, run = sized(config, scale_name), run_name(scale_name, seed)
     given = at, run, metrics, local, seed or 0
     if at.scale.budget is None:
-        return _planned(*given, only)[0]
+        return _planned(*given)[0]
     whole, asks = _planned(*given)
     experiments = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
     papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
@@ -126,20 +125,17 @@ def plan(
         raise UserError(
             f"{at.file}: budget: pays for no cell: {name} {reason} (raise trials, training or total)"
         )
-    return _planned(replace(at, sizes=sizes), *given[1:], only)[0]
+    return _planned(replace(at, sizes=sizes), *given[1:])[0]
 
 
 def _planned(
-    at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int,
-    only: str = "",
+    at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int
 ) -> tuple[Plan, list[Ask]]:  # fmt: skip
     """Return a plan with what a scale, as it stands, runs, and who asks for each job."""
     config, out = at.config, Plan(run, {}, {})
     wanted: dict[Cell, set[str]] = {}
     asks: list[Ask] = []
     for name, experiment in load_kind(config, "experiments").items():
-        if only not in ("", name):
-            continue
         experiment = experiment.model_copy(update={"seeds": [s + seed for s in experiment.seeds]})
         where, asked = str(file_of(config, "experiments", name)), experiment.metrics or []
         for metric in asked:
