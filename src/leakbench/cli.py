@@ -194,7 +194,6 @@ def _parser() -> argparse.ArgumentParser:
     new = command("new", "write the files of a new part, which work as they are")
     new.add_argument("kind", help="attack, defence, objective, optimiser, dataset or victim")
     new.add_argument("name", help="the part's name, small letters, digits and hyphens")
-    command("kernel", "serve a figure's notebook (started by `figure`)", "connection")
     plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
     command("manual", "write config/README.md and the editors' schemas from the models of the catalogue")
     for sub in commands.choices.values():

@@ -22,7 +22,7 @@ from leakbench.warm import LENGTH, PASSED_ON, receive
 LIBRARIES = (
     "torch", "torch.func", "torch._dynamo", "torchvision", "pandas", "pyarrow.parquet", "pyarrow.dataset",
     "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black",
-    "ipykernel.kernelapp", "matplotlib.pyplot", "seaborn", "jinja2",
+    "IPython.core.formatters", "matplotlib.pyplot", "seaborn", "jinja2",
 )  # fmt: skip
 # Seconds between two looks at the owner while libraries load.
 _LOOKS = 0.5
