@@ -58,6 +58,13 @@ class Plan:
         """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
 
+    @property
+    def unmeasured(self) -> list[str]:
+        """Return the experiments of which this scale runs no cell and no study, in order of name."""
+        return sorted(
+            name for name, cells in self.experiments.items() if not cells and not self.studies[name]
+        )
+
     def needed(self, experiment: str) -> set[str]:
         """Return the specs of all jobs that an experiment needs, its tables and figures apart."""
         cells, names = self.experiments[experiment], {f"study/{s.stem}" for s in self.studies[experiment]}
@@ -203,7 +210,10 @@ def _planned(
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     files = fact_files(out.run, out.specs, config.parent / "papers")
     scale = {"scale": at.name}
-    out.specs["scorecard/catalogue"] = {**described(config), "run": scale, "files": files}
+    unmade = {name: _reasons(out.specs[f"table/{name}"]) for name in out.unmeasured}
+    out.specs["scorecard/catalogue"] = {
+        **described(config), "run": scale, "files": files, "left_out": unmade,
+    }  # fmt: skip
     return out, asks
 
 
@@ -232,6 +242,12 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
                 f"{where}: client: {client} is beyond the {len(clients)} clients of federation "
                 f"'{cell.federation}' (count from 0)"
             )
+
+
+def _reasons(table: Spec) -> dict[str, str]:
+    """Return why an experiment measures nothing, by what is left out of it."""
+    whole = "every study" if "studies" in table else "every cell"
+    return {whole: table["left_out"]} if table["left_out"] else table["cells_left_out"]
 
 
 def _pointless(attack: Spec, capture: Spec) -> str:

@@ -17,7 +17,7 @@ from papermill.engines import Engine, NotebookExecutionManager, papermill_engine
 NAME = "in-process"
 
 
-class InProcess(Engine):  # type: ignore[misc]
+class InProcess(Engine):
     """Runs plain Python: no magics, no shell commands, no widgets."""
 
     @classmethod
@@ -54,7 +54,7 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
             if value is not None:
                 data, metadata = DisplayFormatter().format(value)
                 last = [new_output("execute_result", data, metadata=metadata, execution_count=count)]
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - whatever a cell raises is shown below it
             lines = traceback.format_exception(problem)
             about = {"ename": type(problem).__name__, "evalue": str(problem), "traceback": lines}
             last = [new_output("error", **about)]
