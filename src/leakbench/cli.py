@@ -133,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     command(
         "report", "write the page",
-        "scorecard", "verified", "tables", "exhibits", "figures", "specs", "papers", "out",
+        "scorecard", "verified", "tables", "exhibits", "figures", "specs", "papers", "catalogue", "out",
         optional=["recorded"], lists=["tables", "exhibits", "figures", "specs", "recorded"],
     )  # fmt: skip
     compare = command("compare", "count the verdicts that differ between scorecards", optional=["out"])
@@ -197,7 +197,6 @@ def _parser() -> argparse.ArgumentParser:
     new = command("new", "write the files of a new part, which work as they are")
     new.add_argument("kind", help="attack, defence, objective, optimiser, dataset or victim")
     new.add_argument("name", help="the part's name, small letters, digits and hyphens")
-    command("kernel", "serve a figure's notebook (started by `figure`)", "connection")
     plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
     command("manual", "write config/README.md and the editors' schemas from the models of the catalogue")
     for sub in commands.choices.values():
@@ -321,6 +320,7 @@ def run(argv: Sequence[str]) -> int:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one verb, in a fork of the run's warm process if there is one; return the exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
+    blind = given[:1] == [APART]
     # The warm process has loaded its libraries for one thread.
-    code = None if any(word.partition("=")[0] == "--threads" for word in given) else run_warm(given)
+    code = None if any(word.partition("=")[0] == "--threads" for word in given) else run_warm(given, blind)
     return run(given) if code is None else code

@@ -52,14 +52,27 @@ def receive(stream: socket.socket, size: int) -> bytes:
     return bytes(parts)
 
 
-def run_warm(argv: Sequence[str]) -> int | None:
+def loaded(address: Path) -> Path:
+    """Return the socket of the process that has all of leakbench loaded, beside that of the one which has
+    only what an attack may import."""
+    return address.with_name("loaded")
+
+
+def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
     """Run a job in a fork of the warm process; return its exit code, or None if the caller must run it
-    itself."""
+    itself.
+
+    blind: whether the job's process may have loaded only what an attack may import.
+    """
     owner = owner_of_the_run()
     if owner is None:
         return None
     with suppress(OSError):
         address = _address(owner)
+        if not blind:
+            with suppress(FileNotFoundError, ConnectionError), socket.socket(socket.AF_UNIX) as stream:
+                stream.connect(str(loaded(address)))
+                return follow(stream, argv)
         with suppress(ConnectionError), socket.socket(socket.AF_UNIX) as stream:
             if _reached(stream, owner, address):
                 return follow(stream, argv)

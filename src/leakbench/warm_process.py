@@ -1,8 +1,10 @@
 """The warm process: it has the libraries loaded, and forks a child for every job that asks
 (`leakbench.warm`)."""
 
+import gc
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import socket
@@ -15,15 +17,19 @@ from typing import Any, NoReturn
 
 from leakbench.cli import APART
 from leakbench.cli import run as run_verb
-from leakbench.process import born, ended, prepare
-from leakbench.warm import LENGTH, PASSED_ON, receive
+from leakbench.process import born, end_with_parent, ended, prepare
+from leakbench.warm import LENGTH, PASSED_ON, loaded, receive
 
 # torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
 LIBRARIES = (
     "torch", "torch.func", "torch._dynamo", "torchvision", "pandas", "pyarrow.parquet", "pyarrow.dataset",
     "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black",
-    "ipykernel.kernelapp", "matplotlib.pyplot", "seaborn", "jinja2",
+    "IPython.core.formatters", "matplotlib.pyplot", "seaborn", "jinja2",
+    # An attack's process has none of the rooms loaded that it may not import (`leakbench.blinding`).
+    "leakbench.verbs.attack",
 )  # fmt: skip
+# Jobs of a run from which on a second process pays, which takes a second to load.
+MANY = 10
 # Seconds between two looks at the owner while libraries load.
 _LOOKS = 0.5
 
@@ -89,8 +95,22 @@ def _work(
     ended(lambda: run(order["argv"]), answer)
 
 
-def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str]) -> None:
-    """Load `libraries`, then fork a process for every job that asks, until process `owner` is gone."""
+def of_leakbench() -> list[str]:
+    """Return all modules of leakbench but those that run when they are loaded."""
+    here = Path(__file__).parent
+    found = (module.name for module in pkgutil.walk_packages([str(here)], f"{here.name}."))
+    return [name for name in found if name not in ("leakbench.__main__", "leakbench.warm_process")]
+
+
+def serve(
+    owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str],
+    more: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Load `libraries`, then fork a process for every job that asks, until process `owner` is gone.
+
+    more: what a second process loads besides, in a run of many jobs. It listens beside `address`
+    (`leakbench.warm.loaded`) and ends with this one.
+    """
     begun = born(owner)
 
     def end_with_the_owner(*_: Any) -> None:
@@ -102,10 +122,14 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
     before = signal.signal(signal.SIGALRM, end_with_the_owner)
     signal.setitimer(signal.ITIMER_REAL, _LOOKS, _LOOKS)
     for library in libraries:
-        __import__(library)
+        with suppress(ImportError):
+            __import__(library)
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    # A job that collects garbage would copy every page that the libraries' objects lie on.
+    gc.freeze()
+    jobs = 0
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(address))
         door.listen(64)
@@ -113,6 +137,15 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
         while begun and born(owner) == begun:
             with suppress(TimeoutError):
                 stream, _ = door.accept()
+                jobs += 1
+                if more and jobs == MANY and os.fork() == 0:
+                    end_with_parent()
+                    stream.close()
+                    door.close()
+                    beside = loaded(address)
+                    beside.unlink(missing_ok=True)
+                    serve(owner, beside, run, more)
+                    os._exit(0)
                 if os.fork() == 0:
                     door.close()
                     stream.settimeout(None)
@@ -127,4 +160,4 @@ def serve(owner: int, address: Path, run: Callable[[Sequence[str]], int], librar
 
 if __name__ == "__main__":
     prepare(1)
-    serve(int(sys.argv[1]), Path(sys.argv[2]), run_verb, LIBRARIES)
+    serve(int(sys.argv[1]), Path(sys.argv[2]), run_verb, LIBRARIES, of_leakbench())

@@ -165,7 +165,6 @@ def test_rules_are_the_verbs(copied: Project) -> None:
         "check",
         "confirm",
         "enter",
-        "kernel",
         "compare",
         "manual",
         "new",

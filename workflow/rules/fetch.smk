@@ -9,7 +9,8 @@ rule fetch:
     log:
         "logs/fetch/{dataset}.log",
     # A job goes before those that it waits for where both could start, because Snakemake looks at all jobs that are ready
-    # whenever it starts one. Capture has 0, attack 1, what follows it 2. What many wait for or takes long comes first:
+    # whenever it starts one. Figures have -1, capture 0, attack 1, what follows it 2. What many wait for or takes long
+    # comes first:
     # train 3, train_study 4, fetch 5.
     priority: 5
     # The nodes of a cluster may have no network.

@@ -8,6 +8,7 @@ rule report:
         specs=[
             f"{R}/specs/figure/{name}.json" for name in sorted(flow.plan.experiments)
         ],
+        catalogue=f"{R}/specs/scorecard/catalogue.json",
         papers=flow.published(),
         recorded=flow.recorded(),
         code=flow.stamp(flow.page()),
@@ -27,7 +28,8 @@ rule report:
     shell:
         "python -m leakbench report --scorecard {input.scorecard:q} --verified {input.verified:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
-        " --papers {params.papers:q} --recorded {input.recorded:q} --root {params.root:q} --out {output:q} 2> {log:q}"
+        " --papers {params.papers:q} --recorded {input.recorded:q} --catalogue {input.catalogue:q}"
+        " --root {params.root:q} --out {output:q} 2> {log:q}"
 
 
 rule verify:
@@ -40,6 +42,7 @@ rule verify:
         summary=f"{R}/verified.json",
     log:
         f"{LOGS}/verify.log",
+    priority: 2
     resources:
         mem_mb=1000,
         runtime=10,
@@ -76,6 +79,8 @@ rule scorecard:
         counts=f"{R}/scorecard.json",
     log:
         f"{LOGS}/scorecard.log",
+    # Longer than any figure, and only the report waits for either.
+    priority: 2
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,
@@ -139,7 +144,8 @@ rule figure:
         executed=f"{R}/notebooks/{{experiment}}.ipynb",
     log:
         f"{LOGS}/figure/{{experiment}}.log",
-    priority: 2
+    # What every other job but the report comes before: figures fill the second core while the scorecard is written.
+    priority: -1
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
         runtime=lambda w, attempt: attempt * 30,

@@ -58,6 +58,13 @@ class Plan:
         """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
 
+    @property
+    def unmeasured(self) -> list[str]:
+        """Return the experiments of which this scale runs no cell and no study, in order of name."""
+        return sorted(
+            name for name, cells in self.experiments.items() if not cells and not self.studies[name]
+        )
+
     def needed(self, experiment: str) -> set[str]:
         """Return the specs of all jobs that an experiment needs, its tables and figures apart."""
         cells, names = self.experiments[experiment], {f"study/{s.stem}" for s in self.studies[experiment]}
@@ -100,20 +107,19 @@ def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], wh
 
 def plan(
     root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
-    seed: int | None = None, only: str = "",
+    seed: int | None = None,
 ) -> Plan:  # fmt: skip
     """Validate the whole catalogue and resolve every experiment at one scale.
 
     `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local`
     the data sets that LEAKBENCH_DATA offers; `seed` is added to every seed that the experiments name, so that
-    lists of seeds stay lists of different ones; `only` names the one experiment to resolve. Raises UserError
-    at the first mistake, naming file and key.
+    lists of seeds stay lists of different ones. Raises UserError at the first mistake, naming file and key.
     """
     config = root / "config"
     at, run = sized(config, scale_name), run_name(scale_name, seed)
     given = at, run, metrics, local, seed or 0
     if at.scale.budget is None:
-        return _planned(*given, only)[0]
+        return _planned(*given)[0]
     whole, asks = _planned(*given)
     experiments = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
     papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
@@ -126,20 +132,17 @@ def plan(
         raise UserError(
             f"{at.file}: budget: pays for no cell: {name} {reason} (raise trials, training or total)"
         )
-    return _planned(replace(at, sizes=sizes), *given[1:], only)[0]
+    return _planned(replace(at, sizes=sizes), *given[1:])[0]
 
 
 def _planned(
-    at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int,
-    only: str = "",
+    at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int
 ) -> tuple[Plan, list[Ask]]:  # fmt: skip
     """Return a plan with what a scale, as it stands, runs, and who asks for each job."""
     config, out = at.config, Plan(run, {}, {})
     wanted: dict[Cell, set[str]] = {}
     asks: list[Ask] = []
     for name, experiment in load_kind(config, "experiments").items():
-        if only not in ("", name):
-            continue
         experiment = experiment.model_copy(update={"seeds": [s + seed for s in experiment.seeds]})
         where, asked = str(file_of(config, "experiments", name)), experiment.metrics or []
         for metric in asked:
@@ -207,7 +210,10 @@ def _planned(
         out.specs[f"fetch/{name}"] = {"name": name, **entry, "local": name in local}
     files = fact_files(out.run, out.specs, config.parent / "papers")
     scale = {"scale": at.name}
-    out.specs["scorecard/catalogue"] = {**described(config), "run": scale, "files": files}
+    unmade = {name: _reasons(out.specs[f"table/{name}"]) for name in out.unmeasured}
+    out.specs["scorecard/catalogue"] = {
+        **described(config), "run": scale, "files": files, "left_out": unmade,
+    }  # fmt: skip
     return out, asks
 
 
@@ -236,6 +242,12 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
                 f"{where}: client: {client} is beyond the {len(clients)} clients of federation "
                 f"'{cell.federation}' (count from 0)"
             )
+
+
+def _reasons(table: Spec) -> dict[str, str]:
+    """Return why an experiment measures nothing, by what is left out of it."""
+    whole = "every study" if "studies" in table else "every cell"
+    return {whole: table["left_out"]} if table["left_out"] else table["cells_left_out"]
 
 
 def _pointless(attack: Spec, capture: Spec) -> str:

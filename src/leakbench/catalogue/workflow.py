@@ -309,8 +309,11 @@ class Workflow:
         return [f"{home}/{name}.safetensors" for name in names]
 
     def each(self, kind: str, suffix: str) -> list[str]:
-        """Return one file per experiment, in order of name: tables, trials, exhibits or figures."""
-        return [f"{self.results}/{kind}/{name}.{suffix}" for name in sorted(self.plan.experiments)]
+        """Return one file per experiment that has something to show, measured or recorded, in order of name:
+        tables, trials, exhibits or figures."""
+        nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
+        shown = sorted(self.plan.experiments.keys() - nothing)
+        return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
 
     def published(self) -> list[str]:
         """Return the published numbers and claims."""

@@ -21,7 +21,7 @@ class Section:
     name: the experiment (fidel-figure-13). work, item: as in the scorecard (fidel, fig-13). title, shows: one
     sentence each. figure: the bytes of a PNG, empty when there is none. table: as the `table` verb writes it,
     baseline "" for the attack itself. knows: the threat model, field → value, or one of these for each cell.
-    absent: cell → why it has no results.
+    absent: cell → why it has no results. made: whether the run wrote a table and a page of it.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Section:
     table: pd.DataFrame
     knows: Mapping[str, Any]
     absent: Mapping[str, str] = field(default_factory=dict)
+    made: bool = True
 
 
 def picture(data: bytes) -> dict[str, str | int] | None:

@@ -1,11 +1,9 @@
 """figure: run the experiments' notebook on one table and its pictures."""
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from leakbench.artefacts import read_csv, read_facts, read_table
 from leakbench.errors import UserError
@@ -37,24 +35,10 @@ def figure(
     Raises UserError naming the notebook and its failing cell's error.
     """
     import papermill
-    from jupyter_client.manager import AsyncKernelManager
     from papermill.exceptions import PapermillExecutionError
 
-    class Kernel(AsyncKernelManager):
-        """Starts the notebook's process as a job of ours, so that it too may be a fork of a warm one.
+    from leakbench.drawing.in_process import NAME
 
-        They talk through files. A free port, which Jupyter looks up and the notebook's process opens later,
-        may be taken by another figure's in between.
-        """
-
-        def __init__(self, **settings: Any) -> None:
-            connection = str(Path(beside) / "kernel.json")
-            super().__init__(transport="ipc", connection_file=connection, **settings)
-
-        def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
-            return [sys.executable, "-m", "leakbench", "kernel", "--connection", self.connection_file]
-
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
     with replacing(out) as picture, replacing(executed) as ran, TemporaryDirectory() as beside:
         png = picture.with_suffix(".png")
         files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
@@ -70,10 +54,10 @@ def figure(
                 str(notebook),
                 str(copy),
                 values | several,
+                engine_name=NAME,
                 kernel_name="python3",
                 progress_bar=False,
-                log_output=False,
-                kernel_manager_class=Kernel,
+                request_save_on_cell_execute=False,
             )
         except PapermillExecutionError as problem:
             what = " ".join(f"{problem.ename}: {problem.evalue}".split())

@@ -54,9 +54,9 @@ def record(root: Path, experiment: str, scale: str, device: str | None = None) -
 
 
 @cache
-def planned(root: Path, scale: str, only: str = "") -> Plan:
-    """Return the plan of a scale as it stands; with `only`, of that experiment alone."""
-    return plan(root, scale, judges(), only=only)
+def planned(root: Path, scale: str) -> Plan:
+    """Return the plan of a scale as it stands. It takes seconds, and is made once for all its experiments."""
+    return plan(root, scale, judges())
 
 
 def digests(asked: Plan, experiment: str) -> tuple[str, str]:
@@ -70,7 +70,7 @@ def digests(asked: Plan, experiment: str) -> tuple[str, str]:
 def outdated(root: Path, scale: str, experiment: str, made: dict[str, Any]) -> str:
     """Return "" where a recorded table's digests still hold, else in words what has changed since."""
     try:
-        asked = planned(root, scale, experiment)
+        asked = planned(root, scale)
     except UserError:
         return f"of a scale {scale} that is no more"
     if experiment not in asked.experiments:

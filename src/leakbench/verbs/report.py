@@ -1,6 +1,6 @@
 """report: the one page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -22,6 +22,7 @@ def report(
     figures: list[Path],
     specs: list[Path],
     papers: Path,
+    catalogue: Path,
     out: Path,
     recorded: Sequence[Path] | None = None,
     root: Path = Path(),
@@ -29,6 +30,9 @@ def report(
     """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models
     and figure.
 
+    tables, exhibits, figures: of the experiments that have something to show, in one order. specs: the specs
+    of every experiment's figure. catalogue: the spec that says which experiments this scale leaves out, and
+    why. Those that no record shows either have a line of their own and no table.
     The best known leaks are those of the experiments that are drawn as maps of attacks and defences.
     recorded: files below reference/, of which these experiments' tables are read. root: the checkout, for its
     commit.
@@ -38,8 +42,9 @@ def report(
     parts: dict[str, list[dict[str, str]]] = {"defence": [], "dataset": [], "victim": [], "attack": []}
     everywhere: list[pd.DataFrame] = []
     threats: dict[str, dict[str, str]] = {}
-    for table, exhibit, figure, spec in zip(tables, exhibits, figures, specs, strict=True):
-        shown, facts = read_spec(spec), read_facts(exhibit)
+    beside = {spec.stem: spec for spec in specs}
+    for table, exhibit, figure in zip(tables, exhibits, figures, strict=True):
+        shown, facts = read_spec(beside[table.stem]), read_facts(exhibit)
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
@@ -66,6 +71,8 @@ def report(
                 absent=facts["absent_cells"],
             )
         )
+    unmade = [spec for spec in specs if spec.stem not in costs]
+    sections += _left_out(unmade, read_spec(catalogue)["left_out"])
     rows = read_csv(scorecard, keep_default_na=False)
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
     scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
@@ -73,3 +80,21 @@ def report(
     facts |= {"commit": commit(root), "prices": prices(costs, parts)}
     facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
     write_text(out, page(rows, sections, facts))
+
+
+def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -> Iterator[Section]:
+    """Yield a section without figure or table of each experiment; `reasons` say why it has none."""
+    for spec in specs:
+        shown = read_spec(spec)
+        yield Section(
+            name=spec.stem,
+            work=shown["work"],
+            item=shown["item"],
+            title=shown["title"],
+            shows=shown["shows"],
+            figure=b"",
+            table=pd.DataFrame(),
+            knows={},
+            absent=reasons[spec.stem],
+            made=False,
+        )

@@ -29,16 +29,21 @@ def scorecard(
 
     Beside it, with the suffix .json, stand the counts of each class's verdicts, by class and word.
 
-    tables, trials, exhibits: of every experiment of the run, in one order. data: its data sets. recorded:
-    files below reference/. papers: the folder of works. spec: what the catalogue says, the run's scale, and
-    where facts lie.
+    tables, trials, exhibits: of every experiment of the run that has something to show, in one order. data:
+    its data sets. recorded: files below reference/. papers: the folder of works. spec: what the catalogue
+    says, the run's scale, where facts lie, and which experiments it leaves out and why.
     """
     described = read_spec(spec)
     drawn = {path.stem: path for path in exhibits}
     beside = {name: read_facts(path) for name, path in drawn.items()}
+    left_out = described["left_out"]
     frames = {table.stem: read_csv(table, dtype={"seeds": str}) for table in tables}
 
+    known = frozenset(frames) | frozenset(left_out)
+
     def exhibit(name: str) -> Any:
+        if name in left_out.keys() - drawn.keys():
+            raise NotMeasured("; ".join(dict.fromkeys(left_out[name].values())))
         if name not in drawn:
             raise NotMeasured(f"experiment {name} has no exhibit")
         return open_tensors(drawn[name])
@@ -50,12 +55,12 @@ def scorecard(
             for table, kept in zip(tables, trials, strict=True)
             if len(frames[table.stem])
         },
-        absent={name: facts["absent_cells"] for name, facts in beside.items()},
+        absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
         shares={name: facts.get("shares", {}) for name, facts in beside.items()},
         falls={name: facts.get("falls", {}) for name, facts in beside.items()},
         fact=reader(described, described["files"]),
         exhibit=exhibit,
-        known=frozenset(frames),
+        known=known,
         device=machine(),
         commit=commit(root),
     )
@@ -64,7 +69,7 @@ def scorecard(
         for name, scale in load_kind(root / "config", "scales").items()
         if isinstance(scale, ScaleFile)
     }
-    scales = [*_recorded(recorded, root, frozenset(frames)), run]
+    scales = [*_recorded(recorded, root, known), run]
     scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is run), reverse=True)
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     card = Card(read_papers(papers), scales, run, published_costs(root), missing).frame()

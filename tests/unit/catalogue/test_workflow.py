@@ -229,3 +229,15 @@ def test_another_folder_gets_the_results_and_names_the_checkout_whole(
     assert {path.relative_to(home) for path in home.rglob("*.json")} == {
         path.relative_to(place) for top in ("results", "data") for path in (place / top).rglob("*.json")
     }
+
+
+def test_what_a_scale_leaves_out_whole_has_files_only_where_it_is_recorded() -> None:
+    quick = Workflow(ROOT, "quick")
+    recorded = {Path(file).stem for file in quick.recorded()}
+    shown = {Path(file).stem for file in quick.each("tables", "csv")}
+    run = {name for name in quick.plan.experiments if quick.scores(name)}
+    assert shown == run | (recorded & quick.plan.experiments.keys())
+    reasons = quick.plan.spec("scorecard/catalogue")["left_out"]
+    assert set(reasons) == quick.plan.experiments.keys() - run
+    assert all(reasons.values())
+    assert quick.plan.experiments.keys() - shown

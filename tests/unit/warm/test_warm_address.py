@@ -153,7 +153,7 @@ def throw(problem: Exception) -> None:
 
 def test_a_job_that_asks_for_threads_runs_cold(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[list[str]] = []
-    monkeypatch.setattr(cli, "run_warm", lambda argv: asked.append(list(argv)) or 0)
+    monkeypatch.setattr(cli, "run_warm", lambda argv, _: asked.append(list(argv)) or 0)
     monkeypatch.setattr(cli, "_run", lambda _: 0)
     for words in (["--threads", "1"], ["--threads=1"]):
         assert cli.main(["plan", *words]) == 0

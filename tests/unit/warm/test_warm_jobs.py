@@ -1,11 +1,17 @@
 """Jobs forked from a warm process do what cold ones do."""
 
+import errno
 import json
 import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from warm_runs import Run
+from warm_runs import CLIENT, SERVER, Run, until
+
+from leakbench.warm_process import MANY
 
 
 def test_environment_folder_arguments_and_streams_are_the_callers(served: Run, tmp_path: Path) -> None:
@@ -81,3 +87,45 @@ def test_exit_codes_are_those_of_a_process_of_its_own(served: Run, code: str, ex
         assert err.endswith("ZeroDivisionError: division by zero\n")
     else:
         assert err == ""
+
+
+def test_jobs_of_a_long_run_fork_from_a_process_with_more_loaded(run: Run, tmp_path: Path) -> None:
+    """An attack's does not: it has only what it may import."""
+    (tmp_path / "extra_library.py").write_text("")
+    code = SERVER.replace("run, [])", "run, ['no_such_library'], ['extra_library'])")
+    run.folder.mkdir(mode=0o700)
+    paths = {"PYTHONPATH": f"{tmp_path}:{run.environment['PYTHONPATH']}"}
+    command = [sys.executable, "-c", code, str(run.owner.pid), str(run.folder / "socket")]
+    run.server = subprocess.Popen(command, env=run.environment | paths, stderr=subprocess.DEVNULL)
+    until(run.ready)
+    assert not (run.folder / "loaded").exists()
+    for _ in range(MANY):
+        run.peer()
+    until((run.folder / "loaded").exists)
+    asks = "import sys; print('extra_library' in sys.modules)"
+    for blind, found in ((True, "False\n"), (False, "True\n")):
+        client = CLIENT.replace("sys.argv[1:]", f"sys.argv[1:], blind={blind}")
+        words = [sys.executable, "-c", client, asks]
+        done = subprocess.run(words, env=run.environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (0, found)
+    run.server.kill()
+    run.server.wait()
+
+    def gone() -> bool:
+        with socket.socket(socket.AF_UNIX) as door:
+            return door.connect_ex(str(run.folder / "loaded")) == errno.ECONNREFUSED
+
+    until(gone)
+
+
+def test_no_room_that_an_attack_may_not_import_is_loaded_before_it() -> None:
+    code = (
+        "import sys; from leakbench.warm_process import LIBRARIES; from leakbench.blinding import _ROOMS\n"
+        "for name in LIBRARIES: __import__(name)\n"
+        "files = [m.__file__ or '' for n, m in sys.modules.items() if n.startswith('leakbench')]\n"
+        "print(len(files), [file for file in files if file.startswith(_ROOMS)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    count, _, rooms = done.stdout.partition(" ")
+    assert int(count) > 10
+    assert rooms == "[]\n"
