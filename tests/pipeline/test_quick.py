@@ -1,6 +1,7 @@
 """The finished quick scale of this checkout, if `make reproduce` has made it."""
 
 import math
+from pathlib import Path
 
 import chromium
 import numpy as np
