@@ -1,6 +1,7 @@
 """The finished quick scale of this checkout, if `make reproduce` has made it."""
 
 import math
+from pathlib import Path
 
 import chromium
 import numpy as np
@@ -101,7 +102,9 @@ def updates_of(table: pd.DataFrame, rows: pd.DataFrame) -> pd.Series:
 def test_every_table_and_figure_is_there_and_every_value_of_enough_trials_has_an_interval(
     flow: Workflow,
 ) -> None:
-    for name in flow.plan.experiments:
+    shown = [Path(file).stem for file in flow.each("tables", "csv")]
+    assert {name for name in flow.plan.experiments if flow.scores(name)} <= set(shown)
+    for name in shown:
         drawn = (R / "figures" / f"{name}.png").stat().st_size
         table = pd.read_csv(R / "tables" / f"{name}.csv", dtype={"baseline": str}).fillna({"baseline": ""})
         # What cannot be drawn, for want of lines or of length, has an empty file and no empty picture. Where
