@@ -30,6 +30,7 @@ def spear(
     starts: Annotated[int, Field(gt=0)] = 60,
     share: Annotated[float, Field(gt=0, lt=1)] = 0.3,
     search: Literal["fixed-point", "drawn"] = "fixed-point",
+    patience: Annotated[int, Field(gt=0)] = 12,
 ) -> Reconstruction:
     """Recover whole batches, with labels, from the gradient of a first dense layer behind which is a ReLU.
 
@@ -39,11 +40,13 @@ def spear(
     each. search: `drawn` is the published one, whose number of draws grows exponentially with the batch;
     `fixed-point` is ours and takes seconds for a hundred samples. peel: whether samples are peeled first, so
     that fewer are searched for. starts: the largest number of batches of starts. share: of the neurons that
-    are not needed to tell a column, the share that must be closed for one sample. Only proven samples are
-    usable, and behind dropout they have no labels. Raises Unfit where `first_layers` does.
+    are not needed to tell a column, the share that must be closed for one sample. patience: the search ends
+    after this number of batches of starts in a row that found no new column; draws for a network with one
+    hidden layer need more. Only proven samples are usable, and behind dropout they have no labels. Raises
+    Unfit where `first_layers` does.
     """
 
-    tries = partial(directions, share=share, most=starts, rng=rng, search=search)
+    tries = partial(directions, share=share, most=starts, rng=rng, search=search, patience=patience)
 
     def solve(layer: FirstLayer, seen: Span) -> Solved:
         return _searched(layer, seen, peeled(layer, seen) if peel else nothing(layer), tries)

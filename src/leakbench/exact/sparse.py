@@ -27,8 +27,6 @@ SMALL, ONE = 0.03, 0.97
 DRAWN, DRAWS, NEAR, SAME = 1 << 24, 1 << 15, 100.0, 0.9999
 # An end is sharpened if this share of the zeros that it needs are small.
 NEARLY = 0.8
-# The search ends after this number of batches of starts in a row that found no new column.
-FRUITLESS = 12
 # It also ends with this many times as many directions as there are columns: then most of them are none.
 TOO_MANY = 2
 # The share of rows that a column may be taken to be zero in, while it is sharpened.
@@ -51,6 +49,7 @@ def directions(
     rng: torch.Generator,
     known: Tensor,
     search: Literal["fixed-point", "drawn"] = "fixed-point",
+    patience: int = 12,
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield (number of zeros, direction [rank]) of columns, as they are found, in at most `most` batches of
     starts.
@@ -60,7 +59,8 @@ def directions(
     not looked for. search: `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while
     the width falls (`_settled`); the limit of width zero counts what is not zero. `drawn` takes what is
     orthogonal to rank - 1 rows that are drawn by lot, as SPEAR is published; that needs few draws where most
-    entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws.
+    entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws. patience: the
+    search ends after this number of batches of starts in a row that found no new column.
     """
     rank = rows.shape[1]
     least = rank - 1 + share * (len(rows) - rank + 1)
@@ -77,7 +77,7 @@ def directions(
                 known = torch.cat([known, q[None]])
                 yield zeros, q
         fruitless = 0 if len(known) > before else fruitless + 1
-        if fruitless == FRUITLESS or len(known) > TOO_MANY * rank:
+        if fruitless >= patience or len(known) > TOO_MANY * rank:
             return
 
 

@@ -53,6 +53,11 @@ def test_batches_come_back_in_every_digit(
     assert found.images.isfinite().all()
 
 
+def test_draws_solve_a_network_with_one_hidden_layer() -> None:
+    observation, images = observe("mlp", SHAPE, 10, 1, hidden=[300], normalise="half")
+    assert recovered(attacked("spear", observation, search="drawn", patience=40), images) == (10, 0)
+
+
 def test_labels_come_with_the_proof() -> None:
     observation, images = observe("mlp", SHAPE, 6, 2, **HALF)
     torch.manual_seed(0)

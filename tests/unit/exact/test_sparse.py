@@ -40,3 +40,17 @@ def test_a_column_that_many_draws_find_is_sharpened_once(
 
 def test_one_sample_takes_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(torch.ones(1, 1).double(), 0.0, monkeypatch) == (1, 1)
+
+
+def test_a_search_that_finds_nothing_ends_when_patience_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = []
+
+    def nothing(rows: Tensor, *_: object) -> Tensor:
+        batches.append(1)
+        return rows[:0]
+
+    monkeypatch.setattr(sparse, "_drawn", nothing)
+    rows = torch.eye(9, 4, dtype=torch.float64)
+    rng = torch.Generator()
+    assert not list(sparse.directions(rows, 1e-9, 0.3, 60, rng, rows[:0], "drawn", patience=5))
+    assert len(batches) == 5
