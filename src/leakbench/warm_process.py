@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -102,6 +103,24 @@ def of_leakbench() -> list[str]:
     return [name for name in found if name not in ("leakbench.__main__", "leakbench.warm_process")]
 
 
+def _guard(owner: int, address: Path) -> int:
+    """Fork a process that kills this one soon after `owner` is gone, and return it.
+
+    Libraries load in C for many seconds on a busy machine, when no thread and no handler of this process runs.
+    """
+    begun, loads = born(owner), os.getpid()
+    guard = os.fork()
+    if guard:
+        return guard
+    end_with_parent()
+    while begun and born(owner) == begun and os.getppid() == loads:
+        time.sleep(_LOOKS)
+    shutil.rmtree(address.parent, ignore_errors=True)
+    if os.getppid() == loads:
+        os.kill(loads, signal.SIGKILL)
+    os._exit(0)
+
+
 def serve(
     owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str],
     more: Sequence[str] = (),
@@ -111,21 +130,13 @@ def serve(
     more: what a second process loads besides, in a run of many jobs. It listens beside `address`
     (`leakbench.warm.loaded`) and ends with this one.
     """
-    begun = born(owner)
-
-    def end_with_the_owner(*_: Any) -> None:
-        if not begun or born(owner) != begun:
-            shutil.rmtree(address.parent, ignore_errors=True)
-            os._exit(0)
-
-    # Loading takes long on a busy machine.
-    before = signal.signal(signal.SIGALRM, end_with_the_owner)
-    signal.setitimer(signal.ITIMER_REAL, _LOOKS, _LOOKS)
+    begun, guard = born(owner), _guard(owner, address)
     for library in libraries:
         with suppress(ImportError):
             __import__(library)
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, before)
+    with suppress(ChildProcessError, ProcessLookupError):
+        os.kill(guard, signal.SIGKILL)
+        os.waitpid(guard, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # A job that collects garbage would copy every page that the libraries' objects lie on.
     gc.freeze()
