@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from leakbench.matching.layers import narrow
-from leakbench.matching.layers.narrow import NARROW
+from leakbench.matching.layers.narrow import NARROW, NARROWEST
 from leakbench.matching.layers.rule import Kept, Link, Rule
 from leakbench.tensors import Tensors
 
@@ -87,7 +87,14 @@ def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
-    return derivatives(conv, slope, x, weight, weight.shape[0] // conv.out_channels, (True, False))[0]
+    trials = weight.shape[0] // conv.out_channels
+    if trials > 1 and narrow.turns(conv, read, slope.shape):
+        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
+    return derivatives(conv, slope, x, weight, trials, (True, False))[0]
+
+
+def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
+    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -117,9 +124,8 @@ def _back(
 ) -> Tensor:  # fmt: skip
     x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
-    if narrow.turns(conv, read, slope.shape):
-        still = narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
-        both = narrow.reading_both(still, narrow.turned(conv, moving, trials))
+    if narrow.turns(conv, read, slope.shape, NARROWEST):
+        both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
         return narrow.transposed(conv, narrow.beside(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
         both = narrow.making_both(weight, moving, trials)

@@ -68,9 +68,12 @@ def _margins(conv: nn.Conv2d) -> list[int]:
     return [-(-k // s) - 1 - p // s for k, s, p in _axes(conv)]
 
 
-def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int]) -> bool:
-    """Return whether `turned` is of use for what was read and returned, [n, channels, rows, columns] each."""
-    if conv.in_channels >= NARROWEST or conv.stride == (1, 1) or conv.dilation != (1, 1):
+def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: int = NARROW) -> bool:
+    """Return whether `turned` is of use for what was read and returned, [n, channels, rows, columns] each.
+
+    below: the channels read from which on it is not. With weights that change it pays for fewer of them.
+    """
+    if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
     sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
     # Places that the transpose makes, against those that hold all that was read.
