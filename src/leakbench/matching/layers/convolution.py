@@ -82,7 +82,7 @@ def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
 
 def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
     bias = conv.bias
-    return None if bias is None else narrow.once(conv, "bias", trials, lambda: _all(bias, trials))
+    return None if bias is None else _all(bias, trials)
 
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:

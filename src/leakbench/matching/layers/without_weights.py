@@ -27,7 +27,8 @@ def _activation(
     times_slope: Callable[[Tensor, Tensor], Tensor],
     curvature: Callable[[Tensor, Tensor], Tensor] | None,
 ) -> Link:
-    """Return the rule of y = function(x): times_slope(t, y) = t·y'; curvature(t, y) = t·y''/y', None: y'' is 0."""
+    """Return the rule of y = function(x): times_slope(t, y) = t·y'; curvature(t, y) = t·y''/y', None:
+    nothing."""
 
     def back(
         layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
