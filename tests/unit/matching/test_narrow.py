@@ -17,7 +17,7 @@ def _wide(*shape: int) -> Tensor:
 
 def _slow(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Tensor) -> Tensor:
     """The transpose by autograd, trial by trial."""
-    found = []
+    found: list[Tensor] = []
     for x, y, w in zip(read.chunk(TRIALS, 1), slope.chunk(TRIALS, 1), weight.chunk(TRIALS, 0), strict=True):
         x = x.detach().requires_grad_()
         found += torch.autograd.grad(conv2d(x, w, None, conv.stride, conv.padding), x, y)
@@ -69,16 +69,13 @@ def test_two_sums_are_one() -> None:
 
 def test_two_transposes_are_one() -> None:
     conv, read = nn.Conv2d(3, 4, 3).double(), _wide(2, TRIALS * 3, 6, 5)
-    slopes, weights = (
-        [_wide(*shape) for _ in range(2)] for shape in ((2, TRIALS * 4, 4, 3), (TRIALS * 4, 3, 3, 3))
-    )
-    both = narrow.making_both(*weights, TRIALS)
+    a, b = _wide(2, TRIALS * 4, 4, 3), _wide(2, TRIALS * 4, 4, 3)
+    v, w = _wide(TRIALS * 4, 3, 3, 3), _wide(TRIALS * 4, 3, 3, 3)
     found = torch.ops.aten.convolution_backward(
-        narrow.beside(*slopes, TRIALS), read, both, None, [1, 1], [0, 0], [1, 1], False, [0, 0], TRIALS,
-        [True, False, False],
+        narrow.beside(a, b, TRIALS), read, narrow.making_both(v, w, TRIALS), None, [1, 1], [0, 0], [1, 1],
+        False, [0, 0], TRIALS, [True, False, False],
     )[0]  # fmt: skip
-    slow = [_slow(conv, y, w, read) for y, w in zip(slopes, weights, strict=True)]
-    torch.testing.assert_close(found, slow[0] + slow[1])
+    torch.testing.assert_close(found, _slow(conv, a, v, read) + _slow(conv, b, w, read))
 
 
 def test_what_is_made_of_weights_is_made_again_where_they_change() -> None:

@@ -110,12 +110,16 @@ def _rate(
 ) -> Tensor:
     x, weight = kept
     bias = own["bias"].flatten() if "bias" in own else None
-    moving, setting = own["weight"].flatten(0, 1), (conv.stride, conv.padding, conv.dilation, trials)
+    moving = own["weight"].flatten(0, 1)
+
+    def taken(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, trials)
+
     if rate is None:
-        return conv2d(x, moving, bias, *setting)
+        return taken(x, moving, bias)
     if conv.in_channels < NARROW:
-        return conv2d(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias, *setting)
-    return conv2d(x, moving, bias, *setting).add_(conv2d(rate, weight, None, *setting))
+        return taken(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias)
+    return taken(x, moving, bias).add_(taken(rate, weight, None))
 
 
 def _back(
