@@ -64,6 +64,10 @@ def hidden(model: nn.Module) -> Tensors:
 def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
     """Let hidden parameters have these values, [trials, channels] each, and layers have drawn these, [trials,
     batch, width] each, by the name of their buffer."""
+    if not any("." in name for name in values):
+        # Images and labels alone, which belong to no layer: this is asked in every iteration.
+        yield
+        return
     known = hidden(model) | _kept(model)
     before = {name: value for name, value in known.items() if name in values}
 

@@ -77,6 +77,16 @@ class Group:
         engines_fit(found, self.shape, like=self.model)
         return found
 
+    @cached_property
+    def names(self) -> list[str]:
+        """The names of the model's parameters, in its order."""
+        return [name for name, _ in self.model.named_parameters()]
+
+    @cached_property
+    def _as_pixels(self) -> bool:
+        """Whether the victim normalises nothing, so that unknowns are pixels."""
+        return not self.mean.any() and bool((self.deviation == 1).all())
+
     @property
     def trials(self) -> int:
         """Number of trials."""
@@ -114,7 +124,7 @@ class Group:
         rounds = self.rounds[trials // self.restarts]
         found = {
             name: received(self.observation, name, rounds, self.client).to(self.device)
-            for name in [*(name for name, _ in self.model.named_parameters()), *self.nuisance.beside]
+            for name in [*self.names, *self.nuisance.beside]
         }
         return (
             found
@@ -131,7 +141,7 @@ class Group:
         """
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
-        weights = {name: dummies[name] for name, _ in self.model.named_parameters() if name in dummies}
+        weights = {name: dummies[name] for name in self.names if name in dummies}
         if weights:
             return gradients_at(self.model, images, labels, weights)
         kind = images.dtype if self.precision == "float32" else torch.bfloat16
@@ -160,6 +170,8 @@ class Group:
 
     def to_pixels(self, unknowns: Tensor) -> Tensor:
         """Return images in [0, 1] of unknowns in the victim's normalised space."""
+        if self._as_pixels:
+            return unknowns.view_as(unknowns)
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
@@ -169,7 +181,10 @@ class Group:
 
     def clip(self, unknowns: Tensors) -> None:
         """Keep pixels within [0, 1]."""
-        unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
+        if self._as_pixels:
+            unknowns["images"].clamp_(0, 1)
+        else:
+            unknowns["images"].clamp_(-self.mean / self.deviation, (1 - self.mean) / self.deviation)
 
 
 def groups(

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
 from leakbench.matching.layers import narrow
-from leakbench.matching.layers.narrow import NARROW
+from leakbench.matching.layers.narrow import NARROW, NARROWEST
 from leakbench.matching.layers.rule import Kept, Link, Rule
 from leakbench.tensors import Tensors
 
@@ -82,12 +82,19 @@ def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
 
 def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
     bias = conv.bias
-    return None if bias is None else narrow.once(conv, "bias", trials, lambda: _all(bias, trials))
+    return None if bias is None else _all(bias, trials)
 
 
 def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
     x, weight = kept
-    return derivatives(conv, slope, x, weight, weight.shape[0] // conv.out_channels, (True, False))[0]
+    trials = weight.shape[0] // conv.out_channels
+    if trials > 1 and narrow.turns(conv, read, slope.shape):
+        return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
+    return derivatives(conv, slope, x, weight, trials, (True, False))[0]
+
+
+def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
+    return narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
 
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
@@ -103,12 +110,16 @@ def _rate(
 ) -> Tensor:
     x, weight = kept
     bias = own["bias"].flatten() if "bias" in own else None
-    moving, setting = own["weight"].flatten(0, 1), (conv.stride, conv.padding, conv.dilation, trials)
+    moving = own["weight"].flatten(0, 1)
+
+    def taken(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        return conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, trials)
+
     if rate is None:
-        return conv2d(x, moving, bias, *setting)
+        return taken(x, moving, bias)
     if conv.in_channels < NARROW:
-        return conv2d(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias, *setting)
-    return conv2d(x, moving, bias, *setting).add_(conv2d(rate, weight, None, *setting))
+        return taken(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias)
+    return taken(x, moving, bias).add_(taken(rate, weight, None))
 
 
 def _back(
@@ -117,9 +128,8 @@ def _back(
 ) -> Tensor:  # fmt: skip
     x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
-    if narrow.turns(conv, read, slope.shape):
-        still = narrow.once(conv, "turned", trials, lambda: narrow.turned(conv, weight, trials))
-        both = narrow.reading_both(still, narrow.turned(conv, moving, trials))
+    if narrow.turns(conv, read, slope.shape, NARROWEST):
+        both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
         return narrow.transposed(conv, narrow.beside(rate, slope, trials), both, read, trials)
     if conv.out_channels < NARROW:
         both = narrow.making_both(weight, moving, trials)

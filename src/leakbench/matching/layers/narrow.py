@@ -19,7 +19,7 @@ from torch.nn.functional import conv2d
 
 # Numbers of float32 in a register of 512 bits, and in half of one.
 NARROW, NARROWEST = 16, 8
-_MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Any, Tensor]]] = WeakKeyDictionary()
+_MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Tensor, Any, Tensor]]] = WeakKeyDictionary()
 
 
 def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) -> Tensor:
@@ -27,10 +27,10 @@ def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) ->
     if max(conv.in_channels, conv.out_channels) > NARROW:
         # Large weights, for all trials, would take the memory of everything else.
         return make()
-    known, key = _MADE.setdefault(conv, {}), (trials, id(conv.weight), conv.weight._version)
-    if name not in known or known[name][0] != key:
-        known[name] = key, make()
-    return known[name][1]
+    known, key = _MADE.setdefault(conv, {}), (trials, conv.weight._version)
+    if name not in known or known[name][0] is not conv.weight or known[name][1] != key:
+        known[name] = conv.weight, key, make()
+    return known[name][2]
 
 
 def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
@@ -68,9 +68,12 @@ def _margins(conv: nn.Conv2d) -> list[int]:
     return [-(-k // s) - 1 - p // s for k, s, p in _axes(conv)]
 
 
-def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int]) -> bool:
-    """Return whether `turned` is of use for what was read and returned, [n, channels, rows, columns] each."""
-    if conv.in_channels >= NARROWEST or conv.stride == (1, 1) or conv.dilation != (1, 1):
+def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: int = NARROW) -> bool:
+    """Return whether `turned` is of use for what was read and returned, [n, channels, rows, columns] each.
+
+    below: the channels read from which on it is not. With weights that change it pays for fewer of them.
+    """
+    if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
     sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
     # Places that the transpose makes, against those that hold all that was read.
@@ -112,7 +115,10 @@ def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[in
     """Return a convolution's transpose, of shape `read`, of what came out, by `turned` weights."""
     found = conv2d(slope, weight, None, 1, _margins(conv), 1, trials)
     n, channels, rows, columns = read
-    (s, t), (down, across) = conv.stride, (-(-size // s) for size, s in zip(read[2:], conv.stride, strict=True))
+    (s, t), (down, across) = (
+        conv.stride,
+        (-(-size // s) for size, s in zip(read[2:], conv.stride, strict=True)),
+    )
     each = found[:, :, :down, :across].permute(0, 2, 3, 1).unflatten(3, (trials, s, t, -1))
     pixels = each.permute(0, 1, 4, 2, 5, 3, 6).reshape(n, down * s, across * t, channels)
     return pixels[:, :rows, :columns].permute(0, 3, 1, 2)

@@ -73,7 +73,7 @@ def _back(
 def _chained(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
     at_gain, at_shift = (slope * kept[0]).sum((0, 2, 3)), slope.sum((0, 2, 3))
     if not _by_images(norm):
-        _, scale, _, mean = (value.flatten() for value in kept)
+        scale, mean = kept[1].flatten(), kept[3].flatten()
         at_gain = (at_gain - at_shift * mean) * scale
     return {name: value.view(trials, -1) for name, value in zip(OWN, (at_gain, at_shift), strict=True)}
 

@@ -25,19 +25,19 @@ def _linear_map(forward: Callable[..., tuple[Tensor, Kept]], backward: Callable[
 def _activation(
     function: Callable[[Tensor], Tensor],
     times_slope: Callable[[Tensor, Tensor], Tensor],
-    curvature: Callable[[Tensor], Tensor] | None,
+    curvature: Callable[[Tensor, Tensor], Tensor] | None,
 ) -> Link:
-    """Return the rule of y = function(x): times_slope(t, y) = t·y'; curvature(y) = y''/y', None: nothing."""
+    """Return the rule of y = function(x): times_slope(t, y) = t·y'; curvature(t, y) = t·y''/y', None:
+    nothing."""
 
     def back(
         layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
         own: Tensors
     ) -> Tensor:  # fmt: skip
         (y,) = kept
-        found = times_slope(rate, y)
         if moved is None or curvature is None:
-            return found
-        return found.addcmul_(times_slope(slope, y).mul_(moved), curvature(y))
+            return times_slope(rate, y)
+        return times_slope(curvature(slope * moved, y).add_(rate), y)
 
     def forward(layer: nn.Module, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
         y = function(x)
@@ -72,8 +72,8 @@ def _pool_rate(
     return rate.flatten(2).gather(2, chosen.flatten(2)).view(chosen.shape)
 
 
-SIGMOID = _activation(torch.sigmoid, aten.sigmoid_backward, lambda y: 1 - 2 * y)
-TANH = _activation(torch.tanh, aten.tanh_backward, lambda y: -2 * y)
+SIGMOID = _activation(torch.sigmoid, aten.sigmoid_backward, lambda t, y: torch.addcmul(t, t, y, value=-2))
+TANH = _activation(torch.tanh, aten.tanh_backward, lambda t, y: (t * y).mul_(-2))
 RELU = _activation(torch.relu, lambda slope, y: aten.threshold_backward(slope, y, 0), None)
 MAX_POOL = Link(
     _pool_forward,
