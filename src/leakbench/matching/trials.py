@@ -84,7 +84,10 @@ class Group:
 
     @cached_property
     def _as_pixels(self) -> bool:
-        """Whether the victim normalises nothing, so that unknowns are pixels."""
+        """Whether unknowns are known to be pixels, for the victim normalises nothing. Other devices are not
+        asked, which would wait for an answer."""
+        if self.mean.device.type != "cpu":
+            return False
         return not self.mean.any() and bool((self.deviation == 1).all())
 
     @property
