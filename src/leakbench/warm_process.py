@@ -106,7 +106,7 @@ def of_leakbench() -> list[str]:
 def _guard(owner: int, address: Path) -> int:
     """Fork a process that kills this one soon after `owner` is gone, and return it.
 
-    Libraries load in C for many seconds on a busy machine. No thread and no handler of this process runs then.
+    Libraries load in C for many seconds on a busy machine, where no thread and no handler runs meanwhile.
     """
     begun, loads = born(owner), os.getpid()
     guard = os.fork()
