@@ -86,7 +86,7 @@ class Group:
     def _as_pixels(self) -> bool:
         """Whether unknowns are known to be pixels, for the victim normalises nothing. Other devices are not
         asked, which would wait for an answer."""
-        if self.mean.device.type != "cpu":
+        if self.device != "cpu":
             return False
         return not self.mean.any() and bool((self.deviation == 1).all())
 
