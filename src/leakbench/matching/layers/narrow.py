@@ -5,7 +5,7 @@ are best taken as one: what the first reads and what the second reads lie beside
 
 The transpose of a convolution of stride s writes each pixel from every s-th tap alone. So it is a convolution
 of smaller kernels that makes s·s pixels at a place, as channels, which then change places (the sub-pixel
-convolution of Shi et al. 2016, section 3.2, the other way). Onto three channels it is twice as fast.
+convolution of Shi et al. 2016, the other way). Onto three channels it is twice as fast.
 """
 
 from collections.abc import Callable, Sequence
