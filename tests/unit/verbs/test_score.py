@@ -60,7 +60,7 @@ def test_images_that_a_defence_transformed_are_a_second_truth(cell: Cell) -> Non
     rows, _ = cell.score("pearson", "mse")
     plain, turned = (rows[rows["baseline"] == name] for name in ("", "transformed"))
     assert len(turned) == len(plain) == 3 * 2 + 3 * 3
-    # Two candidates show the first image at two scales, and either may be taken; scores are of pixels in range.
+    # Two candidates show the first image, at two scales: either may be taken. Pixels are kept in range.
     guess = np.clip(known_guesses(cell)[0], 0, 1)
     for row in turned.itertuples():
         if row.status == "ok":
