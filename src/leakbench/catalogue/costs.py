@@ -113,8 +113,8 @@ ALONE, ADAM = 10, 170
 PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 10}
 # Neurons that live, of a layer that feeds a generator.
 NEURONS = 64
-# Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment, on
-# average: where nothing is shown there is neither.
+# Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment,
+# on average: where nothing is shown there is neither.
 JOB, EXPERIMENT = 0.5, 0.7
 
 
