@@ -34,7 +34,7 @@ reproduce: env
 
 # A worker that crashes ends the run, which names its test. Replaced, it may leave xdist waiting for ever.
 test: env browser slurm flower lint
-	pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: env
 	ruff check .
