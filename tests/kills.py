@@ -29,6 +29,8 @@ from leakbench.artefacts import read_table, to_json
 from leakbench.process import alive
 from leakbench.verbs.verify import TIMES, table_digest
 
+# Of a socket that waits for callers, in /proc/net/unix.
+_LISTENS = "00010000"
 # Folders of results/<scale>.
 COMPARED = (
     "captures", "exhibits", "generators", "guesses", "oracle", "scores", "studies", "tables", "trials",
@@ -52,6 +54,12 @@ if sys.argv[1] == "reaps": signal.signal(signal.SIGCHLD, reap)
 subprocess.Popen(["sh", "-c", '"$@"; echo $? > kills.rc', "sh", *sys.argv[2:]], start_new_session=True)
 while True: signal.pause()
 """
+
+
+def listening() -> set[str]:
+    """Return the Unix sockets that wait for callers, as links in /proc/<pid>/fd name them."""
+    rows = (line.split() for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return {f"socket:[{row[6]}]" for row in rows if row[3] == _LISTENS}
 
 
 @dataclass
@@ -83,9 +91,14 @@ class Run:
     def of_kind(self, kind: str) -> list[int]:
         """Return the processes that are of one kind now; of a group, its first."""
         running = self.processes()
+        doors = listening()
 
         def generation(pid: int) -> int:
-            """Return how many forks lie between a process and the command that it is a fork of."""
+            """Return how many forks lie between a process and the command, or the fork of it that takes
+            jobs, that it is a fork of."""
+            with suppress(OSError):
+                if {file.readlink().name for file in Path(f"/proc/{pid}/fd").iterdir()} & doors:
+                    return 0
             with suppress(OSError):
                 above = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
                 return generation(above) + 1 if running.get(above) == running[pid] else 0
@@ -104,8 +117,8 @@ class Run:
 
         found = []
         for pid, words in running.items():
-            # Of the warm process's forks the first waits for the job, which is the second. An attack's is the
-            # first, and the second is sealed.
+            # Of a warm process's forks the first waits for the job, which is the second. An attack's is the
+            # first, and the second is sealed. The second warm process is a fork of the first.
             forks = generation(pid) - 2 * (_WARM in words)
             match = {
                 "job": forks == 0 and (_WARM in words or _JOB in words) and not sealed(pid),
