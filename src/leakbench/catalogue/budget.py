@@ -200,6 +200,8 @@ def paid(
     # An experiment that is left out whole still has its table and its page.
     spent = EXPERIMENT * len({ask.experiment for ask in asks} | papers.keys())
     made: dict[str, float] = {}
+    by_experiment: dict[str, float] = {}
+    share = 60 * (budget.experiment or budget.total)
 
     def more(group: list[_Fitted]) -> dict[str, float]:
         """Return the jobs that a group needs besides those that are paid, or longer."""
@@ -210,19 +212,23 @@ def paid(
         return sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
     def rank(group: list[_Fitted]) -> tuple[bool, float, str]:
-        """Order groups: data that is not rare, then core-seconds for each trial that an experiment gets."""
+        """Order groups: common data first if so asked, then core-seconds for each trial of an experiment."""
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
-        return group[0].ask.job.dataset in rare, cost(more(group)) / gets, group[0].ask.name
+        late = budget.common_first and group[0].ask.job.dataset in rare
+        return late, cost(more(group)) / gets, group[0].ask.name
 
     left.sort(key=rank)
     while left:
         group = left.pop(0)
-        jobs = more(group)
-        if spent + cost(jobs) > 60 * budget.total:
-            why = f"fits, but the {_words(60 * budget.total)} of scale {scale} go to cheaper trials first"
+        jobs, asking = more(group), group[0].ask.experiment
+        took = cost(jobs)
+        own = by_experiment.get(asking, 0.0) + took
+        limits = ((60 * budget.total, spent + took, f"scale {scale}"), (share, own, "one experiment"))
+        if over := [f"{_words(limit)} of {whose}" for limit, sum_, whose in limits if sum_ > limit]:
+            why = f"fits, but the {over[0]} go to cheaper trials first"
             out.left_out |= {it.ask.name: why for it in group}
             continue
-        spent, made = spent + cost(jobs), made | jobs
+        spent, made, by_experiment[asking] = spent + took, made | jobs, own
         for name, size in (pair for it in group for pair in it.sizes.items()):
             # The attacks on a capture share its rounds; those who share anything else take the longest.
             least = min if name.startswith("capture/") else max

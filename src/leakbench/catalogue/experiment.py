@@ -152,6 +152,14 @@ class Budget(Strict):
     total: Annotated[float, Field(gt=0)] = Field(
         description="Core-minutes of the whole scale. The cells that cost least come first."
     )
+    experiment: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="Core-minutes of one experiment, without what other experiments have paid for. Without "
+        "it one experiment may take the whole total.",
+    )
+    common_first: bool = Field(
+        True, description="Cells on data that everybody can fetch come before cells on other data."
+    )
 
 
 class Scale(Strict):

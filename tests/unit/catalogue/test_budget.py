@@ -12,6 +12,7 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import judges
 from leakbench.errors import UserError
+from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
 ROOMY = {"length": 0.5, "trials": {100: 1e6, 10: 1e7}, "training": 1e6, "total": 1e6}
@@ -114,6 +115,39 @@ def test_the_total_goes_to_the_cheaper_captures(paid: Callable[..., Plan]) -> No
     assert {cell.attack for cell in found.cells} == {"a", "m"}
     (reason,) = reasons(found).values()
     assert "go to cheaper trials first" in reason
+
+
+@pytest.mark.parametrize("paid_elsewhere", [False, True])
+def test_one_experiment_takes_no_more_than_its_share(paid: Callable[..., Plan], paid_elsewhere: bool) -> None:
+    slower = {
+        f"attacks/{name}": MATCHING | {"parameters": {"iterations": steps}}
+        for name, steps in {"m": 40_000, "n": 50_000}.items()
+    }
+    cells = [CELLS, CELLS | {"victim": ["v-tanh"], "attack": ["n"]}]
+    changes = {**slower, "experiments/e": {"cells": cells, "seeds": [0]}}
+    if paid_elsewhere:
+        changes["experiments/b"] = ENTRIES["experiments/e"] | {"cells": cells[1:], "seeds": [0]}
+    whole = paid(changes)
+    works = costs.works(whole.specs, {"d": 60})
+    took = sum(work.seconds() for work in works.values())
+    found = paid(changes, experiment=0.75 * took / 60)
+    assert {cell.attack for cell in found.experiments["e"]} == {"a", "m", *(["n"] if paid_elsewhere else [])}
+    assert all("of one experiment go to cheaper" in reason for reason in reasons(found).values())
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_data_that_not_everybody_has_may_come_last(paid: Callable[..., Plan], first: bool) -> None:
+    slower = {
+        "attacks/n": MATCHING | {"parameters": {"iterations": 500}},
+        "datasets/r": ENTRIES["datasets/d"],
+        "datasets/d": ENTRIES["datasets/d"] | {"sources": [{"torchvision": ["MNIST"]}]},
+    }
+    cells = [CELLS | {"dataset": ["r"]}, CELLS | {"attack": ["n"]}]
+    changes = {**slower, "experiments/e": {"cells": cells, "seeds": [0]}}
+    works = costs.works(paid(changes).specs, {"d": 60, "r": 60})
+    took = sum(work.seconds() for work in works.values())
+    found = paid(changes, total=(took * 0.95 + 12 * costs.JOB + costs.EXPERIMENT) / 60, common_first=first)
+    assert {cell.dataset for cell in found.cells} == {"d" if first else "r"}
 
 
 def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., Plan]) -> None:
