@@ -454,7 +454,9 @@ def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
     assert own <= {cell.defence for cell in apart}
     assert names["defences"] - {cell.defence for cell in cells} == seen | own
     others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme", "fedleak", "dlf"}
-    others |= {"learned-inverter"}
+    # GGL searches by gradients there.
+    others |= {"learned-inverter", "ggl"}
+    assert "ggl-adam" in {cell.attack for cell in cells}
     assert names["attacks"] - {cell.attack for cell in cells} == others
     assert {(cell.dataset, cell.victim) for cell in cells} == {
         ("mnist-32", "fcnn-relu-untrained"),
