@@ -39,6 +39,9 @@ def record(
     if headlines == (experiment is not None):
         raise UserError("name one experiment, or give --headlines alone")
     for name in _lacking(root, run) if experiment is None else (experiment,):
+        own = root / "reference" / scale / f"{name}.csv"
+        if seed is not None and not own.is_file():
+            raise UserError(f"{own}: not recorded, so --seed {seed} has nothing beside it (record it first)")
         if targets:
             print(f"results/{run}/tables/{name}.csv")
         else:
@@ -70,9 +73,6 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     facts = read_facts(exhibit)
     scale, seed = run_of(run)
     config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "")
-    own = root / "reference" / scale / f"{experiment}.csv"
-    if seed is not None and not own.is_file():
-        raise UserError(f"{own}: not recorded, so --seed {seed} has nothing beside it (record it first)")
     specs, code = digests(asked, experiment)
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(trials, kept / f"{experiment}.parquet")
