@@ -1,8 +1,9 @@
 """Recorded results: tables of earlier runs, kept in git below reference/<scale>/ with what made them.
 
-What takes hours is measured once and recorded. Each experiment has three files there: its table as the
-workflow wrote it (.csv), the single trials behind it (.parquet), and its record (.json): device, commit,
-date, versions, digests of specs and code, and how far its trainings ran. The same experiment with every seed
+What takes hours is measured once and recorded. Each experiment has these files there: its table as the
+workflow wrote it (.csv), the single trials behind it (.parquet), its record (.json), and small pictures of
+its strongest attacks (.safetensors) where it has any. The record names device, commit, date, versions,
+digests of specs, code and files, and how far its trainings ran. The same experiment with every seed
 raised by N is recorded below reference/<scale>-seed<N>/. Such a table says what the seed changes; it decides
 no verdict.
 """
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 NEEDED = ("device", "commit", "date", "specs", "code")
 # The files beside a record; it names the digest of each.
-KEPT = (".csv", ".parquet")
+KEPT = (".csv", ".parquet", ".safetensors")
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
@@ -39,7 +40,7 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
     """
     tables = sorted((root / "reference").glob(f"*/{experiment}.csv"))
     meant = (table for table in tables if (run_of(table.parent.name)[1] is not None) is seeded)
-    beside = [table.with_suffix(suffix) for table in meant for suffix in (".csv", ".json", ".parquet")]
+    beside = [table.with_suffix(suffix) for table in meant for suffix in (".json", *KEPT)]
     return sorted(path for path in beside if path.is_file())
 
 
@@ -62,7 +63,7 @@ def read_record(table: Path) -> dict[str, Any]:
 
 
 def kept_digests(table: Path) -> dict[str, str]:
-    """Return suffix -> sha256 of a recorded table and of the trials beside it."""
+    """Return suffix -> sha256 of a recorded table, and of the trials and pictures beside it."""
     kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
     return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 

@@ -7,7 +7,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_text
+import pandas as pd
+
+from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_tensors, write_text
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
@@ -21,6 +23,8 @@ from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
 from leakbench.reference import kept_digests, read_record, run_of
+from leakbench.report.leaks import strongest
+from leakbench.tables.median import medians
 
 
 def record(
@@ -77,6 +81,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(trials, kept / f"{experiment}.parquet")
     shutil.copyfile(table, kept / f"{experiment}.csv")
+    _keep_pictures(root, run, experiment, frame, facts.get("knows", {}))
     made = {
         "device": device or machine(), "commit": commit(root), "date": date.today().isoformat(),
         "versions": versions(),
@@ -86,6 +91,16 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")
+
+
+def _keep_pictures(root: Path, run: str, experiment: str, frame: pd.DataFrame, knows: dict[str, Any]) -> None:
+    """Keep the picture at the median of each attack that may be the strongest known one."""
+    out = root / "reference" / run / f"{experiment}.safetensors"
+    out.unlink(missing_ok=True)
+    cells = [cell.stem for cell in planned(root, run).experiments[experiment]]
+    found = medians(root, run, strongest(frame, knows), cells)
+    if found:
+        write_tensors(out, found, {})
 
 
 @cache
