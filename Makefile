@@ -14,7 +14,7 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test lint manual bench verify-recorded fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test lint manual bench verify-recorded seeds fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
@@ -22,6 +22,7 @@ help:
 	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
 	@echo "make verify-recorded   run a sample of each recorded experiment and hold it to the record (SCALE=standard, SAMPLE=1)"
+	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
 	@echo "make fuzz        feed damaged files to the readers (takes a night)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (takes a night)"
 	@echo "make lock        resolve requirements.in into requirements.lock"
@@ -57,6 +58,16 @@ verify-recorded: env
 	targets=$$(python -m leakbench confirm --scale $(SCALE) --sample $(SAMPLE) --targets) && \
 	{ test -z "$$targets" || snakemake --cores $(CORES) --config scale=$(SCALE) -- $$targets; }
 	python -m leakbench confirm --scale $(SCALE) --sample $(SAMPLE)
+
+# `python -m leakbench plan --scale standard --headlines` says what one seed costs. A killed run goes on where it stopped.
+SEEDS ?= 1 2
+seeds: env
+	for seed in $(SEEDS); do \
+	  targets=$$(python -m leakbench record --headlines --targets --scale $(SCALE) --seed $$seed) || exit; \
+	  test -n "$$targets" || continue; \
+	  snakemake --cores $(CORES) --config scale=$(SCALE) seed=$$seed -- $$targets || exit; \
+	  python -m leakbench record --headlines --scale $(SCALE) --seed $$seed || exit; \
+	done
 
 # Coverage-guided, as many inputs as FUZZ says: about a hundred a second.
 FUZZ ?= 100000

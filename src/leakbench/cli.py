@@ -119,8 +119,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     command(
         "scorecard", "set every published number beside ours",
-        "tables", "trials", "exhibits", "data", "recorded", "papers", "spec", "out",
-        lists=["tables", "trials", "exhibits", "data", "recorded"],
+        "tables", "trials", "exhibits", "data", "recorded", "papers", "spec", "out", "seeds",
+        optional=["seeded"], lists=["tables", "trials", "exhibits", "data", "recorded", "seeded"],
     )  # fmt: skip
     verify = command(
         "verify", "compare a finished tree's numbers with those recorded", optional=["tables", "out", "twin"],
@@ -133,7 +133,8 @@ def _parser() -> argparse.ArgumentParser:
     )  # fmt: skip
     command(
         "report", "write the page",
-        "scorecard", "verified", "tables", "exhibits", "figures", "specs", "papers", "catalogue", "out",
+        "scorecard", "seeds", "verified", "tables", "exhibits", "figures", "specs", "papers", "catalogue",
+        "out",
         optional=["recorded"], lists=["tables", "exhibits", "figures", "specs", "recorded"],
     )  # fmt: skip
     compare = command("compare", "count the verdicts that differ between scorecards", optional=["out"])
@@ -143,9 +144,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     command("check", "hold recorded files to their digests in dvc.lock")
     record = command("record", "keep an experiment's finished table below reference/")
-    record.add_argument("experiment", help="its name")
+    record.add_argument("experiment", nargs="?", help="its name (left out: --headlines)")
     record.add_argument("--scale", required=True, help="the scale that it ran at")
     record.add_argument("--device", help="what it ran on, in words (default: this machine)")
+    record.add_argument(
+        "--headlines", action="store_true", help="every experiment of a headline finding without valid record"
+    )
+    record.add_argument("--targets", action="store_true", help="only print the tables to make first")
     confirm = command("confirm", "hold samples of recorded experiments to what today's code gives")
     confirm.add_argument("--scale", required=True, help="the scale that was recorded")
     confirm.add_argument("--targets", action="store_true", help="only print the files to make first")
@@ -198,6 +203,9 @@ def _parser() -> argparse.ArgumentParser:
     new.add_argument("kind", help="attack, defence, objective, optimiser, dataset or victim")
     new.add_argument("name", help="the part's name, small letters, digits and hyphens")
     plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
+    plan.add_argument(
+        "--headlines", action="store_true", help="only the experiments that headline findings rest on"
+    )
     command("manual", "write config/README.md and the editors' schemas from the models of the catalogue")
     for sub in commands.choices.values():
         sub.add_argument("--root", type=Path, default=Path(), help="the checkout (default: here)")
@@ -209,6 +217,7 @@ def _parser() -> argparse.ArgumentParser:
         )
     for sub in (plan, verify):
         sub.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
+    for sub in (plan, verify, record):
         sub.add_argument(
             "--seed",
             type=_seed,

@@ -1,10 +1,14 @@
 """Recorded results: tables of earlier runs, kept in git below reference/<scale>/ with what made them.
 
-What takes hours is measured once and recorded. Each experiment has three files there: its table as the
-workflow wrote it (.csv), the single trials behind it (.parquet), and its record (.json): device, commit,
-date, versions, digests of specs and code, and how far its trainings ran.
+What takes hours is measured once and recorded. Each experiment has these files there: its table as the
+workflow wrote it (.csv), the single trials behind it (.parquet), its record (.json), and small pictures of
+its strongest attacks (.safetensors) where it has any. The record names device, commit, date, versions,
+digests of specs, code and files, and how far its trainings ran. The same experiment with every seed
+raised by N is recorded below reference/<scale>-seed<N>/. Such a table says what the seed changes; it decides
+no verdict.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +22,25 @@ if TYPE_CHECKING:
 
 NEEDED = ("device", "commit", "date", "specs", "code")
 # The files beside a record; it names the digest of each.
-KEPT = (".csv", ".parquet")
+KEPT = (".csv", ".parquet", ".safetensors")
+_SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
-def files(root: Path, experiment: str) -> list[Path]:
-    """Return every recorded file of an experiment (a name or a glob) below the checkout `root`, sorted."""
+def run_of(folder: str) -> tuple[str, int | None]:
+    """Return scale and seed of a folder below results/ or reference/; None for the experiments' own seeds."""
+    found = _SEEDED.fullmatch(folder)
+    return (found[1], int(found[2])) if found else (folder, None)
+
+
+def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
+    """Return every recorded file of an experiment below the checkout `root`, sorted.
+
+    experiment: a name or a glob. seeded: whether those of raised seeds are meant, or those of the
+    experiments' own.
+    """
     tables = sorted((root / "reference").glob(f"*/{experiment}.csv"))
-    beside = [table.with_suffix(suffix) for table in tables for suffix in (".csv", ".json", ".parquet")]
+    meant = (table for table in tables if (run_of(table.parent.name)[1] is not None) is seeded)
+    beside = [table.with_suffix(suffix) for table in meant for suffix in (".json", *KEPT)]
     return sorted(path for path in beside if path.is_file())
 
 
@@ -47,15 +63,16 @@ def read_record(table: Path) -> dict[str, Any]:
 
 
 def kept_digests(table: Path) -> dict[str, str]:
-    """Return suffix -> sha256 of a recorded table and of the trials beside it."""
+    """Return suffix -> sha256 of a recorded table, and of the trials and pictures beside it."""
     kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
     return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 
 
 def tables(paths: list[Path]) -> Iterator[tuple[str, str, "pd.DataFrame", "pd.DataFrame", dict[str, Any]]]:
-    """Yield scale, experiment, table, trials and record of every recorded table among `paths`.
+    """Yield folder, experiment, table, trials and record of every recorded table among `paths`.
 
-    The trials are empty where none were recorded.
+    The folder is the scale, or for raised seeds what `run_of` reads. The trials are empty where none were
+    recorded.
     """
     import pandas as pd
 

@@ -1,6 +1,7 @@
 rule report:
     input:
         scorecard=f"{R}/scorecard.csv",
+        seeds=f"{R}/seeds.csv",
         verified=f"{R}/verified.json",
         tables=flow.each("tables", "csv"),
         exhibits=flow.each("exhibits", "safetensors"),
@@ -26,7 +27,7 @@ rule report:
     message:
         "report: the scorecard and {params.experiments} experiments on one page"
     shell:
-        "python -m leakbench report --scorecard {input.scorecard:q} --verified {input.verified:q} --tables {input.tables:q}"
+        "python -m leakbench report --scorecard {input.scorecard:q} --seeds {input.seeds:q} --verified {input.verified:q} --tables {input.tables:q}"
         " --exhibits {input.exhibits:q} --figures {input.figures:q} --specs {input.specs:q}"
         " --papers {params.papers:q} --recorded {input.recorded:q} --catalogue {input.catalogue:q}"
         " --root {params.root:q} --out {output:q} 2> {log:q}"
@@ -68,6 +69,7 @@ rule scorecard:
         papers=flow.published(),
         config=flow.config(),
         recorded=flow.recorded(),
+        seeded=flow.seeded(),
         spec=f"{R}/specs/scorecard/catalogue.json",
         code=flow.stamp(flow.code("scorecard")),
     output:
@@ -77,6 +79,7 @@ rule scorecard:
             category="leakbench",
         ),
         counts=f"{R}/scorecard.json",
+        seeds=f"{R}/seeds.csv",
     log:
         f"{LOGS}/scorecard.log",
     # Longer than any figure, and only the report waits for either.
@@ -92,7 +95,8 @@ rule scorecard:
     shell:
         "python -m leakbench scorecard --tables {input.tables:q} --trials {input.trials:q}"
         " --exhibits {input.exhibits:q} --data {input.data:q} --recorded {input.recorded:q}"
-        " --papers {params.papers:q} --spec {input.spec:q} --root {params.root:q} --out {output.card:q} 2> {log:q}"
+        " --seeded {input.seeded:q} --papers {params.papers:q} --spec {input.spec:q} --root {params.root:q}"
+        " --out {output.card:q} --seeds {output.seeds:q} 2> {log:q}"
 
 
 rule table:

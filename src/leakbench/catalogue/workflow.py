@@ -349,6 +349,10 @@ class Workflow:
         """Return recorded tables of an experiment, or of all, with the facts beside them."""
         return sorted(set(map(self.seen, reference.files(self.root, experiment))))
 
+    def seeded(self) -> list[str]:
+        """Return recorded tables of raised seeds, with the facts beside them."""
+        return [self.seen(path) for path in reference.files(self.root, "*", seeded=True)]
+
     def reference(self) -> list[str]:
         """Return the numbers recorded of this scale and what made them, if they are there."""
         files = (self.root / f"reference/{self.scale}.{suffix}" for suffix in ("csv", "json"))

@@ -1,6 +1,6 @@
 """The entries of the scorecard: printed rows and claims in one form."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,12 @@ def entries(work: Work) -> Iterator[Entry]:
         yield _printed(work, row)
     for claim in work.claims.claims:
         yield _claimed(work, claim)
+
+
+def resting_on_headlines(works: Iterable[Work], experiments: Iterable[str]) -> list[str]:
+    """Return those of the experiments that a headline finding of the works rests on, in order of name."""
+    found = [entry for work in works for entry in entries(work) if entry.words.get("headline")]
+    return sorted(name for name in experiments if any(entry.reads(name) for entry in found))
 
 
 def _printed(work: Work, row: Row) -> Entry:

@@ -38,7 +38,8 @@ class Leak:
 
     attack: its title. mean: of the metric of the attacker, 0 to 1. interval: of the mean. n: number of
     trials. failed: the share of them that failed. scale: that it was measured at. where: the data and the
-    network, where the cell is the best of several. note: what the cell does not show.
+    network, where the cell is the best of several. note: what the cell does not show. picture: a data:
+    address of the private image and its reconstruction at the median, "" where none is recorded.
     """
 
     attack: str
@@ -49,6 +50,7 @@ class Leak:
     scale: str
     where: str = ""
     note: str = ""
+    picture: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,10 @@ class Map:
 def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Map]:
     """Return the best leak of every victim, defence and kind of attacker in ATTACKERS.
 
-    table: rows of the run and recorded ones. knows: cell -> its threat model. parts: kind -> what its parts
-    are called. Only an honest-but-curious server is an attacker here: cells of other observers are left out.
-    An attack that knows the defence may also ignore it, so the adaptive column is never below the plain one.
+    table: rows of the run and recorded ones, which may have a column `picture`. knows: cell -> its threat
+    model. parts: kind -> what its parts are called. Only an honest-but-curious server is an attacker here:
+    cells of other observers are left out. An attack that knows the defence may also ignore it, so the
+    adaptive column is never below the plain one.
     """
     own = _measured(table, "pearson")
     kinds = _kinds(knows, "pearson")
@@ -125,6 +128,22 @@ def on_any_network(
         if title == without or sum(leak is not None for leak in leaks.values()) > len(ATTACKERS)
     }  # fmt: skip
     return first, {title: leaks for title, leaks in every.items() if title not in first}
+
+
+def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
+    """Return the rows of a table that may stand in a best known leak and reconstruct images.
+
+    These are the highest of each data set, victim, defence and kind of attacker. table, knows: as of
+    `best_known`.
+    """
+    found = [_measured(table.iloc[:0], METRICS["plain"])]
+    for kind in (*ATTACKERS, "malicious"):
+        rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
+        rows = rows[_of(rows, kinds, kind)]
+        # As `_best` chooses.
+        rows = rows.sort_values(["mean", "n"], kind="stable")
+        found.append(rows.groupby(["dataset", "victim", "defence"], sort=False).tail(1))
+    return pd.concat(found).drop_duplicates("cell")
 
 
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
@@ -210,4 +229,5 @@ def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: boo
         f"{row['failure_rate']:.0%}",
         str(row["scale"]),
         _where(row["dataset"], row["victim"], names) if where else "",
+        picture=row["picture"] if isinstance(row.get("picture"), str) else "",
     )

@@ -14,6 +14,8 @@ from leakbench.report.leaks import ATTACKERS, STRONGER, Map
 from leakbench.report.results import results
 from leakbench.report.script import digest, script, style
 from leakbench.report.section import Section, picture
+from leakbench.report.seeds import held
+from leakbench.report.seeds import seeds as by_seed
 from leakbench.report.templates import environment
 
 
@@ -21,13 +23,15 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     """Return the whole report as one HTML page that asks nothing of the network and runs one known script.
 
     scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version),
-    and optionally `works` (name → title), `seeds`, else those of the tables, `commit`, `maps`, the best known
-    leaks by network, `overall`, those on any network (of the first and of further defences), `prices` of
-    defences, and `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError
-    for a figure that is no PNG or an unknown verdict.
+    and optionally `works` (name → title), `seeds`, else those of the tables, `seeded`, what other seeds say
+    (rows of seeds.csv), `commit`, `commits`, the address that it follows, `maps`, the best known leaks by
+    network, `overall`, those on any network (of the first and of further defences), `prices` of defences, and
+    `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError for a figure
+    that is no PNG or an unknown verdict.
     """
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds(sections)
+    seeded = by_seed(facts["seeded"]) if "seeded" in facts else []
     shown = [_section(section, rows) for section in sorted(sections, key=_place(works))]
     return (
         environment("leakbench.report")
@@ -40,6 +44,8 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             # What was measured comes first.
             cells=cells(sorted(rows, key=lambda line: line["word"] == "not-run")),
             headlines=[line for line in rows if line["headline"]],
+            seeded=seeded,
+            held=held(seeded),
             maps=facts.get("maps", []),
             prices=facts.get("prices", {}),
             overall=[Map("Any network here", rows) for rows in facts.get("overall", ()) if rows],
@@ -59,6 +65,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             versions=dict(facts.get("versions", {})),
             verified=facts.get("verified", {}),
             commit=facts.get("commit", ""),
+            commits=facts.get("commits", ""),
         )
     )
 

@@ -5,15 +5,18 @@ from pathlib import Path
 
 from leakbench.catalogue import costs, shares
 from leakbench.catalogue.workflow import Workflow
+from leakbench.papers.entries import resting_on_headlines
+from leakbench.papers.work import read_papers
 from leakbench.speed import measured
 
 
-def plan(root: Path, scale: str, seed: int | None = None) -> None:
+def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = False) -> None:
     """Validate everything at one scale; print each verb's number of jobs and each experiment's core-minutes.
 
-    seed: is added to all seeds. Core-minutes are those of this machine, measured in a second, and of the
-    reference core, by which a scale's budget chooses. Jobs that experiments share count for each of them. The
-    reason is that of most of the cells that are left out.
+    seed: is added to all seeds. headlines: print only experiments that headline findings rest on.
+    Core-minutes are those of this machine, measured in a second, and of the reference core, by which a
+    scale's budget chooses. Jobs that experiments share count for each of them. The reason is that of most of
+    the cells that are left out.
     """
     workflow = Workflow(root, scale, seed)
     found = workflow.plan
@@ -32,7 +35,8 @@ def plan(root: Path, scale: str, seed: int | None = None) -> None:
 
     print(f"\n{'core-minutes of':28}{'jobs':>6}{'left out':>10}{'this machine':>14}{'reference':>14}")
     everything: set[str] = set()
-    for name in sorted(found.experiments):
+    shown = sorted(found.experiments)
+    for name in resting_on_headlines(read_papers(root / "papers"), shown) if headlines else shown:
         specs = found.needed(name) & works.keys()
         everything |= specs
         apart = Counter(found.specs[f"table/{name}"]["cells_left_out"].values())

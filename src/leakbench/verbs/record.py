@@ -1,34 +1,71 @@
 """record: keep the finished table of an experiment below reference/, with what made it."""
 
 import shutil
+from collections.abc import Iterator
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_text
+import pandas as pd
+
+from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_tensors, write_text
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.workflow import judges
 from leakbench.errors import UserError
+from leakbench.papers.entries import resting_on_headlines
+from leakbench.papers.work import read_papers
 from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
-from leakbench.reference import kept_digests
+from leakbench.reference import kept_digests, read_record, run_of
+from leakbench.report.leaks import strongest
+from leakbench.tables.median import medians
 
 
-def record(root: Path, experiment: str, scale: str, device: str | None = None) -> None:
-    """Copy an experiment's table and trials to reference/<scale>/ and write beside them what made them.
+def record(
+    root: Path, scale: str, experiment: str | None = None, device: str | None = None, seed: int | None = None,
+    headlines: bool = False, targets: bool = False,
+) -> None:  # fmt: skip
+    """Copy finished tables and their trials to reference/<scale>/ and write beside them what made them.
 
-    experiment: its name. scale: the scale it ran at. device: what it ran on, in words (default: this
-    machine). Raises UserError where there is no such experiment, or it is not finished.
+    experiment: its name; with `headlines` none, and every experiment is meant that a headline finding rests
+    on and that no valid record has. scale: the scale it ran at. device: what it ran on, in words (default:
+    this machine). seed: by what every seed was raised; the record then lies in reference/<scale>-seed<N>/.
+    targets: print the tables that Snakemake must make first, and record nothing. Raises UserError where there
+    is no such experiment, or it is not finished.
     """
-    asked = planned(root, scale)
+    run = run_name(scale, seed)
+    if headlines == (experiment is not None):
+        raise UserError("name one experiment, or give --headlines alone")
+    for name in _lacking(root, run) if experiment is None else (experiment,):
+        own = root / "reference" / scale / f"{name}.csv"
+        if seed is not None and not own.is_file():
+            raise UserError(f"{own}: not recorded, so --seed {seed} has nothing beside it (record it first)")
+        if targets:
+            print(f"results/{run}/tables/{name}.csv")
+        else:
+            _record(root, run, name, device)
+
+
+def _lacking(root: Path, run: str) -> Iterator[str]:
+    """Yield the experiments of headline findings that no valid record of a run has."""
+    known = planned(root, run).experiments
+    for name in resting_on_headlines(read_papers(root / "papers"), known):
+        table = root / "reference" / run / f"{name}.csv"
+        if not table.is_file() or outdated(root, run, name, read_record(table)):
+            yield name
+
+
+def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
+    asked = planned(root, run)
     if experiment not in asked.experiments:
         raise UserError(f"record: no experiment {experiment!r} ({suggest(experiment, asked.experiments)})")
-    results, kept = root / "results" / scale, root / "reference" / scale
+    results, kept = root / "results" / run, root / "reference" / run
     table, trials, exhibit = (
         results / f"{folder}/{experiment}.{suffix}"
         for folder, suffix in (("tables", "csv"), ("trials", "parquet"), ("exhibits", "safetensors"))
@@ -38,25 +75,42 @@ def record(root: Path, experiment: str, scale: str, device: str | None = None) -
         raise UserError(f"{table}: has no line to record (run the experiment first)")
     read_table(trials)
     facts = read_facts(exhibit)
+    scale, seed = run_of(run)
+    config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "")
     specs, code = digests(asked, experiment)
     kept.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(trials, kept / f"{experiment}.parquet")
     shutil.copyfile(table, kept / f"{experiment}.csv")
+    _keep_pictures(root, run, experiment, frame, facts.get("knows", {}))
     made = {
         "device": device or machine(), "commit": commit(root), "date": date.today().isoformat(),
         "versions": versions(),
         "specs": specs, "code": code, "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
         "seeds": facts["seeds"], "files": kept_digests(kept / f"{experiment}.csv"),
-        "command": f"snakemake --cores 2 results/{scale}/tables/{experiment}.csv --config scale={scale}",
+        "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")
 
 
+def _keep_pictures(root: Path, run: str, experiment: str, frame: pd.DataFrame, knows: dict[str, Any]) -> None:
+    """Keep the picture at the median of each attack that may be the strongest known one."""
+    out = root / "reference" / run / f"{experiment}.safetensors"
+    out.unlink(missing_ok=True)
+    cells = [cell.stem for cell in planned(root, run).experiments[experiment]]
+    found = medians(root, run, strongest(frame, knows), cells)
+    if found:
+        write_tensors(out, found, {})
+
+
 @cache
-def planned(root: Path, scale: str) -> Plan:
-    """Return the plan of a scale as it stands. It takes seconds, and is made once for all its experiments."""
-    return plan(root, scale, judges())
+def planned(root: Path, run: str) -> Plan:
+    """Return the plan of a run as it stands. It takes seconds, and is made once for all its experiments.
+
+    run: a scale, or its name with a raised seed, such as standard-seed1.
+    """
+    scale, seed = run_of(run)
+    return plan(root, scale, judges(), seed=seed)
 
 
 def digests(asked: Plan, experiment: str) -> tuple[str, str]:
@@ -67,12 +121,15 @@ def digests(asked: Plan, experiment: str) -> tuple[str, str]:
     return digest(specs), code_digest(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
 
 
-def outdated(root: Path, scale: str, experiment: str, made: dict[str, Any]) -> str:
-    """Return "" where a recorded table's digests still hold, else in words what has changed since."""
+def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:
+    """Return "" where a recorded table's digests still hold, else in words what has changed since.
+
+    run: the folder of the record below reference/.
+    """
     try:
-        asked = planned(root, scale)
+        asked = planned(root, run)
     except UserError:
-        return f"of a scale {scale} that is no more"
+        return f"of a scale {run} that is no more"
     if experiment not in asked.experiments:
         return "of an experiment that is no more"
     specs, code = digests(asked, experiment)

@@ -3,19 +3,23 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from leakbench.artefacts import read_csv, read_facts, write_text
+from leakbench.artefacts import read_csv, read_facts, read_tensors, write_text
 from leakbench.process import commit
 from leakbench.provenance import read_spec
 from leakbench.reference import read_record, read_recorded
 from leakbench.report import Section, page
 from leakbench.report.leaks import best_known, on_any_network, prices
+from leakbench.report.medians import with_pictures
+from leakbench.report.source import commits
 from leakbench.yamls import read_yaml
 
 
 def report(
     scorecard: Path,
+    seeds: Path,
     verified: Path,
     tables: list[Path],
     exhibits: list[Path],
@@ -27,15 +31,15 @@ def report(
     recorded: Sequence[Path] | None = None,
     root: Path = Path(),
 ) -> None:
-    """Write report.html from the scorecard, what `verify` found and, per experiment, its table, threat models
-    and figure.
+    """Write report.html from the scorecard, what other seeds say, what `verify` found and, per experiment,
+    its table, threat models and figure.
 
     tables, exhibits, figures: of the experiments that have something to show, in one order. specs: the specs
     of every experiment's figure. catalogue: the spec that says which experiments this scale leaves out, and
     why. Those that no record shows either have a line of their own and no table.
     The best known leaks are those of the experiments that are drawn as maps of attacks and defences.
     recorded: files below reference/, of which these experiments' tables are read. root: the checkout, for its
-    commit.
+    commit and its address.
     """
     sections, versions, maps = [], {}, []
     costs: dict[str, pd.DataFrame] = {}
@@ -52,7 +56,9 @@ def report(
         costs[table.stem] = frame if len(frame) else read_recorded(kept, shown["scale"])
         for kind in parts:
             parts[kind] += shown["parts"].get(kind, [])
-        every = pd.concat([frame, read_recorded(kept, shown["scale"])], ignore_index=True)
+        every = with_pictures(
+            pd.concat([frame, read_recorded(kept, shown["scale"])], ignore_index=True), _pictures(kept)
+        )
         known = [read_record(path).get("knows", {}) for path in kept if path.suffix == ".csv"]
         knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
         everywhere, threats = [*everywhere, every], threats | knows
@@ -77,9 +83,16 @@ def report(
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
     scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
-    facts |= {"commit": commit(root), "prices": prices(costs, parts)}
+    facts |= {"commit": commit(root), "commits": commits(root), "prices": prices(costs, parts)}
+    facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
     facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
     write_text(out, page(rows, sections, facts))
+
+
+def _pictures(kept: Sequence[Path]) -> dict[tuple[str, str], np.ndarray]:
+    """Return scale and cell -> the recorded picture at the median; recorded files are checked before."""
+    files = [path for path in kept if path.suffix == ".safetensors"]
+    return {(path.parent.name, cell): pair for path in files for cell, pair in read_tensors(path)[0].items()}
 
 
 def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -> Iterator[Section]:

@@ -1,6 +1,7 @@
 """scorecard: every published number and claim beside the longest evidence there is, with a verdict."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,29 @@ from leakbench.papers.facts import reader
 from leakbench.papers.work import read_papers
 from leakbench.process import commit
 from leakbench.provenance import machine, read_spec
+from leakbench.reference import run_of
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
 from leakbench.scorecard.scorecard import Card
+from leakbench.scorecard.seeds import COLUMNS, by_seed
 from leakbench.verbs.record import outdated
 
 
 def scorecard(
     tables: list[Path], trials: list[Path], exhibits: list[Path], data: list[Path], recorded: list[Path],
-    papers: Path, spec: Path, out: Path, root: Path,
+    papers: Path, spec: Path, out: Path, root: Path, seeds: Path, seeded: Sequence[Path] | None = None,
 ) -> None:  # fmt: skip
     """Write scorecard.csv: one row for every published number and every claim.
 
-    Beside it, with the suffix .json, stand the counts of each class's verdicts, by class and word.
+    Beside it, with the suffix .json, stand the counts of each class's verdicts, by class and word. `seeds`
+    gets the verdicts of those statements that recorded tables of raised seeds measure too, one row for each
+    seed; these tables decide nothing else.
 
     tables, trials, exhibits: of every experiment of the run that has something to show, in one order. data:
-    its data sets. recorded: files below reference/. papers: the folder of works. spec: what the catalogue
-    says, the run's scale, where facts lie, and which experiments it leaves out and why.
+    its data sets. recorded, seeded: files below reference/, of own and of raised seeds. papers: the folder of
+    works. spec: what the catalogue says, the run's scale, where facts lie, and which experiments it leaves
+    out and why.
     """
     described = read_spec(spec)
     drawn = {path.stem: path for path in exhibits}
@@ -69,19 +75,28 @@ def scorecard(
         for name, scale in load_kind(root / "config", "scales").items()
         if isinstance(scale, ScaleFile)
     }
-    scales = [*_recorded(recorded, root, known), run]
+    kept = {scale.scale: scale for scale in _recorded(recorded, root, known)}
+    scales = [*kept.values(), run]
     scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is run), reverse=True)
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
-    card = Card(read_papers(papers), scales, run, published_costs(root), missing).frame()
+    works = read_papers(papers)
+    card = Card(works, scales, run, published_costs(root), missing).frame()
     write_text(out, card.to_csv(index=False, float_format="%.6g"))
     counts = pd.crosstab(card["class"], card["verdict"])
     write_text(out.with_suffix(".json"), counts.to_json(orient="index", indent=1) + "\n")
+    raised: dict[str, dict[int, Evidence]] = {}
+    for each in _recorded(seeded or [], root, known):
+        scale, seed = run_of(each.scale)
+        raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
+    found = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
+    rows = pd.concat(found) if found else pd.DataFrame(columns=COLUMNS)
+    write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
 
-def _recorded(files: list[Path], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
-    """Yield the recorded evidence of each scale, oldest code said so."""
+def _recorded(files: Sequence[Path], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
+    """Yield the recorded evidence of each scale, or of each seed of it; what older code recorded says so."""
     scales: dict[str, dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]]] = {}
-    for scale, name, frame, kept, record in recorded_tables(files):
+    for scale, name, frame, kept, record in recorded_tables(list(files)):
         scales.setdefault(scale, {})[name] = frame, kept, record
     for scale, found in scales.items():
         yield Evidence(

@@ -1,0 +1,93 @@
+"""What other seeds say: the headline findings by seed, and how many verdicts change."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from leakbench.report.numbers import count, interval, number
+
+HOLDS = "reproduced"
+DECIDED = (HOLDS, "direction", "differs")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one seed says of a statement: its verdict, the measured number, its 95 % interval, n and seeds."""
+
+    word: str
+    measured: str
+    interval: str
+    n: str
+    seeds: str
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A headline, or a row whose verdict changes. cells: what was added to the seeds -> what it says."""
+
+    id: str
+    text: str
+    changes: bool
+    cells: dict[int, Cell]
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The statements of one scale that were measured with several seeds.
+
+    raised: what was added to every seed, 0 first. statements: headlines, then other rows that change.
+    decided, turned: the number of rows that every seed decides, and of those with more than one word.
+    """
+
+    scale: str
+    raised: list[int]
+    statements: list[Statement]
+    decided: int
+    turned: int
+
+
+def seeds(rows: pd.DataFrame) -> list[Seeds]:
+    """Return what the seeds of each scale say.
+
+    rows: of seeds.csv, one for each statement and seed; its numbers may be text.
+    """
+    return [_of_scale(str(scale), part) for scale, part in rows.groupby("scale", sort=False)]
+
+
+def held(found: list[Seeds]) -> dict[str, str]:
+    """Return headline -> with how many of its seeds the claim behind it holds, in words."""
+    words = {}
+    for each in found:
+        for line in each.statements:
+            hold = sum(cell.word == HOLDS for cell in line.cells.values())
+            words[line.id] = f"holds with {hold} of {len(line.cells)} seeds"
+    return words
+
+
+def _of_scale(scale: str, rows: pd.DataFrame) -> Seeds:
+    raised = sorted({int(value) for value in rows["raised"]})
+    found = {str(key): dict(_cells(part)) for key, part in rows.groupby("id", sort=False)}
+    texts = dict(zip(rows["id"], rows["headline"].fillna(""), strict=True))
+    own = rows[rows["raised"].astype(int) == 0]
+    texts |= dict(zip(own["id"], own["headline"].fillna(""), strict=True))
+    changed = {key: len({cell.word for cell in cells.values()}) > 1 for key, cells in found.items()}
+    decided = [
+        key
+        for key, cells in found.items()
+        if len(cells) == len(raised) and all(cell.word in DECIDED for cell in cells.values())
+    ]
+    order = sorted((key for key in found if texts[key] or changed[key]), key=lambda key: not texts[key])
+    lines = [Statement(key, texts[key] or key, changed[key], found[key]) for key in order]
+    return Seeds(scale, raised, lines, len(decided), sum(changed[key] for key in decided))
+
+
+def _cells(rows: pd.DataFrame) -> Iterator[tuple[int, Cell]]:
+    for row in rows.to_dict("records"):
+        yield int(row["raised"]), _cell(row)
+
+
+def _cell(row: Mapping[Any, Any]) -> Cell:
+    bounds = interval(row["ci_low"], row["ci_high"])
+    return Cell(str(row["verdict"]), number(row["measured"]), bounds, count(row["n"]), str(row["seeds"]))

@@ -1,0 +1,61 @@
+"""`leakbench record` of raised seeds: a folder of its own, and nothing that decides a verdict."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cell import SHARES, STEM, Cell, make_table
+
+from leakbench.catalogue.resolve import Plan
+from leakbench.errors import UserError
+from leakbench.reference import files, run_of
+from leakbench.verbs import record as module
+from leakbench.verbs.record import record
+
+
+@pytest.fixture
+def finished(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout in which experiment x has run with its own seeds and with raised ones."""
+    cell.score("mse")
+    make_table(cell, [STEM], [cell.scores], metrics=["mse"])
+    for run in ("quick", "quick-seed1"):
+        for folder, suffix in (("tables", "csv"), ("trials", "parquet"), ("exhibits", "safetensors")):
+            made = next(path for path in cell.results.rglob(f"x*.{suffix}"))
+            (cell.root / "results" / run / folder).mkdir(parents=True, exist_ok=True)
+            shutil.copy(made, cell.root / "results" / run / folder / f"x.{suffix}")
+    asked = Plan("quick", {"x": []}, {}, {"table/x": {"shares": SHARES}}, {"x": []})
+    monkeypatch.setattr(module, "planned", lambda *given: asked)
+    monkeypatch.setattr(module, "digests", lambda *given: ("same", "new"))
+    monkeypatch.setattr(module, "resting_on_headlines", lambda *given: ["x"])
+    monkeypatch.setattr(module, "read_papers", lambda *given: [])
+    return cell.root
+
+
+def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
+    with pytest.raises(UserError, match=r"quick/x\.csv: not recorded, so --seed 1 has nothing beside it"):
+        record(finished, "quick", "x", seed=1)
+    record(finished, "quick", "x")
+    record(finished, "quick", "x", seed=1)
+    assert [path.parent.name for path in files(finished, "x")] == ["quick"] * 3
+    seeded = files(finished, "x", seeded=True)
+    assert {run_of(path.parent.name) for path in seeded} == {("quick", 1)}
+    made = json.loads(seeded[1].read_text())
+    assert made["command"] == (
+        "snakemake --cores 2 results/quick-seed1/tables/x.csv --config scale=quick seed=1"
+    )
+
+
+def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record(finished, "quick", headlines=True)
+    record(finished, "quick", seed=1, headlines=True, targets=True)
+    assert capsys.readouterr().out == "results/quick-seed1/tables/x.csv\n"
+    record(finished, "quick", seed=1, headlines=True)
+    record(finished, "quick", seed=1, headlines=True, targets=True)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("experiment", "headlines"), [("x", True), (None, False)])
+def test_one_experiment_or_the_headlines(experiment: str | None, headlines: bool, finished: Path) -> None:
+    with pytest.raises(UserError, match="name one experiment, or give --headlines alone"):
+        record(finished, "quick", experiment, headlines=headlines)
