@@ -222,6 +222,7 @@ def bare_project(folder: Path, *, experiments: bool = False) -> Path:
         named = [
             *(root / "papers").glob("*/experiments/*.yaml"),
             *(root / "papers").glob("leakbench/claims.yaml"),
+            *(root / "papers").glob("leakbench/differs.yaml"),
         ]
         for path in [*named, *(root / "reference").glob("*/*.*")]:
             path.unlink()
