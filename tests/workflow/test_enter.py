@@ -65,7 +65,7 @@ def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("halve.py", "def halve(:", "halve: is no Python file"),
+        ("halve.py", "def halve(:", "halve.py: is no Python file"),
         ("Halve.py", HALVE, "is no name of a part"),
         ("clip.py", HALVE, "clip: leakbench has another defence of this name"),
         ("fail.py", HALVE, "fail"),

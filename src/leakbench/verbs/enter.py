@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from leakbench.artefacts import read_csv, read_facts, to_json, write_json, write_text
 from leakbench.catalogue.digest import digest
@@ -28,6 +29,8 @@ EXPERIMENT = "leakbench-entries"
 AGREED = f"papers/leakbench/experiments/{EXPERIMENT}.yaml"
 PARTS = ("Snakefile", "workflow", "config", "profiles", "notebooks", "src", "papers/leakbench/paper.yaml")
 FILE_BYTES = 100_000
+# Core-minutes that an entry may take at a scale that has fewer.
+MINUTES = 240
 HEAD = """# Leaderboard of defences
 
 `leakbench enter` writes this file from the entries beside it ([how](../docs/entering.md)). The lower the
@@ -84,7 +87,8 @@ def _text(file: Path) -> str:
             raise UserError(f"{file}: larger than {FILE_BYTES} bytes")
         return file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise UserError(f"{file}: cannot be read as a file of a defence ({problem})") from problem
+        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
+        raise UserError(f"{file}: is no file of a defence: {why} (name a Python file)") from problem
 
 
 def _run(root: Path, name: str, source: str, settings: str, attacker: str, scale: str, cores: int) -> Entry:
@@ -158,11 +162,24 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
     experiment = read_yaml(root / AGREED)
     for cell in experiment["cells"]:
         cell["defence"] = ["none", name]
-    # A scale's whole budget is this experiment's, and none of its cells is left out. JSON is YAML.
+    # JSON is YAML.
     write_text(copy / AGREED, to_json(experiment))
     for scale in (copy / "config/scales").glob("*.yaml"):
-        write_text(scale, to_json(read_yaml(scale) | {"left_out": {}}))
+        write_text(scale, to_json(_paying(read_yaml(scale))))
     return copy
+
+
+def _paying(scale: dict[str, Any]) -> dict[str, Any]:
+    """Return a scale that leaves out no agreed cell: each gets the fewest trials even where these cost more
+    than the scale pays for a cell of its own."""
+    scale = scale | {"left_out": {}}
+    if budget := scale.get("budget"):
+        trials, total = budget["trials"], max(budget["total"], MINUTES)
+        fewest = min(trials, key=int)
+        scale["budget"] = budget | {
+            "trials": trials | {fewest: max(trials[fewest], 60 * MINUTES)}, "total": total,
+        }  # fmt: skip
+    return scale
 
 
 def _summary(source: str, name: str) -> str:
@@ -170,7 +187,7 @@ def _summary(source: str, name: str) -> str:
     try:
         words = ast.get_docstring(ast.parse(source)) or name
     except (SyntaxError, ValueError) as problem:
-        raise UserError(f"{name}: is no Python file: {problem}") from problem
+        raise UserError(f"{name}.py: is no Python file: {problem} (mend the line)") from problem
     return json.dumps(" ".join(words.partition("\n\n")[0].split()), ensure_ascii=False)
 
 

@@ -7,13 +7,16 @@ from typing import Any
 
 import pandas as pd
 import pytest
+import yaml
 from project import ROOT
 
 from leakbench.entries import read_entry
 from leakbench.errors import UserError
 from leakbench.reference import kept_digests
 from leakbench.verbs import enter as verb
-from leakbench.verbs.enter import AGREED, EXPERIMENT, agreed, enter
+from leakbench.verbs.enter import AGREED, EXPERIMENT, MINUTES, _paying, agreed, enter
+
+SCALES = ("quick", "standard")
 
 
 def row(defence: str, attack: str, mean: float, baseline: str = "") -> dict[str, Any]:
@@ -80,3 +83,14 @@ def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
     with pytest.raises(UserError, match=r"leakbench-entries\.csv: recorded with other settings"):
         enter(checkout, None, recorded=True)
     assert not list((checkout / "entries").glob("*.json"))
+
+
+def test_an_entry_gets_its_agreed_cells_at_a_scale_that_cannot_pay_for_them() -> None:
+    quick, standard = (yaml.safe_load((ROOT / f"config/scales/{name}.yaml").read_text()) for name in SCALES)
+    paid = _paying(quick)
+    assert paid["left_out"] == {}
+    assert paid["budget"]["trials"] == quick["budget"]["trials"] | {5: 60 * MINUTES}
+    assert paid["budget"]["total"] == MINUTES > quick["budget"]["total"]
+    # What the scale itself gives is enough there.
+    assert _paying(standard)["budget"] == standard["budget"]
+    assert "budget" not in _paying({"summary": "The published sizes.", "order": 3})
