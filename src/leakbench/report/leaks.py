@@ -130,12 +130,27 @@ def on_any_network(
     return first, {title: leaks for title, leaks in every.items() if title not in first}
 
 
+def of_images(table: pd.DataFrame) -> pd.DataFrame:
+    """Return an experiment's table without correlations of features, which are no images.
+
+    Only an image has a PSNR. Where the experiment measures it, a cell without one reconstructs what the first
+    dense layer reads. Its correlation is no leak of an image, and cannot be ranked beside one.
+    """
+    if not {"metric", *CELL} <= set(table):
+        return table
+    cells = table[list(CELL)].astype(str).agg("/".join, axis=1)
+    shown = set(cells[(table["metric"] == "psnr") & table["mean"].notna()])
+    features = (table["metric"] == METRICS["plain"]) & ~cells.isin(shown)
+    return table[~features] if shown else table
+
+
 def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
     """Return the rows of a table that may stand in a best known leak and reconstruct images.
 
     These are the highest of each data set, victim, defence and kind of attacker. table, knows: as of
     `best_known`.
     """
+    table = of_images(table)
     found = [_measured(table.iloc[:0], METRICS["plain"])]
     for kind in (*ATTACKERS, "malicious"):
         rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])

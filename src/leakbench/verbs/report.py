@@ -11,7 +11,7 @@ from leakbench.process import commit
 from leakbench.provenance import read_spec
 from leakbench.reference import read_record, read_recorded
 from leakbench.report import Section, page
-from leakbench.report.leaks import best_known, on_any_network, prices
+from leakbench.report.leaks import best_known, of_images, on_any_network, prices
 from leakbench.report.medians import with_pictures
 from leakbench.report.source import commits
 from leakbench.yamls import read_yaml
@@ -56,9 +56,8 @@ def report(
         costs[table.stem] = frame if len(frame) else read_recorded(kept, shown["scale"])
         for kind in parts:
             parts[kind] += shown["parts"].get(kind, [])
-        every = with_pictures(
-            pd.concat([frame, read_recorded(kept, shown["scale"])], ignore_index=True), _pictures(kept)
-        )
+        other = with_pictures(read_recorded(kept, shown["scale"]), _pictures(kept))
+        every = of_images(pd.concat([frame, other], ignore_index=True))
         known = [read_record(path).get("knows", {}) for path in kept if path.suffix == ".csv"]
         knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
         everywhere, threats = [*everywhere, every], threats | knows

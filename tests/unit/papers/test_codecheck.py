@@ -1,7 +1,11 @@
-"""codecheck.yml: thirty figures, each of an experiment that there is."""
+"""codecheck.yml: thirty figures, each of an experiment that there is, and the command that makes each."""
+
+import re
+import shlex
 
 import yaml
 from project import ROOT
+from snakemake.cli import parse_args
 
 from leakbench.catalogue.load import load_kind
 
@@ -15,3 +19,16 @@ def test_every_figure_of_the_manifest_is_an_experiments() -> None:
         assert (results, figures) == ("results", "figures")
         assert (ROOT / f"config/scales/{scale}.yaml").is_file()
         assert entry["comment"] == experiments[name.removesuffix(".png")].title
+
+
+def test_the_command_of_the_manifest_asks_for_its_figure_at_its_scale() -> None:
+    text = (ROOT / "codecheck.yml").read_text()
+    command = re.search(r": snakemake (.*) FILE \[(.*)\]\.", text)
+    assert command
+    for entry in yaml.safe_load(text)["manifest"]:
+        file = entry["file"]
+        scale = file.split("/")[1]
+        more = command[2].split() if scale != "quick" else []
+        _, asked = parse_args([*shlex.split(command[1]), file, *more])
+        assert list(asked.targets) == [file]
+        assert asked.config == ([f"scale={scale}"] if more else None)

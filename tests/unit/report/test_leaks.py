@@ -14,8 +14,10 @@ from leakbench.report.leaks import (
     STRONGER,
     Price,
     best_known,
+    of_images,
     on_any_network,
     prices,
+    strongest,
 )
 
 PARTS = {
@@ -159,3 +161,25 @@ def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:
     assert prices({"study": table[1:]}, PARTS) == {}
     twice = pd.DataFrame([*rows, accuracy("noise", 0.5)])
     assert prices({"study": twice, "empty": pd.DataFrame()}, PARTS) == {}
+
+
+def test_what_reads_features_and_no_image_is_no_leak_of_one() -> None:
+    of_features, of_image = row("none", "clever", 1.0), row("none", "plain", 0.7)
+    seen = of_image | {"metric": "psnr", "mean": 20.0}
+    assert of_images(pd.DataFrame([of_features, of_image, seen]))["attack"].tolist() == ["plain", "plain"]
+    # Where no cell has a PSNR, none was asked for.
+    assert len(of_images(pd.DataFrame([of_features, of_image]))) == 2
+    assert strongest(pd.DataFrame([of_features, of_image, seen]), {})["attack"].tolist() == ["plain"]
+
+
+def test_of_each_network_and_kind_of_attacker_the_strongest_may_be_shown() -> None:
+    knowing = {"d/v/f/noise/clever/0": {"defence": "noise"}}
+    rows = [
+        row("none", "plain", 0.9), row("none", "clever", 0.8), row("noise", "plain", 0.3),
+        row("noise", "clever", 0.6), row("noise", "plain", 0.9, n=4), row("noise", "plain", 0.5, victim="w"),
+    ]  # fmt: skip
+    found = strongest(pd.DataFrame(rows), knowing)
+    assert {(r.victim, r.defence, r.attack, r.mean) for r in found.itertuples()} == {
+        ("v", "none", "plain", 0.9), ("v", "noise", "plain", 0.3), ("v", "noise", "clever", 0.6),
+        ("w", "noise", "plain", 0.5),
+    }  # fmt: skip
