@@ -74,11 +74,12 @@ def test_a_search_runs_beside_noise_within_its_share() -> None:
     assert found.trials >= 3
     assert found.iterations == 120
     assert found.interval is not None
-    short = matching("invg", about, observation, truth, 1.0)
+    # A hundredth of a second: no machine finishes a hundred iterations of three trials in it.
+    short = matching("invg", about, observation, truth, 0.01)
     assert short.levels == [0]
     assert "budget" in short.why_not
     # A search that its share is too short for takes what is left of the budget, and no more than it needs.
-    whole = matching("invg", about, observation, truth, 1.0, 300)
+    whole = matching("invg", about, observation, truth, 0.01, 300)
     assert (whole.iterations, whole.trials, whole.why_not) == (100, 3, "")
 
 
