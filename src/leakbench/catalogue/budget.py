@@ -179,9 +179,10 @@ def paid(
     sets that not everybody can fetch.
 
     A job that is too dear by itself is left out, and with the adaptive attacker the plain one beside it. The
-    attacks of an experiment on one capture are taken together, for they are compared. Those on data that
-    everybody can fetch come first, and among them those that cost least for each trial that an experiment
-    gets, with all that must still be trained for them, until the total is spent. Trials beyond ENOUGH do
+    attacks of an experiment on one capture are taken together, for they are compared. Those of the budget's
+    `first` experiments come before all others, then those on data that everybody can fetch, and among them
+    those that cost least for each trial that an experiment gets, with all that must still be trained for
+    them, until the total is spent. Trials beyond ENOUGH do
     not count.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
@@ -211,11 +212,13 @@ def paid(
     def cost(jobs: Mapping[str, float]) -> float:
         return sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
-    def rank(group: list[_Fitted]) -> tuple[bool, float, str]:
-        """Order groups: common data first if so asked, then core-seconds for each trial of an experiment."""
+    def rank(group: list[_Fitted]) -> tuple[bool, bool, float, str]:
+        """Order groups: the experiments that the budget pays first, then common data if so asked, then
+        core-seconds for each trial of an experiment."""
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
-        return late, cost(more(group)) / gets, group[0].ask.name
+        other = group[0].ask.experiment not in budget.first
+        return other, late, cost(more(group)) / gets, group[0].ask.name
 
     left.sort(key=rank)
     while left:

@@ -160,6 +160,11 @@ class Budget(Strict):
     common_first: bool = Field(
         True, description="Cells on data that everybody can fetch come before cells on other data."
     )
+    first: Annotated[list[Name], Distinct] = Field(
+        [],
+        description="Experiments that are paid before all others. Without them a work whose trials are all "
+        "dear would have no evidence.",
+    )
 
 
 class Scale(Strict):
