@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from leakbench.errors import Altered, UserError
+from leakbench.errors import Altered, raise_unless_file
 from leakbench.whole import AT_ONCE, SEAL, UNSEALED, replacing, sealing, whole
 
 Facts = dict[str, Any]
@@ -63,28 +63,32 @@ def to_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
-def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number")
-
-
-def _finite(text: str) -> float:
-    return number if math.isfinite(number := float(text)) else _no_number(text)
+def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a mapping of JSON. Raises ValueError naming a key whose value is, or lists, what is no number or
+    infinite."""
+    for key, value in pairs:
+        listed = [value]
+        while listed:
+            each = listed.pop()
+            if isinstance(each, list):
+                listed += each
+            elif isinstance(each, float) and not math.isfinite(each):
+                raise ValueError(f"{key}: {each} is no finite number")
+    return dict(pairs)
 
 
 def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
     """Read a JSON file that holds a mapping. Raises UserError where there is none, or it is not `what`."""
+    path = Path(path)
+    raise_unless_file(path, what.rpartition(" ")[2], mend)
     try:
-        value = json.loads(
-            Path(path).read_text(encoding="utf-8"), parse_constant=_no_number, parse_float=_finite
-        )
-    except FileNotFoundError as problem:
-        raise UserError(f"{path}: no such {what.rpartition(' ')[2]} ({mend})") from problem
+        value = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_finite)
     except (OSError, ValueError, RecursionError) as problem:
         raise Altered(path, f"not {what}: {problem}", mend) from problem
     if not isinstance(value, dict):
         raise Altered(path, f"not {what}", mend)
     if value.pop(SEAL, None):
-        whole(Path(path))
+        whole(path)
     return value
 
 
@@ -180,8 +184,7 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
     """Return the parsed header of a safetensors file and the offset of its data; refuse anything
     malformed."""
     path = Path(path)
-    if not path.is_file():
-        raise UserError(f"{path}: no such file (run the rule that writes it)")
+    raise_unless_file(path)
     with path.open("rb") as file:
         # Of the file that is read: by its name another may have taken its place meanwhile.
         size = os.fstat(file.fileno()).st_size
@@ -276,10 +279,9 @@ def _whole_parquet(path: Path) -> Iterator[None]:
     """Raise UserError where the block finds no parquet file, or not the whole of one."""
     import pyarrow as pa
 
+    raise_unless_file(Path(path))
     try:
         yield
-    except FileNotFoundError as problem:
-        raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except (pa.ArrowException, *_MALFORMED) as problem:
         raise Altered(path, "not a whole parquet file") from problem
 
@@ -299,12 +301,11 @@ def read_csv(path: Path, **options: Any) -> Any:
     table."""
     import pandas as pd
 
+    raise_unless_file(Path(path))
     try:
         text = Path(path).read_text()
         if text.endswith("\n"):
             return pd.read_csv(io.StringIO(text), **options)
-    except FileNotFoundError as problem:
-        raise UserError(f"{path}: no such file (run the rule that writes it)") from problem
     except ValueError as problem:
         raise Altered(path, f"no table: {problem}") from problem
     raise Altered(path, "not a whole table")

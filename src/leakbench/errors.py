@@ -43,6 +43,17 @@ class Unfit(UserError):
     """An update that an attack cannot work on: the cell is marked with the reason and the rest goes on."""
 
 
+def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule that writes it") -> None:
+    """Raise UserError where nothing lies at `path`, or what is no regular file: whoever reads a pipe waits.
+
+    what: the kind of file, for the message. mend: what to do where nothing is there.
+    """
+    if not os.path.exists(path):
+        raise UserError(f"{path}: no such {what} ({mend})")
+    if not os.path.isfile(path):
+        raise UserError(f"{path}: not a regular file (put a {what} in its place)")
+
+
 def raise_if_unwritable(problem: Exception, path: Path) -> None:
     """Raise UserError if `problem` is a full disk or a folder that may not be written; `path` is what was to
     be written."""

@@ -1,6 +1,7 @@
 """What made a file: digests of spec and code, seed, versions, device; and, beside it, what making it cost."""
 
 import platform
+import reprlib
 import resource
 import time
 from collections.abc import Iterator
@@ -12,14 +13,32 @@ from typing import Any
 from leakbench.artefacts import read_json, write_json
 from leakbench.catalogue.code import code_of
 from leakbench.catalogue.digest import digest
+from leakbench.errors import Altered
 from leakbench.whole import whole
 
+AGAIN = "delete it and run snakemake again"
+# Seconds, or updates, of any job.
+_MOST = 1e15
 _LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
 
 
 def read_spec(path: Path) -> dict[str, Any]:
     """Read a resolved spec (JSON). Raises UserError naming the file."""
     return read_json(path, "a spec", "run `python -m leakbench plan`")
+
+
+def spent(path: Path, **least: float) -> tuple[float, ...]:
+    """Return numbers of the record that `recording` wrote of a job, in the order of `least`.
+
+    least: the key of each → the least that it may be. Raises Altered naming file and key.
+    """
+    value = read_json(path, "a record", AGAIN)
+    for key, bound in least.items():
+        number = value.get(key)
+        if isinstance(number, bool) or not isinstance(number, int | float) or not bound <= number <= _MOST:
+            told = reprlib.repr(number)
+            raise Altered(path, f"{key}: is {told} and must be a number from {bound} on", AGAIN)
+    return tuple(value[key] for key in least)
 
 
 def versions() -> dict[str, str]:

@@ -13,17 +13,47 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import BaseModel, ConfigDict
+
 from leakbench.artefacts import read_csv, read_json, read_table
 from leakbench.errors import UserError
 from leakbench.whole import file_digest
+from leakbench.yamls import validated
 
 if TYPE_CHECKING:
     import pandas as pd
 
-NEEDED = ("device", "commit", "date", "specs", "code")
 # The files beside a record; it names the digest of each.
 KEPT = (".csv", ".parquet", ".safetensors")
+# How a record is made.
+_AGAIN = "run `leakbench record`"
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
+
+
+class Record(BaseModel):
+    """What a record must say, and how; it may say more.
+
+    device, commit, date: where and when the table was made. versions: library → version. specs, code: digests
+    of what the table follows from. files: suffix → digest of a file beside it. absent: cell → reason. shares:
+    cell → what trained → share of its full length. falls: cell → of each trial, by what share its loss fell
+    in the last half. knows: cell → what the attack knew. confirmed: digest of other code → what shows that it
+    gives the same.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False, strict=True)
+
+    device: str
+    commit: str
+    date: str
+    specs: str
+    code: str
+    versions: dict[str, str]
+    absent: dict[str, str]
+    files: dict[str, str] = {}
+    shares: dict[str, dict[str, float]] = {}
+    falls: dict[str, list[float]] = {}
+    knows: dict[str, dict[str, str]] = {}
+    confirmed: dict[str, dict[str, Any]] = {}
 
 
 def run_of(folder: str) -> tuple[str, int | None]:
@@ -47,13 +77,12 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
 def read_record(table: Path) -> dict[str, Any]:
     """Return the record beside a recorded table.
 
-    Raises UserError naming the file where it is missing or says too little, or where the table or its trials
-    are not the bytes that were recorded. Records older than this check name no digests.
+    Raises UserError naming the file, and the key, where it is missing or says too little, or where the table
+    or its trials are not the bytes that were recorded. Records older than this check name no digests.
     """
     path = table.with_suffix(".json")
-    value = read_json(path, f"the record of {table.name}", "run `leakbench record`")
-    if any(not isinstance(value.get(key), str) for key in NEEDED):
-        raise UserError(f"{path}: must name {', '.join(NEEDED)} of {table.name} (run `leakbench record`)")
+    value = read_json(path, f"the record of {table.name}", _AGAIN)
+    validated(Record, value, f"{path}: ", "reference/README.md")
     for suffix, digest in value.get("files", {}).items():
         kept = table.with_suffix(suffix)
         if not kept.is_file() or file_digest(kept) != digest:

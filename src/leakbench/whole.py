@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from leakbench.errors import Altered, UserError, raise_if_unwritable
+from leakbench.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
 from leakbench.process import folder_of_the_run, owner_of_the_run
 
 # The key in a file's header behind which its own digest stands: the sha256 of its bytes, with zeros in this
@@ -104,8 +104,7 @@ def whole(path: Path) -> str:
     A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
     each file is read for this once, unless it has changed since.
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file (run the rule that writes it)")
+    raise_unless_file(path)
     note = _note(path)
     with suppress(OSError, ValueError):
         state, digest = note.read_text().rsplit(" ", 1) if note else ("", "")

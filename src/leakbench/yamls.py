@@ -4,7 +4,6 @@ A repeated key, a file that is no mapping, or broken text is one line with file 
 """
 
 import difflib
-import errno
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from leakbench.errors import UserError
+from leakbench.errors import UserError, raise_unless_file
 
 M = TypeVar("M", bound=BaseModel)
 DEEPEST, MOST = 50, 100_000
@@ -69,8 +68,7 @@ def _check_size(text: str) -> None:
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping. Raises UserError naming file and line."""
     try:
-        if not path.is_file():
-            raise FileNotFoundError(errno.ENOENT, "no such file")
+        raise_unless_file(path, mend="mend the name")
         text = path.read_text(encoding="utf-8")
         # With few signs that open a level or repeat one there is nothing to look for.
         if "*" in text or sum(map(text.count, "[{-?")) > 1000:

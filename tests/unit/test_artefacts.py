@@ -33,6 +33,7 @@ from leakbench.artefacts import (
 )
 from leakbench.errors import Altered, UserError
 from leakbench.whole import whole
+from leakbench.yamls import read_yaml
 
 DTYPES = ["float32", "float64", "float16", "int64", "int32", "uint8", "bool"]
 FACTS = {"source": "here", "seed": 3, "nested": {"ü": [1, 2.5, None]}}
@@ -271,6 +272,36 @@ def test_tables_come_back_as_they_were(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path, read: Any, suffix: str) -> None:
     with pytest.raises(UserError, match=r"gone.*: no such file"):
         read(tmp_path / f"gone{suffix}")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_json(path, "a spec", "plan it")
+
+
+READERS = {
+    "x.safetensors": (read_tensors, read_facts, whole), "x.parquet": (read_table, read_facts),
+    "x.csv": (read_csv,), "x.json": (_json,), "x.yaml": (read_yaml,),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(("name", "read"), [(name, read) for name in READERS for read in READERS[name]])
+def test_what_is_no_regular_file_is_named_and_not_waited_for(
+    tmp_path: Path, name: str, read: Any, make: Callable[[Path], None]
+) -> None:
+    make(tmp_path / name)
+    with pytest.raises(UserError, match=rf"{name}: not a regular file"):
+        read(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("NaN", "a"), ("-Infinity", "a"), ("1e999", "a"), ("[0, [NaN]]", "a"), ('{"b": NaN}', "b")],
+)
+def test_json_without_a_finite_number_is_refused_by_its_key(tmp_path: Path, text: str, key: str) -> None:
+    (tmp_path / "x.json").write_text(f'{{"a": {text}}}')
+    with pytest.raises(UserError, match=rf"x\.json: not a spec: {key}: -?(nan|inf) is no finite number"):
+        _json(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize("content", [b"", b"a,b\n1,2", b"\xff\xfe\n", b'a,b\n"1,2\n', b"a\n1,2\n3\n1,2,3\n"])

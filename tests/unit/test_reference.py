@@ -1,6 +1,7 @@
 """Recorded results: read with what made them, refused where their record is missing or says too little."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> 
         "date": "2026-01-01",
         "specs": "1",
         "code": "2",
+        "versions": {},
+        "absent": {},
     } | changes
     (folder / f"{experiment}.json").write_text(json.dumps(told))
     return folder / f"{experiment}.csv"
@@ -64,7 +67,27 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
 @pytest.mark.parametrize("key", ["device", "commit", "date", "specs", "code"])
 def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> None:
     record(tmp_path, "long", **{key: None})
-    with pytest.raises(UserError, match=r"some\.json: must name device, .* of some\.csv"):
+    with pytest.raises(UserError, match=rf"some\.json: {key}: Input should be a valid string, got None"):
+        read_recorded(files(tmp_path, "some"), "quick")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("files", 5, "files: Input should be a valid dictionary, got 5"),
+        ("files", {".csv": 5}, r"files\.\.csv: Input should be a valid string, got 5"),
+        ("absent", "x", "absent: Input should be a valid dictionary, got 'x'"),
+        ("falls", {"a": ["x"]}, r"falls\.a\.0: Input should be a valid number, got 'x'"),
+        ("shares", {"a": {"victim": math.nan}}, "the record of some.csv: victim: nan is no finite number"),
+        ("knows", {"a": 1}, r"knows\.a: Input should be a valid dictionary, got 1"),
+        ("confirmed", ["code"], r"confirmed: Input should be a valid dictionary, got \['code'\]"),
+    ],
+)
+def test_a_strangers_record_is_one_line_with_file_and_key(
+    key: str, value: Any, told: str, tmp_path: Path
+) -> None:
+    record(tmp_path, "long", **{key: value})
+    with pytest.raises(UserError, match=rf"some\.json: .*{told}"):
         read_recorded(files(tmp_path, "some"), "quick")
 
 

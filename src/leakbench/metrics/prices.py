@@ -14,7 +14,7 @@ def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
     return np.repeat(np.asarray(values, np.float64), samples)
 
 
-def seconds(spent: float, updates: int) -> float:
+def seconds(spent: float, updates: float) -> float:
     """Return an attack's seconds for one update: the updates of a cell run together, so each bears its share.
 
     It is the one metric that differs from run to run and from machine to machine.

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench.artefacts import read_facts, read_table
-from leakbench.provenance import read_spec
+from leakbench.provenance import spent
 from leakbench.tables.drawn import boundaries, examples
 from leakbench.tables.found import Found, no_lines
 from leakbench.tables.trained import COLUMNS, aggregate_studies
@@ -27,7 +27,7 @@ def of_studies(spec: Mapping[str, Any], files: Sequence[Path], costs: Sequence[P
             continue
         reasons |= {f"{stem} on {name}": why for name, why in facts["untested"].items()}
         rows, facts = read_table(path)
-        seconds = read_spec(cost)["seconds_per_round"]
+        (seconds,) = spent(cost, seconds_per_round=0)
         studies.append((rows, facts | {"seconds_per_round": seconds, "selected_round": facts["selected"]}))
     found = aggregate_studies(studies, spec["scale"]) if studies else no_lines(COLUMNS)
     tensors, drawn = boundaries(studies)

@@ -10,7 +10,7 @@ import pandas as pd
 from leakbench.absence import absent, pass_on
 from leakbench.artefacts import open_tensors, write_table
 from leakbench.metrics.prices import seconds
-from leakbench.provenance import provenance, read_spec, recording
+from leakbench.provenance import provenance, read_spec, recording, spent
 from leakbench.records import columns_of
 from leakbench.scoring.attack import attack_rows
 from leakbench.scoring.hidden import Hidden
@@ -49,8 +49,7 @@ def score(
                 rows.insert(0, name, of)
             rows["seconds"] = np.nan
             if cost:
-                spent = read_spec(cost)
-                rows.loc[rows["baseline"] == "", "seconds"] = seconds(spent["seconds"], spent["updates"])
+                rows.loc[rows["baseline"] == "", "seconds"] = seconds(*spent(cost, seconds=0, updates=1))
             frames.append(rows)
         made = provenance(value, "leakbench.verbs.score")
         write_table(

@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pydantic import BaseModel, ConfigDict
 
-from leakbench.artefacts import read_csv, to_json, write_text
+from leakbench.artefacts import read_csv, read_json, to_json, write_text
 from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
-from leakbench.provenance import read_spec, versions
+from leakbench.provenance import versions
+from leakbench.yamls import validated
 
 # What a clock tells is never the same twice.
 TIMES = ("seconds", "seconds_per_round")
@@ -21,7 +23,31 @@ NUMBERS = ["mean", "ci_low", "ci_high", "n"]
 # Of the recorded value: as much as float32 sums in another order may move a mean. Beyond it the recorded
 # interval decides.
 TOLERANCE = 1e-3
+# How the record of a tree is made.
+_AGAIN = "restore it with `git checkout`, or run `leakbench verify --record DEVICE`"
 IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "different", "missing", "new"
+
+
+class _Tree(BaseModel):
+    """What made a recorded tree, beside its numbers: device, library → version, table → digest of its text,
+    and how many tables a second run had the same of how many."""
+
+    model_config = ConfigDict(allow_inf_nan=False, strict=True)
+
+    device: str
+    versions: dict[str, str]
+    tables: dict[str, str]
+    twice: dict[str, int] = {}
+
+
+def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the numbers of a recorded tree and what made them. Raises UserError naming file and key."""
+    known = read_csv(csv, dtype=str, keep_default_na=False)
+    if missing := [name for name in (*KEYS, *NUMBERS) if name not in known]:
+        raise UserError(f"{csv}: column '{missing[0]}' is missing ({_AGAIN})")
+    facts = read_json(made, f"the record of {csv.name}", _AGAIN)
+    validated(_Tree, facts, f"{made}: ", "reference/README.md")
+    return known, facts
 
 
 def _read(table: Path) -> pd.DataFrame:
@@ -148,7 +174,7 @@ def verify(
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
     facts: dict[str, Any] = {}
     if csv.is_file() and seed is None:
-        known, facts = read_csv(csv, dtype=str, keep_default_na=False), read_spec(made)
+        known, facts = _recorded(csv, made)
     rows = compared(numbers(tables), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
     counts = {

@@ -1,6 +1,7 @@
 """Scores of a cell whose guesses are known: matching, failures, null baselines, what is reconstructed."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from scipy.stats import pearsonr
 
 from leakbench.absence import pass_on
 from leakbench.artefacts import read_tensors, write_tensors
+from leakbench.errors import Altered
 from leakbench.scoring.groups import elsewhere
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
@@ -49,6 +51,27 @@ def test_rounds_that_were_pooled_have_one_row_for_each_image(cell: Cell) -> None
     assert len(own) == 2 + 3
     expected = before[before["round"] == 0].reset_index(drop=True)
     pd.testing.assert_frame_equal(own, expected)
+
+
+WRONG_COSTS = {
+    "no update": ('{"seconds": 3.0, "updates": 0}', "updates: is 0 and must be a number from 1 on"),
+    "a text": ('{"seconds": "long", "updates": 6}', "seconds: is 'long' and must be a number from 0 on"),
+    "nothing": ('{"seconds": 3.0}', "updates: is None and must be a number from 1 on"),
+    "true": ('{"seconds": 3.0, "updates": true}', "updates: is True and must be a number from 1 on"),
+    "below nothing": ('{"seconds": -1, "updates": 6}', "seconds: is -1 and must be a number from 0 on"),
+    "too large for a float": (f'{{"seconds": 1{"0" * 400}, "updates": 6}}', "seconds: is 1000"),
+    "no number": ('{"seconds": NaN, "updates": 6}', "not a record: seconds: nan is no finite number"),
+    "infinity": ('{"seconds": 1e999, "updates": 6}', "not a record: seconds: inf is no finite number"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_COSTS)
+def test_a_record_of_costs_that_is_none_is_one_line_with_file_and_key(cell: Cell, name: str) -> None:
+    record = cell.root / "record.json"
+    text, told = WRONG_COSTS[name]
+    record.write_text(text)
+    with pytest.raises(Altered, match=re.escape(f"{record}: {told}")):
+        cell.score("pearson", attack_records=[record])
 
 
 def test_images_that_a_defence_transformed_are_a_second_truth(cell: Cell) -> None:

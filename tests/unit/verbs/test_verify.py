@@ -67,6 +67,34 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "twice" not in summary["recorded"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"tables": 5}, r"quick\.json: tables: Input should be a valid dictionary, got 5"),
+        ({"device": None}, r"quick\.json: device: Input should be a valid string, got None"),
+        ({"twice": {"tables": math.nan}}, r"quick\.json: not the record of quick.csv: tables: nan is no"),
+    ],
+)
+def test_a_record_of_a_tree_that_is_none_is_one_line(
+    changes: dict[str, object], told: str, tmp_path: Path
+) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
+    verify(tmp_path, "quick", record=DEVICE)
+    made = tmp_path / "reference/quick.json"
+    made.write_text(json.dumps(json.loads(made.read_text()) | changes))
+    with pytest.raises(UserError, match=told):
+        verify(tmp_path, "quick")
+
+
+def test_recorded_numbers_without_a_column_are_one_line(tmp_path: Path) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
+    verify(tmp_path, "quick", record=DEVICE)
+    csv = tmp_path / "reference/quick.csv"
+    csv.write_text(csv.read_text().replace("ci_low", "low"))
+    with pytest.raises(UserError, match=r"quick\.csv: column 'ci_low' is missing"):
+        verify(tmp_path, "quick")
+
+
 def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(
         tmp_path,
