@@ -2,11 +2,13 @@
 `FUZZ=1000000`.
 
 It ends with the traceback of the first input that a reader neither reads nor refuses, or that takes ten
-seconds, and says where that input lies.
+seconds, and says where that input lies. After the last input it says how many of each
+kind were read.
 """
 
 import sys
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import atheris
@@ -17,13 +19,27 @@ with atheris.instrument_imports(include=["leakbench"]):
 FOLDER = Path(tempfile.mkdtemp(prefix="leakbench-fuzz-"))
 SOUND = mutants.seeds(FOLDER / "seeds")
 NAMES = sorted(mutants.KINDS)
+given: Counter[str] = Counter()
+accepted: Counter[str] = Counter()
+RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 
 
 def one(data: bytes) -> None:
     """Read one mutant."""
     choices = mutants.Bytes(data)
     kind = NAMES[choices.number(len(NAMES))]
-    mutants.read(kind, mutants.mutant(choices, SOUND[kind]), FOLDER)
+    given[kind] += 1
+    accepted[kind] += not mutants.read(kind, mutants.mutant(choices, SOUND[kind]), FOLDER)
+    # The fuzzer ends the process without Python's own end.
+    if given.total() == RUNS:
+        tell()
+
+
+def tell() -> None:
+    """Print how many inputs there were, and how many of them a reader took for sound."""
+    for kind in NAMES:
+        print(f"{kind}: {given[kind]} inputs, {accepted[kind]} read", flush=True)
+    print(f"{given.total()} inputs, {accepted.total()} read", flush=True)
 
 
 if __name__ == "__main__":
@@ -31,11 +47,10 @@ if __name__ == "__main__":
     corpus.mkdir()
     for number in range(len(NAMES) * 8):
         (corpus / str(number)).write_bytes(bytes([number % len(NAMES), number // len(NAMES), *range(60)]))
-    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
     atheris.Setup(
         [
             sys.argv[0],
-            f"-runs={runs}",
+            f"-runs={RUNS}",
             "-max_len=64",
             "-timeout=10",
             "-rss_limit_mb=4096",
