@@ -12,6 +12,7 @@ import pytest
 from leakbench import provenance
 from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
 from leakbench.provenance import resuming
+from leakbench.verbs.attack import attack
 from leakbench.verbs.train import train
 
 fitting, verb = (import_module(f"leakbench.{name}") for name in ("training.fit", "verbs.train"))
@@ -100,3 +101,47 @@ def test_two_jobs_of_one_spec_do_not_share_their_work(tmp_path: Path, kill: Call
         with pytest.raises(Killed):
             weights(tmp_path, 1, name)
     assert len(list((tmp_path / "scratch").glob("*.safetensors"))) == 2
+
+
+JOBS: dict[str, dict[str, Any]] = {
+    "victim": {},
+    "generator": {"generator": {"module": "cvae", "parameters": {}, "auxiliary": None}},
+    "study": {"study": {}, "training": {}},
+    "attack": {
+        "attack": {"module": "class-mean", "labels": "idlg"}, "attack_name": "class-mean", "null_rounds": 1,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_job_is_resumed_by_its_output_and_all_that_it_reads(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two generators whose victims differ in their training alone have one spec."""
+    names = ("data", "victim", "labels")
+    data, victim, labels = (write_data(tmp_path / f"{name}.safetensors", 1) for name in names)
+    tensors = read_tensors(data)[0]
+    write_tensors(data, tensors | {name.replace("train", "test"): v for name, v in tensors.items()}, {})
+    asked: list[tuple[Any, ...]] = []
+
+    def resumed(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
+        asked.append((out, *inputs))
+        raise Killed
+
+    out, spec = tmp_path / "out.safetensors", tmp_path / "spec.json"
+    write_text(spec, to_json(SPEC | JOBS[job]))
+    for module in (verb, import_module("leakbench.verbs.attack")):
+        monkeypatch.setattr(module, "resuming", resumed)
+    serves, place = victim if job == "generator" else None, tmp_path / "place.safetensors"
+    scratch = tmp_path / "scratch"
+    work = {"attack": lambda: attack(data, spec, out, victim, labels, None, scratch, place=place)}
+    with pytest.raises(Killed):
+        work.get(job, lambda: train(spec, data, out, serves, None, scratch, "cpu", [labels]))()
+    assert asked == [
+        {
+            "victim": (out, data, None),
+            "generator": (out, data, victim),
+            "study": (out, data, labels),
+            "attack": (place, data, victim, labels),
+        }[job]
+    ]
