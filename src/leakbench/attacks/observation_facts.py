@@ -28,7 +28,7 @@ def _whole(value: Any, least: int = 1) -> bool:
 
 
 def _number(value: Any) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)
+    return type(value) in (int, float) and abs(value) <= MOST
 
 
 def _names(value: Any) -> bool:
@@ -50,7 +50,7 @@ def _truth(value: Any) -> bool:
 def _parameter(value: Any) -> bool:
     if isinstance(value, list):
         return len(value) <= 100 and all(_parameter(part) and not isinstance(part, list) for part in value)
-    return value is None or isinstance(value, bool | str) or (_number(value) and abs(value) <= MOST)
+    return value is None or isinstance(value, bool | str) or _number(value)
 
 
 # Fact → (what it must be, whether it is). A dotted one lies within another.
@@ -74,10 +74,10 @@ _FACTS: dict[str, tuple[str, Check]] = {
     "mode": ("train or eval", lambda v: v in ("train", "eval")),
     "dropout": ("true or false", _truth),
     "local": ("a mapping", lambda v: isinstance(v, dict)),
-    "local.lr": ("a number above 0", lambda v: _number(v) and v > 0),
+    "local.lr": (f"a number above 0 and up to {MOST}", lambda v: _number(v) and v > 0),
     "local.batch_size": ("a whole number or null", lambda v: v is None or _whole(v)),
     "local.epochs": (f"a whole number up to {MOST}", _whole),
-    "local.weight_decay": ("a number from 0", lambda v: _number(v) and v >= 0),
+    "local.weight_decay": (f"a number from 0 to {MOST}", lambda v: _number(v) and v >= 0),
     "local.reshuffled": ("true or false", _truth),
     "local.optimiser": ("sgd or adam", lambda v: v in ("sgd", "adam")),
     "knows": ("a mapping", lambda v: isinstance(v, dict)),

@@ -221,6 +221,10 @@ MALFORMED = {
         lambda tensors, _: tensors.update({"updates/x": np.zeros((3, 1, 4), np.float32)}),
         "updates/x belongs to no layer of the victim",
     ),
+    "the rate is more than a machine's whole number": (
+        lambda _, facts: facts.update(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
+        "local.lr is not a number above 0 and up to 100000",
+    ),
     "no such victim": (network(module="no-such-network"), "network is not a victim"),
     "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),
     "the victim has no module": (network(module=None), "network is not a victim .*module"),
