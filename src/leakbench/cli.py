@@ -1,6 +1,7 @@
 """The command line: one subcommand for each verb, the same that the workflow's rules call."""
 
 import argparse
+import errno
 import os
 import re
 import signal
@@ -259,6 +260,18 @@ def _attack(root: Path, values: dict[str, Any]) -> int:
     return apart([values["out"], values["record"]], sealed)
 
 
+def _short_of(problem: Exception) -> str:
+    """Return in words what the machine, or a limit of its user, left too little of; "" for another
+    problem."""
+    number = getattr(problem, "errno", None)
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "too many open files (raise the limit on them: ulimit -n)"
+    words = ("failed to map segment", "allocate memory")
+    if isinstance(problem, MemoryError) or any(each in str(problem) for each in words):
+        return "too little memory (give the job more, or raise the limit on it: ulimit -v)"
+    return ""
+
+
 def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
     """Return the exit code of a verb's work: 0, or 2 after one line for a user's mistake."""
     try:
@@ -285,6 +298,11 @@ def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
             raise
         mend = "pip install 'leakbench[pipeline]'"
         print(f"leakbench {verb}: {problem.name} is not installed ({mend})", file=sys.stderr)
+        return 2
+    except (OSError, MemoryError, ImportError, RuntimeError) as problem:
+        if not (words := _short_of(problem)):
+            raise
+        print(f"leakbench {verb}: {words}", file=sys.stderr)
         return 2
 
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.attacks import gradient_matching
 from leakbench.attacks.observation import Observation, read_observation
+from leakbench.cli import main
 from leakbench.errors import Unfit, UserError
 from leakbench.matching import composition
 from leakbench.verbs.attack import attack
@@ -267,6 +268,48 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
     assert len(begun) == 1
     assert out.read_bytes() == whole
     assert list(scratch.iterdir()) == []
+
+
+def test_a_flipped_bit_in_what_a_killed_attack_left_is_set_aside_and_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By the sealed process that finds it."""
+    from leakbench.matching import loop
+
+    class Killed(BaseException):
+        pass
+
+    def track(items: Sequence[int], label: str) -> Iterator[tuple[int, bool]]:
+        for item in items:
+            if item == 2:
+                raise Killed
+            yield item, True
+
+    capture, out = tmp_path / "capture.safetensors", tmp_path / "out.safetensors"
+    write(capture, replace(small(), labels=None))
+    made = spec(tmp_path / "spec.json")
+    words = ["attack", "--capture", capture, "--spec", made, "--out", out, "--root", tmp_path]
+    assert main(list(map(str, words))) == 0
+    whole = out.read_bytes()
+    out.unlink()
+    undisturbed = loop.track
+    monkeypatch.setattr(loop, "track", track)
+    with pytest.raises(Killed):
+        attack(capture, made, out, None, None, None, tmp_path / "scratch/attack")
+    monkeypatch.setattr(loop, "track", undisturbed)
+    (left,) = tmp_path.glob("scratch/attack/*/**/*.safetensors")
+    data = bytearray(left.read_bytes())
+    data[-1] ^= 1
+    left.write_bytes(data)
+    capfd.readouterr()
+    assert main(list(map(str, words))) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert f"{left}: its bytes have sha256" in line
+    assert f"set aside as {left.name}.damaged" in line
+    assert not out.exists()
+    assert main(list(map(str, words))) == 0
+    assert out.read_bytes() == whole
+    assert list((tmp_path / "scratch/attack").iterdir()) == []
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there")

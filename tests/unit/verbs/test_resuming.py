@@ -11,6 +11,7 @@ import pytest
 
 from leakbench import provenance
 from leakbench.artefacts import read_tensors, to_json, write_tensors, write_text
+from leakbench.cli import main
 from leakbench.provenance import resuming
 from leakbench.verbs.attack import attack
 from leakbench.verbs.train import train
@@ -38,7 +39,7 @@ def weights(folder: Path, seed: int, name: str = "out") -> dict[str, np.ndarray]
     """Train on the data of `seed`, and return what comes out."""
     spec, out = folder / "spec.json", folder / f"{name}.safetensors"
     write_text(spec, to_json(SPEC))
-    train(spec, write_data(folder / "data.safetensors", seed), out, None, None, folder / "scratch")
+    train(spec, write_data(folder / "data.safetensors", seed), out, None, None, folder / "scratch/train")
     return read_tensors(out)[0]
 
 
@@ -69,13 +70,55 @@ def test_a_training_that_was_killed_does_not_go_on_with_other_data(
     kill()
     with pytest.raises(Killed):
         weights(tmp_path, 1)
-    assert len(list((tmp_path / "scratch").glob("*.safetensors"))) == 1
+    assert len(list((tmp_path / "scratch/train").glob("*.safetensors"))) == 1
     monkeypatch.undo()
     again = weights(tmp_path, 2)
     assert all(np.array_equal(again[name], value) for name, value in fresh.items())
     # The first one's work is still there, and what goes on with it uses it up.
     weights(tmp_path, 1)
-    assert not list((tmp_path / "scratch").glob("*.safetensors"))
+    assert not list((tmp_path / "scratch/train").glob("*.safetensors"))
+
+
+def test_a_flipped_bit_in_what_a_killed_training_left_is_set_aside_and_made_anew(
+    tmp_path: Path,
+    kill: Callable[[], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Wherever it is: a training ends in one line, or with the bytes of an undisturbed one."""
+    scratch = tmp_path / "scratch/train"
+    fresh = weights(tmp_path, 1)
+    kill()
+    with pytest.raises(Killed):
+        weights(tmp_path, 1)
+    monkeypatch.undo()
+    (left,) = scratch.glob("*.safetensors")
+    whole = left.read_bytes()
+    out = tmp_path / "out.safetensors"
+    names = (tmp_path / "spec.json", tmp_path / "data.safetensors", out)
+    words = ["train", "--root", str(tmp_path)]
+    for key, file in zip(("spec", "data", "out"), names, strict=True):
+        words += [f"--{key}", str(file)]
+    places = {*range(0, 320, 8), *np.linspace(320, len(whole) - 1, 20).astype(int).tolist()}
+    refused = 0
+    for place in sorted(places):
+        data = bytearray(whole)
+        data[place] ^= 1
+        left.write_bytes(data)
+        out.unlink(missing_ok=True)
+        code = main(words)
+        if code:
+            refused += 1
+            line = capsys.readouterr().err.splitlines()[-1]
+            assert code == 2
+            assert line.startswith(f"leakbench train: {left}: ")
+            assert "set aside as" in line
+            assert not out.exists()
+            assert main(words) == 0
+        found = read_tensors(out)[0]
+        assert all(np.array_equal(found[name], value) for name, value in fresh.items()), place
+    # The other bits are of the name of the digest, without which a file is taken as it is.
+    assert refused >= len(places) - 4
 
 
 def test_a_name_to_resume_by_is_of_content_versions_device_and_output(
@@ -100,7 +143,7 @@ def test_two_jobs_of_one_spec_do_not_share_their_work(tmp_path: Path, kill: Call
     for name in ("one", "other"):
         with pytest.raises(Killed):
             weights(tmp_path, 1, name)
-    assert len(list((tmp_path / "scratch").glob("*.safetensors"))) == 2
+    assert len(list((tmp_path / "scratch/train").glob("*.safetensors"))) == 2
 
 
 JOBS: dict[str, dict[str, Any]] = {
