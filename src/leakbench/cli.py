@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leakbench import __version__
-from leakbench.errors import Altered, UserError
+from leakbench.errors import Altered, UserError, raise_if_unwritable
 from leakbench.process import end_with, owner_of_the_run, prepare
 from leakbench.warm import run_warm
 
@@ -261,8 +261,12 @@ def _attack(root: Path, values: dict[str, Any]) -> int:
 
 
 def _short_of(problem: Exception) -> str:
-    """Return in words what the machine, or a limit of its user, left too little of; "" for another
+    """Return in words what the machine, or a limit of its user, refused or left too little of; "" for another
     problem."""
+    try:
+        raise_if_unwritable(problem, Path())
+    except UserError as told:
+        return str(told)
     number = getattr(problem, "errno", None)
     if number in (errno.EMFILE, errno.ENFILE):
         return "too many open files (raise the limit on them: ulimit -n)"

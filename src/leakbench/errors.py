@@ -5,9 +5,10 @@ import os
 from pathlib import Path
 
 _FULL, _LOCKED = "free some space", "make the folder writable"
+_CLOSED = "get the right to read and write there"
 _LIMITED = "raise the limit on the size of files (ulimit -f)"
 _UNWRITABLE = {
-    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _LOCKED, errno.EACCES: _LOCKED,
+    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _LOCKED, errno.EACCES: _CLOSED,
     errno.EFBIG: _LIMITED,
 }  # fmt: skip
 

@@ -9,18 +9,22 @@ from project import Project, Ran, tiny_project
 MEND = "then run the same command again)"
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
+@pytest.fixture(autouse=True)
+def _namespaces() -> None:
     apart = subprocess.run(["unshare", "-rm", "true"], capture_output=True, check=False)
     if apart.returncode:
         pytest.skip("file systems of a test's own need user namespaces, which this machine does not allow")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
     return tiny_project(tmp_path)
 
 
-def on_its_own(project: Project, options: str, command: str) -> Ran:
-    """Run a command where results/ is a small file system of its own, in memory."""
-    project.path("results").mkdir(exist_ok=True)
-    mounted = f"mount -t tmpfs -o {options} none results && {command}"
+def on_its_own(project: Project, options: str, command: str, folder: str = "results") -> Ran:
+    """Run a command where a folder is a small file system of its own, in memory."""
+    project.path(folder).mkdir(exist_ok=True)
+    mounted = f"mount -t tmpfs -o {options} none {folder} && {command}"
     return project.run("unshare", "-rm", "sh", "-c", mounted)
 
 
@@ -37,9 +41,28 @@ def test_a_full_disk_ends_the_run_with_one_line_and_no_half_written_file(project
     assert ".part" not in ran.stdout
 
 
-def test_a_folder_that_may_not_be_written_is_said_before_any_job(project: Project) -> None:
-    ran = on_its_own(project, "ro", "python -m snakemake --cores 2")
+@pytest.mark.parametrize(
+    ("folder", "told"),
+    [
+        ("results", "read-only file system"),
+        ("scratch", "scratch: may not be written"),
+        ("logs", "logs: may not be written"),
+    ],
+)
+def test_a_folder_that_may_not_be_written_is_said_before_any_job(
+    folder: str, told: str, project: Project
+) -> None:
+    ran = on_its_own(project, "ro", "python -m snakemake --cores 2", folder)
     assert ran.rc == 2
-    assert f"read-only file system (make the folder writable, {MEND}" in ran.text
+    assert f"{told} (make the folder writable, {MEND}" in ran.text
     assert [line for line in ran.text.splitlines() if "leakbench" in line] == ran.text.splitlines()[-1:]
     assert "Traceback" not in ran.text
+
+
+def test_a_verb_whose_scratch_may_not_be_written_is_one_line(copied: Project) -> None:
+    command = copied.logged("attack", "/fidel/").split(" 2> ")[0]
+    ran = on_its_own(copied, "ro", command, "scratch")
+    assert ran.rc == 2
+    (line,) = ran.stderr.splitlines()
+    assert line.startswith("leakbench attack: ")
+    assert line.endswith(f"read-only file system (make the folder writable, {MEND}")

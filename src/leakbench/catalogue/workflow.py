@@ -97,7 +97,11 @@ class Workflow:
 
     def check(self, words: Iterable[str]) -> None:
         """Raise UserError with the nearest name if one of a command's words is a result of an unknown
-        experiment."""
+        experiment, and with the folder where jobs could not write."""
+        for folder in (self.home / "logs", self.home / "scratch"):
+            if folder.exists() and not os.access(folder, os.W_OK):
+                mend = "make the folder writable, then run the same command again"
+                raise UserError(f"{folder}: may not be written ({mend})")
         kinds = ("tables", "exhibits", "trials", "figures", "notebooks")
         for path in map(Path, words):
             if path.parent in [Path(self.results, kind) for kind in kinds]:
