@@ -1,9 +1,10 @@
 """What the seal and the digests cost: processor seconds of real attack jobs with them and without, in turns.
 
-    python -m bench.seal [--pairs 10] [--jobs 5]
+    python -m bench.seal [--pairs 10] [--jobs 5] [--most 0.5]
 
-Takes attacks of the quick scale whose updates are here and which took at most two seconds, evenly from the
-list of all: what the seal costs hardly depends on how long an attack runs. Each is handed to a fork
+Takes attacks of the quick scale whose updates are here and which took at most so many seconds, evenly from
+the list of all: what the seal costs hardly depends on how long an attack runs. As it stands it takes some
+25 processor seconds. Each is handed to a fork
 of a process that has the libraries loaded, as jobs of a run are, and finds files that the run has read whole
 before; what it writes is thrown away.
 """
@@ -27,9 +28,6 @@ from leakbench.process import OWNER, folder_of_the_run, prepare
 from leakbench.warm import follow
 from leakbench.warm_process import LIBRARIES, serve_one
 from leakbench.whole import replacing
-
-# Seconds.
-MOST = 2.0
 
 
 def _bare() -> None:
@@ -59,14 +57,14 @@ def spent(argv: list[str], bare: bool) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def commands(flow: Workflow, out: Path) -> dict[str, list[str]]:
-    """Return by name the attack jobs whose inputs are here."""
+def commands(flow: Workflow, out: Path, most: float) -> dict[str, list[str]]:
+    """Return by name the attack jobs whose inputs are here and which took at most so many seconds."""
     found = {}
     for stem in sorted(cell.stem for cell in flow.plan.cells):
         inputs = {"capture": [f"{flow.results}/captures/{capture_of(stem)}.safetensors"]}
         inputs |= {"generator": flow.generator(stem), "labels": flow.oracle(stem)}
         record = Path(flow.results, "records/attack", f"{stem}.json")
-        if not record.is_file() or json.loads(record.read_text())["seconds"] > MOST:
+        if not record.is_file() or json.loads(record.read_text())["seconds"] > most:
             continue
         if all(Path(file).is_file() for files in inputs.values() for file in files):
             given = [word for name, files in inputs.items() for file in files for word in (f"--{name}", file)]
@@ -80,13 +78,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--pairs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=5)
+    parser.add_argument("--most", type=float, default=0.5)
     given = parser.parse_args()
     prepare(1)
     os.environ[OWNER] = str(os.getpid())
     for library in LIBRARIES:
         __import__(library)
     with tempfile.TemporaryDirectory(prefix="leakbench-seal-", dir=Path.cwd()) as folder:
-        jobs = commands(Workflow(Path.cwd(), "quick"), Path(folder))
+        jobs = commands(Workflow(Path.cwd(), "quick"), Path(folder), given.most)
         chosen = [sorted(jobs)[place] for place in np.linspace(0, len(jobs) - 1, given.jobs).astype(int)]
         for name in chosen:
             spent(jobs[name], False)
