@@ -316,7 +316,7 @@ def test_a_folder_that_is_no_checkout(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_a_pipe_in_place_of_a_file(catalogue: Path, complaint: Callable[..., str]) -> None:
     os.mkfifo(catalogue / "config/attacks/pipe.yaml")
-    assert "config/attacks/pipe.yaml: cannot be read" in complaint()
+    assert "config/attacks/pipe.yaml: not a regular file" in complaint()
 
 
 @pytest.mark.parametrize("name", ["x<script>y", "{x}", "a b", "it's", "-x", "ü"])
@@ -329,7 +329,7 @@ def test_the_name_of_a_file_is_checked(name: str, catalogue: Path, complaint: Ca
 
 def test_a_folder_in_place_of_a_file(catalogue: Path, complaint: Callable[..., str]) -> None:
     (catalogue / "config/attacks/folder.yaml").mkdir()
-    assert "config/attacks/folder.yaml: cannot be read" in complaint()
+    assert "config/attacks/folder.yaml: not a regular file" in complaint()
 
 
 @pytest.mark.parametrize("name", ["unknown-attack", "syntax-error", "binary-garbage"])

@@ -14,7 +14,6 @@ import torch._dynamo  # noqa: F401 - or every child would load it
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.blinding import _forked, seal, unsealed
 from leakbench.catalogue.load import load_kind
-from leakbench.parts import parts_of
 from leakbench.verbs.attack import attack
 from leakbench.verbs.capture import capture
 from leakbench.verbs.train import train
@@ -47,19 +46,23 @@ GENERATORS = {
 }
 
 
+def words(value: Any) -> Any:
+    """Return what of an entry may choose other code: names and switches, and which numbers are left out."""
+    if isinstance(value, dict):
+        return tuple(sorted((key, words(each)) for key, each in value.items()))
+    if isinstance(value, list):
+        return tuple(map(words, value))
+    return "" if isinstance(value, int | float) and not isinstance(value, bool) else repr(value)
+
+
 @cache
 def entries() -> dict[str, dict[str, Any]]:
-    """Return one attack of each composition of parts: variants that differ in numbers alone run the same
-    code."""
+    """Return the attacks of the catalogue, but for those that differ from another in numbers alone: they run
+    the same code."""
     kept: dict[Any, tuple[str, dict[str, Any]]] = {}
     for name, entry in load_kind(CONFIG, "attacks").items():
         value = entry.model_dump(mode="json", exclude={"summary", "title"})
-        key = (
-            *sorted(parts_of({"attack": value})),
-            value["labels"],
-            value["adaptive"],
-            bool(value["generator"]),
-        )
+        key = words(value | {"generator": bool(value["generator"])})
         kept.setdefault(key, (name, value))
     return dict(kept.values())
 

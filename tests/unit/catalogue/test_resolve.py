@@ -585,7 +585,7 @@ def test_captures_alone_are_told_the_salt(root: Callable[..., Path]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "what"), [(None, "cannot be read"), ("salt: 'abc'", "salt: String should match")]
+    ("text", "what"), [(None, "no such file"), ("salt: 'abc'", "salt: String should match")]
 )
 def test_a_salt_that_is_not_there_or_short_is_one_line(
     root: Callable[..., Path], text: str | None, what: str
