@@ -17,7 +17,7 @@ import pandas as pd
 import torch
 from PIL import Image
 
-from leakbench import victims
+from leakbench import generators, victims
 from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_table, write_tensors
 from leakbench.attacks.observation import read_observation
 from leakbench.auditing.received import of_capture
@@ -62,6 +62,14 @@ def observation(path: Path) -> None:
         f"updates/{name}": np.zeros((2, 2, *value.shape), np.float32) for name, value in weights.items()
     }
     write_tensors(path, tensors | {"origin": np.zeros(2, np.int64)}, FACTS | {"network": network})
+
+
+def generator(path: Path) -> None:
+    """Write a sound generator of the observation's images."""
+    parameters = {"latent": 3, "width": 2, "reach": 2.0, "noise": 0.1}
+    made = generators.build("cvae", (CLASSES,), SHAPE, parameters)
+    facts = {"module": "cvae", "features": [CLASSES], "parameters": parameters}
+    write_tensors(path, {name: value.numpy() for name, value in made.state_dict().items()}, facts)
 
 
 def labels(path: Path) -> None:
@@ -161,7 +169,7 @@ KINDS: dict[str, tuple[str, Callable[[Path], None], Callable[[Path], Any]]] = {
     "audited": (".safetensors", observation, _audited),
     "tensors": (".safetensors", observation, read_tensors),
     "labels": (".safetensors", labels, _labelled),
-    "generator": (".safetensors", observation, _generator),
+    "generator": (".safetensors", generator, _generator),
     "table": (".parquet", table, _table),
     "spec": (".json", spec, _asked),
     "idx": (".idx", idx, _of_a_data_set(read_idx)),
