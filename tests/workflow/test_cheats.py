@@ -116,9 +116,11 @@ def test_no_attack_reads_what_a_training_study_drew(name: str, copied: Project) 
     assert drawn in reason
 
 
-def added(project: Project, module: str, federation: dict[str, Any], *attacks: dict[str, Any]) -> None:
+def added(
+    project: Project, module: str, federation: dict[str, Any], *attacks: dict[str, Any], defence: str = "none"
+) -> None:
     """Add a cheat as a user adds an attack, by files alone, and an experiment of one cell for each of
-    `attacks` (entries of the catalogue, by their key `name`) beside the honest one."""
+    `attacks` (entries of the catalogue, by their key `name`) beside the honest one, all behind `defence`."""
     shutil.copy(CHEATS / f"{module}.py", project.path("src/leakbench/attacks"))
     project.write("federations/cheated", FEDERATION | federation)
     for entry in attacks:
@@ -128,6 +130,7 @@ def added(project: Project, module: str, federation: dict[str, Any], *attacks: d
         )
     names = ["fidel", *(entry["name"] for entry in attacks)]
     cells = {"dataset": ["tiny"], "victim": ["tiny"], "federation": ["cheated"], "attack": names}
+    cells["defence"] = [defence]
     project.write("experiments/tiny", EXPERIMENT | {"cells": [cells], "metrics": ["pearson", "mse", "psnr"]})
 
 
@@ -204,3 +207,20 @@ def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Proje
         )
     else:
         assert found["verdict"] == "reproduced"
+
+
+def test_a_clients_noise_is_drawn_again_by_whoever_has_the_salt_and_by_no_attack(copied: Project) -> None:
+    """With the salt, which no attack can read and this one is told, the noise is off and the defence undone.
+    Without it nothing is better than the honest attack."""
+    known = {"dataset": "tiny", "federation": "cheated", "scale": 0.1}
+    salt = yaml.safe_load(copied.path("config/salt.yaml").read_text())["salt"]
+    cheats = [
+        {"name": name, "parameters": known | more}
+        for name, more in (("guessed", {}), ("told", {"salt": salt}))
+    ]
+    added(copied, "unnoise", {"clients": [1], "rounds": 8}, *cheats, defence="gaussian")
+    ran = copied.snakemake(f"{QUICK}/tables/tiny.csv")
+    assert ran.rc == 0, ran.text[-3000:]
+    found = lines(copied).xs("", level="baseline").xs("pearson", level="metric")["mean"]
+    assert found["told"] > 0.99
+    assert found["guessed"] < found["fidel"] + 0.05 < 0.5
