@@ -32,6 +32,7 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "x.csv").write_text((cell.results / "x.csv").read_text())
     made = {"device": machine(), "commit": "abc", "date": "2026-01-01", "specs": "same", "code": "old"}
+    made |= {"versions": {}, "absent": {}}
     (folder / "x.json").write_text(json.dumps(made))
     asked = Plan("quick", {"x": []}, {}, {"table/x": SPEC}, {"x": []})
     for where in (module, outdated.__globals__):
