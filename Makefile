@@ -23,8 +23,8 @@ help:
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
 	@echo "make verify-recorded   run a sample of each recorded experiment and hold it to the record (SCALE=standard, SAMPLE=1)"
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
-	@echo "make fuzz        feed damaged files to the readers (takes a night)"
-	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (takes a night)"
+	@echo "make fuzz        feed 100,000 damaged files to the readers (some 20 minutes)"
+	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (half an hour and more)"
 	@echo "make lock        resolve requirements.in into requirements.lock"
 	@echo "make clean       remove results, logs and scratch files"
 
