@@ -20,14 +20,16 @@ from leakbench.artefacts import open_tensors, write_tensors
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-# What hides every other package of this environment from the new one.
+# What hides every other package of this environment from the new one: nothing finds it, also for those who
+# only ask whether it is there.
 HIDING = """\
 import sys
-class Hidden:
-    def find_spec(name, path=None, target=None):
-        if name.partition(".")[0] in %r:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-sys.meta_path.insert(0, Hidden)
+from importlib.machinery import PathFinder
+class Seen(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in %r else super().find_spec(name, path, target)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Seen
 """
 
 
