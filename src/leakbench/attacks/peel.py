@@ -12,7 +12,7 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.exact.columns import columns_of
 from leakbench.exact.first_layer import FirstLayer
-from leakbench.exact.proof import proof
+from leakbench.exact.proof import proof, read_twice
 from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span, first_alike
 
@@ -90,10 +90,11 @@ def _certified(
     neurons, relative = neurons[of_new], relative[of_new]
     samples, group = samples[new], (new.cumsum(0) - 1)[group[of_new]]
     worst = relative.new_zeros(len(samples)).scatter_reduce_(0, group, relative, "amax")
-    labels, proven, caused = proof(layer, seen, samples, worst)
     if layer.logits is None:
-        # Nothing tells a mixture of samples from a sample but that two neurons seldom mix alike.
-        proven &= group.bincount(minlength=len(samples)) > 1
+        held = group.bincount(minlength=len(samples))
+        labels, proven, caused = read_twice(layer, seen, samples, held)
+    else:
+        labels, proven, caused = proof(layer, seen, samples, worst)
     # Of a sample that two groups hold, the group with the smaller error is kept.
     order = worst[proven].argsort()
     samples, labels, caused = (value[proven][order] for value in (samples, labels, caused))

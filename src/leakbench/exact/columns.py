@@ -4,14 +4,20 @@ The gradient of a dense layer is a matrix M [neurons, samples], of what each sam
 offset, times the samples. A column of M in the basis of a `Span` is a direction of length one.
 """
 
+import math
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 from leakbench.exact.first_layer import FirstLayer
-from leakbench.exact.span import Span, unit_rows
+from leakbench.exact.span import PARALLEL, Span, unit_rows, unlike
 
 # Neurons beyond the rank that must be closed for a sample, or zeros prove nothing.
 SPARE = 8
+# The largest probability that a direction, which is no column, is zero by chance in all neurons that a sample
+# closes.
+CHANCE = 1e-9
 # A neuron is surely closed if its output is below zero by this share of the largest.
 NEARLY = 1e-3
 # The faintest that the brightest pixel of a sample may be, as a share of the range.
@@ -24,6 +30,45 @@ def null(rows: Tensor) -> Tensor:
     return vectors[:, 0]
 
 
+class Alone(NamedTuple):
+    """Whether neurons that samples close tell a column each, and how well.
+
+    proven: bool [n], whether exactly one direction is zero in all of them, and not by chance. error: [n], by
+    how much the direction may be off, of length one.
+    """
+
+    proven: Tensor
+    error: Tensor
+
+
+def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
+    """Return whether columns [n, rank] are the only directions that are zero where samples [n, inputs] close.
+
+    A column of the batch that is zero in the same neurons makes every mixture of both zero there, so a second
+    direction must be more than zero in them: A q for the unit rows A of k closed neurons has a length of at
+    most √k times `Span.zero` if q is zero in all, so the second smallest singular value of A must be larger.
+    The k neurons, of which parallel ones count once, are equations for the rank - 1 unknowns of a direction.
+    Each equation that is left holds by chance with a probability of at most √(2 rank / π) · zero, where rows
+    are spread evenly, and all of them together with at most CHANCE. The column and q are both within
+    |A column| and |A q|, over the second singular value, of the direction for which |A q| is least. What is
+    left of |A q| estimates the noise of the rows and with it |A column|.
+    """
+    rows, alive = unit_rows(seen.left)
+    rank = rows.shape[1]
+    by_chance = min(1.0, math.sqrt(2 * rank / math.pi) * seen.zero)
+    proven = torch.zeros(len(samples), dtype=torch.bool)
+    error = torch.full((len(samples),), torch.inf, dtype=rows.dtype)
+    for place, (closed, q) in enumerate(zip(_closed(layer, samples)[:, alive], columns, strict=True)):
+        left = unlike(rows[closed], max(PARALLEL, seen.zero))
+        spare = len(left) - rank + 1
+        if spare < 1 or by_chance**spare > CHANCE or bool(((left @ q).abs() > seen.zero).any()):
+            continue
+        second = float(torch.linalg.svdvals(left)[-2]) if rank > 1 else math.inf
+        proven[place] = second > math.sqrt(len(left)) * seen.zero
+        error[place] = 2 * float((left @ q).norm()) * math.sqrt(len(left) / spare) / second
+    return Alone(proven, error)
+
+
 def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, Tensor]:
     """Return the columns [n, rank] of samples [n, inputs] that are nearly known, and whether each is one [n].
 
@@ -31,8 +76,7 @@ def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, 
     tells. So its column is as exact as the gradient, whatever the sample's own error. It is one if it is zero
     in all of these neurons, and they are more than any direction could be zero in.
     """
-    outputs = samples @ layer.weight.T + layer.bias
-    return _of_closed(seen, outputs < -NEARLY * outputs.abs().amax(1, keepdim=True))
+    return _of_closed(seen, _closed(layer, samples))
 
 
 def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
@@ -48,6 +92,12 @@ def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
     closed = (ends[:, :, None] * (rays @ layer.weight.T) + layer.bias < 0).all(0)
     found, proven = _of_closed(seen, closed)
     return found[proven][:1]
+
+
+def _closed(layer: FirstLayer, samples: Tensor) -> Tensor:
+    """Return which neurons [n, neurons] are surely closed for samples [n, inputs] that are nearly known."""
+    outputs = samples @ layer.weight.T + layer.bias
+    return outputs < -NEARLY * outputs.abs().amax(1, keepdim=True)
 
 
 def _of_closed(seen: Span, closed: Tensor) -> tuple[Tensor, Tensor]:

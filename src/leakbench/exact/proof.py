@@ -1,13 +1,15 @@
 """What proves a sample from the update alone: its part of the gradient lies in the gradient's own span.
 
-A sample's part of the gradient is computed with the network behind the layer, or, where dropout hides which
-part of it was used, by the neurons that are surely closed for the sample.
+A sample's part of the gradient is computed with the network behind the layer (`proof`). Where dropout hides
+which part of it was used, the neurons that are surely closed for a sample tell its column of the gradient.
+They do not tell the sample: others that close the same neurons have that column too. It is told by two
+neurons that hold it alone (`read_twice`), or by the columns of all samples together (`of_all`).
 """
 
 import torch
 from torch import Tensor
 
-from leakbench.exact.columns import columns_of
+from leakbench.exact.columns import alone, columns_of
 from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.span import Span
 
@@ -32,17 +34,8 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
     than the neurons that it opens, and of two classes both add the same but for a factor. So the gradient
     must also hold the sample, with the label, once, twice or three times (`_weight`); it then adds as often.
     A sample is not proven if the noise of the update is too large beside what it adds.
-
-    Behind dropout nothing tells the label, which is -1. A sample is proven if it lies in the span of the
-    samples, and the span of the columns has a direction that is zero wherever the sample closes a neuron.
     """
-    if layer.logits is None:
-        columns, proven = columns_of(layer, seen, samples)
-        read = samples @ seen.right.T
-        outside = (samples - read @ seen.right).norm(dim=1) / samples.norm(dim=1)
-        near = outside < (MARGIN * seen.noise * seen.values[0] / seen.values[-1]).clamp(LEAST, MOST)
-        held = (read * columns / seen.values).sum(1, keepdim=True)
-        return torch.full((len(samples),), -1), proven & near, columns @ seen.left.T / held
+    assert layer.logits is not None
     classes = layer.logits(layer.bias[None]).shape[1]
     # A sample that is there twice takes a dimension from the span. Where none is missing, the mean of two
     # samples that open the same neurons would pass for one that is there twice.
@@ -63,6 +56,52 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
         found.append((label, fits[rows, label], caused[rows, label] * times[rows, label, None]))
     labels, proven, caused = (torch.cat(values) for values in zip(*found, strict=True))
     return labels, proven, caused
+
+
+def read_twice(
+    layer: FirstLayer, seen: Span, samples: Tensor, neurons: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return for samples that neurons hold behind dropout what `proof` does; labels are not known, but -1.
+
+    samples: [n, inputs]. neurons: [n], how many neurons hold each. A sample is proven if two neurons hold it,
+    it lies in the span of the samples, and exactly one direction of the columns' span is zero in all neurons
+    that it closes. Two neurons that are open for several samples seldom mix them alike.
+    """
+    columns, zero = columns_of(layer, seen, samples)
+    read = samples @ seen.right.T
+    outside = (samples - read @ seen.right).norm(dim=1) / samples.norm(dim=1)
+    near = outside < (MARGIN * seen.noise * seen.values[0] / seen.values[-1]).clamp(LEAST, MOST)
+    held = (read * columns / seen.values).sum(1, keepdim=True)
+    proven = (neurons > 1) & near & zero & alone(layer, seen, samples, columns).proven
+    return torch.full((len(samples),), -1), proven, columns @ seen.left.T / held
+
+
+def of_all(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
+    """Return whether samples [rank, inputs], which follow from columns [rank, rank], are proven [rank].
+
+    Nothing is asked of the network behind the layer. If the columns are those of the batch but for their
+    lengths, the samples are those of the batch, for the gradient is the product of both. So a sample is
+    proven if every column is the only direction that is zero in all neurons that its sample closes, and if
+    what all columns together may be off by (`columns.alone`) leaves it in its range and moves it by a share
+    of MOST at most. Columns q of which one is a mixture give samples p S R, with p the inverse of the columns
+    and S R the gradient in the basis of its span; to first order p is off by the sum of (p · δq) p.
+    """
+    found = alone(layer, seen, samples, columns)
+    if not found.proven.all():
+        return found.proven & False
+    inverse, failed = torch.linalg.inv_ex(columns.T)
+    if failed:
+        return found.proven & False
+    reach, noise = inverse.norm(dim=1), seen.noise * seen.values[0]
+    off = torch.zeros_like(reach)
+    sent = seen.left.T @ layer.offset
+    of_samples, of_scale = inverse * seen.values, (inverse @ sent)[:, None]
+    for parts, blur in ((of_samples, noise), (of_scale, seen.noise * sent.norm())):
+        length = parts.norm(dim=1)
+        off += reach * ((found.error * length).sum() + blur) / length
+    slack = (off * samples.norm(dim=1))[:, None]
+    within = ((samples >= layer.low - slack) & (samples <= layer.high + slack)).all(1)
+    return within & (off < MOST)
 
 
 def _weight(

@@ -10,7 +10,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.exact.first_layer import FirstLayer, first_layers
 from leakbench.exact.levels import of_levels
-from leakbench.exact.proof import proof
+from leakbench.exact.proof import of_all, proof
 from leakbench.exact.span import Span, span, unit_rows
 from leakbench.victims.layers import normalisation
 
@@ -42,7 +42,10 @@ def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
     opened = (rows @ columns.T).abs() > seen.zero
     outputs = (samples @ layer.weight.T + layer.bias).T[alive] > 0
     agree = opened == outputs if layer.logits else outputs | ~opened
-    labels, proven, _ = proof(layer, seen, samples, samples.new_full((len(samples),), seen.noise))
+    if layer.logits is None:
+        labels, proven = torch.full((len(samples),), -1), of_all(layer, seen, samples, columns)
+    else:
+        labels, proven, _ = proof(layer, seen, samples, samples.new_full((len(samples),), seen.noise))
     return Solved(samples[proven], labels[proven], float(agree.double().mean()))
 
 

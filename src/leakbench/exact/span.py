@@ -15,6 +15,8 @@ CLEAR = 10.0
 ROUNDED = 1e3
 # What counts as zero, in units of the noise, and what float64 leaves of it.
 ZERO, LEAST = 2e3, 1e-9
+# Rows that are nearly parallel are one: neurons that are open for one sample alone all are.
+PARALLEL = 1e-4
 # A row of a basis is dead if it is shorter than this share of the longest.
 DEAD = 1e-5
 
@@ -73,6 +75,12 @@ def unit_rows(left: Tensor) -> tuple[Tensor, Tensor]:
     length = left.norm(dim=1)
     alive = length > DEAD * length.max()
     return left[alive] / length[alive, None], alive
+
+
+def unlike(rows: Tensor, sine: float = PARALLEL) -> Tensor:
+    """Return rows [n, rank] of length one without those that have less than this sine to one before them."""
+    parallel = (rows @ rows.T).abs() > 1 - sine**2 / 2
+    return rows[first_alike(parallel) == torch.arange(len(rows))]
 
 
 def first_alike(alike: Tensor) -> Tensor:

@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 
 from leakbench.exact.columns import null
-from leakbench.exact.span import first_alike, unit_rows
+from leakbench.exact.span import first_alike, unit_rows, unlike
 
-# Rows that are nearly parallel are one: neurons that are open for one sample alone all are.
-PARALLEL = 1e-4
 # Fixed points, where entries have a mean square of one: the width of the zero falls slowly down to NARROW and
 # then fast down to LAST, with STEPS steps at each width. Starts of the next batch take the next of the first
 # widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss.
@@ -37,8 +35,7 @@ def distinct(left: Tensor) -> Tensor:
     """Return the rows of an orthonormal basis [neurons, rank] at length one, without dead and parallel
     ones."""
     rows, _ = unit_rows(left)
-    parallel = (rows @ rows.T).abs() > 1 - PARALLEL**2 / 2
-    return rows[first_alike(parallel) == torch.arange(len(rows))]
+    return unlike(rows)
 
 
 def directions(
