@@ -98,9 +98,13 @@ GENERATOR, LATENT = 90, 60
 FILTERED = 80
 # What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
 DIVIDED, IMAGINED = 2000, 240
-# What an exact attack takes for each million weights, to the power of the batch: a term that grows with its
-# square (proofs), and one with its cube (searches).
-PROOF, SEARCH = {"peel": 1.5, "spear": 0.2}, {"spear": 0.07}
+# What SPEAR takes for each million weights, to the power of the batch: a term that grows with its square
+# (proofs), and one with its cube (searches).
+PROOF, SEARCH = 0.2, 0.07
+# What peeling takes for each million weights: for each label that a sample of the batch may have (proofs),
+# and for each pair of samples. If all samples are found, so are their columns, each by the eigenvectors of a
+# matrix in double precision, which is half as fast.
+LABELS, PAIRS, EIGEN, DOUBLE = 8, 0.1, 10, 2
 # What moving an image through a network of convolutions takes besides in batches of more than CACHED images,
 # in millions of operations for each pass (LeNet-5 and Fidel's CNN were timed at 8 to 1,024).
 MOVED, CACHED = 15, 256
@@ -229,8 +233,12 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]
-        exact = PROOF.get(module, 0) * batch**2 + SEARCH.get(module, 0) * batch**3
-        return Work(updates * neurons * IMAGINED, updates * weights * (DIVIDED + exact), updates * STEPPED)
+        exact = 0.0
+        if module == "spear":
+            exact = weights * (PROOF * batch**2 + SEARCH * batch**3)
+        elif module == "peel":
+            exact = _of_peeling(weights, shape, capture["dataset"]["classes"], batch)
+        return Work(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
         # Each epoch is a pass over the samples, in mini-batches or in one.
@@ -255,6 +263,16 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     return _passes(victim, shape, images * times, passes, MATCHED * (steps * alone * batches + updates)).plus(
         besides
     )
+
+
+def _of_peeling(weights: float, shape: list[int], classes: int, batch: float) -> float:
+    """Return the millions of operations of peeling one update of `batch` samples.
+
+    weights: of the network, in millions, nearly all of which are the first layer's.
+    """
+    width = weights * 1e6 / math.prod(shape)
+    columns = batch * (width * batch**2 + EIGEN * batch**3)
+    return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * columns / 1e6
 
 
 def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
