@@ -192,7 +192,8 @@ def of_study(spec: Spec, there: int = 60_000) -> Work:
 def of_capture(spec: Spec) -> Work:
     """Return the work of playing a federation."""
     federation = spec["federation"]
-    updates = starts(federation) * federation["rounds"] * federation["local"]["epochs"]
+    rounds = federation["rounds"] + federation.get("begins", 0)
+    updates = starts(federation) * rounds * federation["local"]["epochs"]
     images = updates * sum(federation["clients"])
     batches = updates * len(federation["clients"])
     moved = MOVED if max(federation["clients"]) > CACHED else 0

@@ -280,6 +280,13 @@ class Federation(Strict):
         description="Each client runs every detector of src/leakbench/detectors/ on the model and its batch, "
         "and what they find is a metric. It sends its update all the same.",
     )
+    begins: Annotated[int, Field(ge=0)] = Field(
+        0,
+        exclude_if=lambda value: not value,
+        description="Number of rounds that the server plays by the protocol before the rounds here "
+        "(federated averaging, without a defence). All rounds here then start from the model that these end "
+        "at, and clients remember them. It needs `server: frozen` and `watched: true`.",
+    )
     evaluate: Positive | None = Field(
         None,
         description="Number of test images, none of them private, on which the model's accuracy is "
@@ -301,6 +308,10 @@ class Federation(Strict):
             raise ValueError("evaluate: a frozen server's model never changes (set server: fedavg)")
         if self.malicious and self.server != "frozen":
             raise ValueError("malicious: the server writes the weights anew each round (set server: frozen)")
+        if self.begins and not (self.watched and self.server == "frozen"):
+            raise ValueError(
+                "begins: only clients that look remember rounds (set watched: true and server: frozen)"
+            )
         return self
 
 

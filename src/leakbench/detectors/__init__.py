@@ -13,6 +13,7 @@ from pkgutil import iter_modules
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from leakbench.errors import Unfit
@@ -25,12 +26,16 @@ class Received:
     """What a client holds when a model has come: nothing that it could not compute itself.
 
     model: the network with the weights that were sent, in evaluation mode. images: float [n, channels, rows,
-    columns] in [0, 1], and labels: int64 [n], the batch whose gradient the client would send.
+    columns] in [0, 1], and labels: int64 [n], the batch whose gradient the client would send. lr: the rate of
+    its local step. earlier: what `now` was in rounds before, oldest first; none is remembered of a first
+    round.
     """
 
     model: nn.Module
     images: Tensor
     labels: Tensor
+    lr: float = 0.0
+    earlier: Sequence[Mapping[str, float]] = ()
 
     @cached_property
     def gradient(self) -> Mapping[str, Tensor]:
@@ -38,6 +43,21 @@ class Received:
         named = dict(self.model.named_parameters())
         loss = cross_entropy(self.model(self.images), self.labels)
         return dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
+
+    @cached_property
+    def now(self) -> dict[str, float]:
+        """Return what a client remembers of a round: the mean loss over its batch, the Euclidean length of
+        its gradient, and the loss after one step of plain SGD at `lr` on this batch."""
+        stepped = {
+            name: value - self.lr * self.gradient[name] for name, value in self.model.named_parameters()
+        }
+        with torch.no_grad():
+            before, after = (
+                float(cross_entropy(functional_call(self.model, weights, (self.images,)), self.labels))
+                for weights in ({}, stepped)
+            )
+        length = math.hypot(*(float(value.double().norm()) for value in self.gradient.values()))
+        return {"loss": before, "gradient": length, "loss after a step": after}
 
     @cached_property
     def layer(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from leakbench import defences, detectors, servers
+from leakbench import defences, servers
 from leakbench.absence import absent, lacking, pass_on, unless_unfit
 from leakbench.artefacts import Facts, creating, open_tensors, write_tensors
 from leakbench.certificate import participations
@@ -17,7 +17,6 @@ from leakbench.defences import Defence, View, unchanged
 from leakbench.errors import Unfit, UserError
 from leakbench.federation import (
     Moved,
-    Truth,
     accuracy,
     candidates,
     generator,
@@ -32,6 +31,7 @@ from leakbench.servers import Held, Written
 from leakbench.tensors import Tensors
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import by_batch, draw_masks
+from leakbench.watching import alarms, begun
 
 
 def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict[str, Any]:
@@ -167,39 +167,6 @@ def _sent_out(
     return model.state_dict(), written
 
 
-def _alarms(
-    model: nn.Module,
-    origins: list[Tensors],
-    each: list[Tensors],
-    images: torch.Tensor,
-    hidden: Truth,
-    groups: list[list[int]],
-) -> dict[str, np.ndarray]:
-    """Return for each detector and each group of clients whether it sounded for one of them, 0 or 1,
-    "alarm_", its name and the group's number → [rounds]: in each round, at the model that the server sent.
-
-    each: by origin, the tensors of which every client was sent its own [clients, *shape]."""
-    found: dict[str, list[float]] = {}
-
-    def heard(client: int, number: int, own: Tensors) -> dict[str, float]:
-        model.load_state_dict({name: value[client] for name, value in own.items()}, strict=False)
-        index, labels = hidden.images[client][number], hidden.labels[client][number]
-        received = detectors.Received(
-            model.eval(), pixels(images[torch.from_numpy(index)]), torch.from_numpy(labels)
-        )
-        return detectors.suspicion(received)
-
-    for weights, own in zip(origins, each, strict=True):
-        model.load_state_dict(weights)
-        for number in range(len(hidden.images[0])):
-            for place, group in enumerate(groups):
-                every = [heard(client, number, own) for client in group]
-                for name in detectors.names():
-                    sounded = any(one[name] > 1 for one in every)
-                    found.setdefault(f"alarm_{name}/{place}", []).append(float(sounded))
-    return {name: np.array(values) for name, values in found.items()}
-
-
 @contextmanager
 def _naming(spec: Path) -> Iterator[None]:
     """Have whatever is wrong with a job's settings name the file that they are in."""
@@ -254,15 +221,18 @@ def capture(
             return pass_on(reason, outputs)
         arrays, _ = open_tensors(data)
         names = (image["name"], value["federation_name"], value["seed"], value["salt"])
-        hidden = private_samples(federation, np.array(arrays[f"{split}/labels"]), names)
+        images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
+        labels = np.array(arrays[f"{split}/labels"])
+        hidden = private_samples(federation, labels, names)
         accuracies, moved = _evaluation(federation, arrays, image["name"])
         model, facts = load_victim(victim)
         epochs = (
             [max(facts["checkpoints"])] if federation["checkpoints"] == "last" else federation["checkpoints"]
         )
-        origins, each = [], []
+        origins, each, earlier = [], [], []
         for epoch in epochs:
             loaded, _ = load_victim(victim, epoch)
+            earlier.append(begun(loaded, federation, images, labels, (*names, epoch)))
             weights, written = _sent_out(spec, value, loaded, arrays, names)
             origins.append(weights)
             each.append(written.each)
@@ -278,7 +248,7 @@ def capture(
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
         layout = _layout(protected, defence, total, len(seen_samples), sent, each[-1])
-        held = candidates(federation, hidden, len(arrays[f"{split}/labels"]), names)
+        held = candidates(federation, hidden, len(labels), names)
         if len(held):
             layout["candidates"] = ((len(held), *image["shape"]), str(arrays[f"{split}/images"].dtype))
         made = provenance(value, "leakbench.verbs.capture")
@@ -317,7 +287,6 @@ def capture(
             def trained_on(part: slice, client: int, changed: torch.Tensor) -> None:
                 inputs[client][part] = changed.numpy()
 
-            images = torch.from_numpy(np.array(arrays[f"{split}/images"]))
             out_models = play(
                 model,
                 origins,
@@ -359,13 +328,15 @@ def capture(
         secret["pass"] = np.tile(np.repeat(np.arange(passes), rounds // passes), len(epochs))
         secret |= {f"bytes/{c}": sizes[:, group].sum(1) for c, group in enumerate(view.groups)}
         if federation.get("watched"):
-            secret |= _alarms(model, origins, each, images, hidden, view.groups)
+            secret |= alarms(
+                model, origins, each, images, hidden, view.groups, federation["local"]["lr"], earlier
+            )
         if accuracies:
             secret["accuracy"] = np.repeat(accuracies, rounds // len(accuracies))
         about = {"split": split, "clients": seen_samples}
         about |= {"expected": written.expected} if written.expected else {}
         if certified:
-            stop = min(federation["private"]["stop"], len(arrays[f"{split}/labels"]))
+            stop = min(federation["private"]["stop"], len(labels))
             # What a sample is drawn from, for whoever knows all others of its update.
             among = stop - federation["private"]["start"] - max(seen_samples) + 1
             about |= {"certificate": certified | {"among": among}}

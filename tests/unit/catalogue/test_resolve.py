@@ -654,6 +654,7 @@ def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callabl
     [
         ({}, {"malicious": "t"}, r"federations/f\.yaml: malicious: .*'t'"),
         ({}, {"malicious": "s", "server": "fedavg"}, "malicious: the server writes the weights anew"),
+        ({}, {"malicious": "s", "begins": 3}, "begins: only clients that look remember rounds"),
         ({"auxiliary": {"split": "test", "stop": 30}}, {}, "overlap the private ones"),
         ({"auxiliary": {"split": "train", "stop": 61}}, {}, "end at 61, beyond the 60 of d/train"),
         ({"parameters": {"bins": "many"}}, {}, r"servers/s\.yaml: parameters\.bins"),

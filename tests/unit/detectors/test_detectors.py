@@ -1,12 +1,18 @@
 """Which detectors sound on which models."""
 
+import math
+from copy import deepcopy
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
+from torch.nn.functional import cross_entropy
 
 from leakbench import detectors, servers, victims
 from leakbench.detectors import Received, suspicion
 from leakbench.detectors.d_snr import d_snr
+from leakbench.detectors.dynamics import ALARM, FEWEST, dynamics, farthest
 from leakbench.detectors.isolation import isolation
 from leakbench.detectors.rows_alike import rows_alike
 from leakbench.metrics import METRICS
@@ -89,6 +95,44 @@ def test_one_sample_that_outweighs_all_others_is_seen_in_the_ratio() -> None:
     x[0, 0, 0, 0], x[1, 0, 0, 1], x[2, 0, 0, 2] = 1.0, 0.2, 0.05
     assert d_snr(Received(model, x, torch.zeros(3, dtype=torch.long))) == pytest.approx(4.0, rel=1e-5)
     assert d_snr(Received(model, x[:1], torch.zeros(1, dtype=torch.long))) == 0
+
+
+def test_what_a_client_remembers_is_its_loss_before_and_after_a_step_and_the_length_of_its_gradient() -> None:
+    got = replace(received(hidden=[40, 20]), lr=0.1)
+    model = deepcopy(got.model)
+    loss = cross_entropy(model(got.images), got.labels)
+    before = float(loss.detach())
+    loss.backward()
+    length = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm()
+    torch.optim.SGD(model.parameters(), 0.1).step()
+    after = float(cross_entropy(model(got.images), got.labels).detach())
+    expected = {"loss": before, "gradient": float(length), "loss after a step": after}
+    assert got.now == pytest.approx(expected, rel=1e-5)
+    assert after < before
+
+
+def test_the_farthest_number_is_told_in_deviations_of_logarithms() -> None:
+    earlier = [{"loss": 1.0, "gradient": math.exp(k)} for k in (-1, -1, 0, 1, 1)]
+    # The logarithms -1, -1, 0, 1 and 1 have a mean of 0 and a deviation of 1.
+    assert farthest({"loss": 1.0, "gradient": math.exp(-3)}, earlier) == pytest.approx(3)
+    assert farthest({"loss": math.inf, "gradient": 1.0}, earlier) == math.inf
+    assert farthest({"loss": 1.0, "gradient": 0.0}, earlier) > 60
+    assert farthest({"loss": 9.0, "gradient": 1.0}, earlier[1:]) == 0
+
+
+def test_a_server_that_begins_to_cheat_leaps_away_from_the_rounds_before() -> None:
+    def rounds(model: nn.Module, seeds: range) -> list[Received]:
+        return [Received(model, images(seed=seed), torch.arange(BATCH) % 5, 0.1) for seed in seeds]
+
+    honest, cheat = received(hidden=[300, 20]).model, received("trap_weights", hidden=[300, 20]).model
+    memory = [each.now for each in rounds(honest, range(10))]
+    found = {
+        whose: [dynamics(replace(each, earlier=memory)) for each in rounds(model, range(10, 15))]
+        for whose, model in {"honest": honest, "cheat": cheat}.items()
+    }
+    assert max(found["honest"]) < ALARM < min(found["cheat"])
+    # Without a memory nothing is strange.
+    assert dynamics(replace(rounds(cheat, range(1))[0], earlier=memory[: FEWEST - 1])) == 0
 
 
 def test_weights_that_are_no_numbers_are_suspicious() -> None:

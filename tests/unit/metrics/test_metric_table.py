@@ -35,7 +35,7 @@ CONVENTIONS = {
     "agreement": ("standard", True),
     **{
         f"alarm_{name}": ("standard", True)
-        for name in ("d_snr", "few_open", "isolation", "one_sided_rows", "rows_alike")
+        for name in ("d_snr", "dynamics", "few_open", "isolation", "one_sided_rows", "rows_alike")
     },
     "label_ok": ("standard", True),
     "label_accuracy": ("standard", True),

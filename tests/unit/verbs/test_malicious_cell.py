@@ -21,6 +21,7 @@ BINS: dict[str, Any] = {
     "module": "robbing-the-fed", "parameters": {}, "threat": "G",
     "auxiliary": {"split": "train", "start": 0, "stop": 60},
 }  # fmt: skip
+STEP = {"lr": 0.1, "batch_size": None, "epochs": 1}
 ALARMS = ["alarm_rows_alike", "alarm_one_sided_rows", "alarm_isolation"]
 
 
@@ -75,6 +76,24 @@ def test_rows_hold_the_closed_form_and_the_alarms(tmp_path: Path) -> None:
     # It sounds in a round if, and only if, something came back.
     came = own.groupby("round")["exact"].max()
     assert (own.groupby("round")["alarm_isolation"].max() == came).all()
+
+
+def test_clients_remember_the_honest_rounds_that_a_federation_begins_with(tmp_path: Path) -> None:
+    """The server cheats in the model that these rounds end at, and the rounds here see no other images."""
+    truths, weights = {}, {}
+    loud = BINS | {"parameters": {"gain": 1e4}}
+    for name, server, begins in (("plain", None, 0), ("honest", None, 6), ("cheat", loud, 6)):
+        (tmp_path / name).mkdir()
+        play(tmp_path / name, server, watched=True, local=STEP, begins=begins)
+        truths[name], _ = read_tensors(tmp_path / name / "truth.safetensors")
+        weights[name] = read_observation(tmp_path / name / "capture.safetensors")[0].weights
+    for other in ("honest", "cheat"):
+        np.testing.assert_array_equal(truths[other]["images/0"], truths["plain"]["images/0"])
+    assert truths["plain"]["alarm_dynamics/0"].tolist() == [0, 0, 0]
+    assert truths["cheat"]["alarm_dynamics/0"].tolist() == [1, 1, 1]
+    last = {name: each["dense2.weight"][0] for name, each in weights.items()}
+    moved = np.abs(last["honest"] - last["plain"]).max()
+    assert 0 < moved < 1
 
 
 @pytest.mark.parametrize(("server", "told"), [("robbing-the-fed", "give the server auxiliary ones")])
