@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 _ROOMS = {
@@ -42,13 +44,21 @@ def dotted(room: str, name: str) -> str:
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
     """Return the modules of the parts that a spec is made of, among them those that its attack's sections
-    name, the rule by which the attack infers labels, and what plays a training study."""
+    name, the rule by which the attack infers labels, what plays a training study, and every detector where
+    clients look."""
     found = [dotted("training", "study")] if "study" in spec else []
+    if spec.get("federation", {}).get("watched"):
+        found += [dotted("detectors", name) for name in names("detectors")]
     found += [dotted(room, spec[key]["module"]) for key, room in _ROOMS.items() if key in spec]
     attack = spec.get("attack", {})
     found += [dotted(room, name) for section, room in SECTIONS.items() for name in attack.get(section) or {}]
     rule = attack.get("labels", "none")
     return found if rule in WITHOUT_RULE else [*found, dotted("labels", rule)]
+
+
+def names(room: str) -> list[str]:
+    """Return the names of all parts of a room, sorted, as their files have them."""
+    return sorted(found.name for found in iter_modules([str(Path(__file__).parent / room)]))
 
 
 def part(room: str, name: str) -> Callable[..., Any]:

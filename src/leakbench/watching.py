@@ -82,9 +82,10 @@ def alarms(
     """
     found: dict[str, list[float]] = {}
 
-    def heard(client: int, number: int, own: Tensors, memory: Memory) -> dict[str, float]:
+    def heard(client: int, number: int, own: Tensors, memory: Memory) -> dict[str, bool]:
         model.load_state_dict({name: value[client] for name, value in own.items()}, strict=False)
-        return detectors.suspicion(_received(model, images, hidden, client, number, lr, memory))
+        received = _received(model, images, hidden, client, number, lr, memory)
+        return {each.name: each.sounds for each in detectors.readings(received)}
 
     for weights, own, memories in zip(origins, each, earlier, strict=True):
         model.load_state_dict(weights)
@@ -92,6 +93,6 @@ def alarms(
             for place, group in enumerate(groups):
                 every = [heard(client, number, own, memories[client]) for client in group]
                 for name in detectors.names():
-                    sounded = any(one[name] > 1 for one in every)
+                    sounded = any(one[name] for one in every)
                     found.setdefault(f"alarm_{name}/{place}", []).append(float(sounded))
     return {name: np.array(values) for name, values in found.items()}

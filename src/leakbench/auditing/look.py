@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.found import in_all
 from leakbench.auditing.view import Truth
-from leakbench.detectors import Received, suspicion
+from leakbench.detectors import Received, reading
 from leakbench.errors import Unfit
 from leakbench.exact.opened import opened
 from leakbench.matching.trials import noise_images
@@ -71,10 +71,9 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
         )
     if truth is not None:
-        sound = suspicion(Received(model, truth.images, truth.labels), SIGNS)
-        found.facts["signs of a malicious server"] = (
-            ", ".join(name.replace("_", " ") for name, far in sound.items() if far > 1) or "none was found"
-        )
+        received = Received(model, truth.images, truth.labels)
+        sounding = [name.replace("_", " ") for name in SIGNS if reading(name, received).sounds]
+        found.facts["signs of a malicious server"] = ", ".join(sounding) or "none was found"
     trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
     found.facts["an active server"] = (
         f"one that may choose the weights can isolate {trap:.0%} of a batch of this size "

@@ -1,23 +1,25 @@
 """Detectors: what a client can tell of a model before it sends an update; one file each, found by its name.
 
 A detector returns a number that grows with suspicion. It raises an alarm where the number exceeds the
-constant `ALARM` of its file, which was set before any model was tried.
+constant `ALARM` of its file, which was set before any model was tried. Where it cannot look it raises Unfit
+with the reason. The words that begin its file are what people read of it.
 """
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from pkgutil import iter_modules
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
+from leakbench import parts
 from leakbench.errors import Unfit
-from leakbench.parts import part
+from leakbench.matching.received import noise_images
 from leakbench.victims.layers import first_dense
 
 
@@ -26,9 +28,10 @@ class Received:
     """What a client holds when a model has come: nothing that it could not compute itself.
 
     model: the network with the weights that were sent, in evaluation mode. images: float [n, channels, rows,
-    columns] in [0, 1], and labels: int64 [n], the batch whose gradient the client would send. lr: the rate of
-    its local step. earlier: what `now` was in rounds before, oldest first; none is remembered of a first
-    round.
+    columns] in [0, 1], and labels: int64 [n], the batch whose gradient the client would send; none where
+    someone else looks, who does not know them. lr: the rate of its local step. earlier: what `now` was in
+    rounds before, oldest first; none is remembered of a first round. plain_loss: whether the loss is the mean
+    cross-entropy. sent: parameter → what the client sent in this round, where its batch is unknown.
     """
 
     model: nn.Module
@@ -36,18 +39,40 @@ class Received:
     labels: Tensor
     lr: float = 0.0
     earlier: Sequence[Mapping[str, float]] = ()
+    plain_loss: bool = True
+    sent: Mapping[str, Tensor] | None = None
+
+    def records(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
+        """Return images and labels. Raises Unfit where they are fewer than a detector needs."""
+        if not len(self.labels):
+            raise Unfit("the client's records are unknown")
+        if len(self.labels) < fewest:
+            raise Unfit(f"a batch of fewer than {fewest} records tells nothing")
+        return self.images, self.labels
+
+    def by_entropy(self, fewest: int = 1) -> tuple[Tensor, Tensor]:
+        """Return the same for a detector that takes gradients of the mean cross-entropy. Raises Unfit also
+        where the client trains with another loss."""
+        if not self.plain_loss:
+            raise Unfit("the loss is not the mean cross-entropy")
+        return self.records(fewest)
 
     @cached_property
     def gradient(self) -> Mapping[str, Tensor]:
-        """Return what the client would send: parameter → the gradient of the mean loss over its batch."""
+        """Return what the client would send: parameter → the gradient of the mean loss over its batch. Raises
+        Unfit where it cannot be told."""
+        images, labels = self.by_entropy()
         named = dict(self.model.named_parameters())
-        loss = cross_entropy(self.model(self.images), self.labels)
+        loss = cross_entropy(self.model(images), labels)
         return dict(zip(named, torch.autograd.grad(loss, list(named.values())), strict=True))
 
     @cached_property
     def now(self) -> dict[str, float]:
         """Return what a client remembers of a round: the mean loss over its batch, the Euclidean length of
-        its gradient, and the loss after one step of plain SGD at `lr` on this batch."""
+        its gradient, and the loss after one step of plain SGD at `lr` on this batch. Of a batch that is
+        unknown it is the length of what was sent. Raises Unfit where none of this can be told."""
+        if self.sent is not None:
+            return {"gradient": _length(self.sent)}
         stepped = {
             name: value - self.lr * self.gradient[name] for name, value in self.model.named_parameters()
         }
@@ -56,37 +81,67 @@ class Received:
                 float(cross_entropy(functional_call(self.model, weights, (self.images,)), self.labels))
                 for weights in ({}, stepped)
             )
-        length = math.hypot(*(float(value.double().norm()) for value in self.gradient.values()))
-        return {"loss": before, "gradient": length, "loss after a step": after}
+        return {"loss": before, "gradient": _length(self.gradient), "loss after a step": after}
 
     @cached_property
-    def layer(self) -> str:
-        """Return the name of the first dense layer, empty where there is none."""
-        try:
-            # Two, for a batch norm that goes by its batch has no statistics of a single number.
-            return first_dense(self.model, self.images[:2])[0]
-        except Unfit:
-            return ""
+    def layer(self) -> nn.Linear:
+        """Return the first dense layer that reads something flattened. Raises Unfit where there is none."""
+        # Two, for a batch norm that goes by its batch has no statistics of a single number.
+        channels, rows, columns = self.images.shape[1:]
+        images = self.images[:2] if len(self.labels) else noise_images((channels, rows, columns))[:2]
+        found: nn.Linear = self.model.get_submodule(first_dense(self.model, images)[0])  # type: ignore[assignment]
+        return found
+
+    @cached_property
+    def broken(self) -> bool:
+        """Return whether a weight, or a number of the batch's gradient, is none: no sign of honesty."""
+        with suppress(Unfit):
+            if not all(value.isfinite().all() for value in self.gradient.values()):
+                return True
+        return not all(value.isfinite().all() for value in self.model.parameters())
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one detector finds.
+
+    name: of its file. far: its number over `ALARM`, 0 where it cannot look. why_not: then the reason, in
+    words.
+    """
+
+    name: str
+    far: float
+    why_not: str = ""
+
+    @property
+    def sounds(self) -> bool:
+        """Return whether the detector raises an alarm."""
+        return self.far > 1
 
 
 def names() -> list[str]:
     """Return the names of all detectors, as tables write them."""
-    return sorted(found.name for found in iter_modules(__path__))
+    return parts.names("detectors")
 
 
-def suspicion(received: Received, asked: Sequence[str] = ()) -> dict[str, float]:
-    """Return for each detector how far it is beyond its alarm: its number over `ALARM`, so that above 1 it
-    sounds.
+def looks_for(name: str) -> str:
+    """Return what a detector looks for, in the words that begin its file."""
+    return " ".join((import_module(f"{__name__}.{name}").__doc__ or "").split())
 
-    asked: the detectors to run; without any, all.
 
-    A detector that finds nothing to look at in the network returns 0. All sound where a weight, or for all
-    detectors the batch's gradient, is no number: such weights are no sign of honesty.
-    """
-    values = received.model.parameters() if asked else received.gradient.values()
-    if not all(value.isfinite().all() for value in values):
-        return dict.fromkeys(asked or names(), math.inf)
-    return {
-        name: float(part("detectors", name)(received)) / import_module(f"{__name__}.{name}").ALARM
-        for name in asked or names()
-    }
+def reading(name: str, received: Received) -> Reading:
+    """Run one detector. A model with a weight that is no number makes each of them sound."""
+    try:
+        far = math.inf if received.broken else float(parts.part("detectors", name)(received))
+    except Unfit as reason:
+        return Reading(name, 0.0, str(reason).removeprefix("attack: "))
+    return Reading(name, far / import_module(f"{__name__}.{name}").ALARM)
+
+
+def readings(received: Received) -> list[Reading]:
+    """Run all detectors, in the order of their names."""
+    return [reading(name, received) for name in names()]
+
+
+def _length(tensors: Mapping[str, Tensor]) -> float:
+    return math.hypot(*(float(value.double().norm()) for value in tensors.values()))

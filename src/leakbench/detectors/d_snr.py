@@ -1,26 +1,29 @@
-"""Disaggregation signal-to-noise ratio (Garov et al., "Hiding in Plain Sight", ICLR 2024): one sample that
-outweighs all others of its batch."""
+"""Disaggregation signal-to-noise ratio (Garov et al., "Hiding in Plain Sight", ICLR 2024): one record whose
+gradient outweighs those of all others of its batch together."""
 
 import torch
 
 from leakbench.defences import Batch
 from leakbench.detectors import Received
+from leakbench.errors import Unfit
+from leakbench.victims.layers import by_batch
 
 ALARM = 1.0
 
 
 def d_snr(received: Received) -> float:
     """Return the largest ratio, over the network's tensors, of the largest gradient of a sample to the sum of
-    all others'. A batch of one sample tells nothing and returns 0.
+    all others'.
 
     Gradients are measured by their Euclidean length; tensors whose gradients all vanish are left out. Source:
-    the paper's section 4.
+    the paper's section 4. Raises Unfit for a batch of one sample, and where batch norm ties samples together.
     """
-    if len(received.labels) < 2:
-        return 0.0
+    images, labels = received.by_entropy(2)
+    if by_batch(received.model):
+        raise Unfit("batch norm by the batch at hand gives no record a gradient of its own")
     weights = {name: value.detach() for name, value in received.model.named_parameters()}
     norms = []
-    for few in Batch(received.model, weights, received.images, received.labels).gradients():
+    for few in Batch(received.model, weights, images, labels).gradients():
         norms.append(torch.stack([value.flatten(1).norm(dim=1) for value in few.values()], 1))
     each = torch.cat(norms).double()
     largest = each.amax(0)

@@ -1,4 +1,4 @@
-"""Isolation count: the exact attacks, replayed by the client on its own gradient before it sends it."""
+"""A record that an exact attack gets out of the client's own gradient, whoever wrote the weights."""
 
 import numpy as np
 import torch
@@ -21,13 +21,12 @@ def isolation(received: Received) -> float:
     """Return how many samples of the client's batch Fidel, peeling or the reading of bins get out of its
     gradient.
 
-    The client compares with its own samples. An attack that the network does not admit finds none.
+    The client compares with its own samples. An attack that the network does not admit finds none; raises
+    Unfit where it admits none of them.
     """
-    shape = received.images.shape[1:]
-    network = {
-        "shape": [shape[1], shape[2], shape[0]],
-        "classes": received.model(received.images[:2]).shape[1],
-    }
+    images, labels = received.by_entropy()
+    shape = images.shape[1:]
+    network = {"shape": [shape[1], shape[2], shape[0]], "classes": received.model(images[:2]).shape[1]}
     with torch.enable_grad():
         gradient = received.gradient
     observation = Observation(
@@ -35,18 +34,22 @@ def isolation(received: Received) -> float:
         weights={name: value.numpy()[None] for name, value in received.model.state_dict().items()},
         updates={name: value.numpy()[None, None] for name, value in gradient.items()},
         origin=np.zeros(1, np.int64),
-        clients=[len(received.labels)],
+        clients=[len(labels)],
         kind="gradient",
         own=received.model,
     )
-    out = torch.zeros(len(received.labels), dtype=torch.bool)
+    out = torch.zeros(len(labels), dtype=torch.bool)
+    reasons = []
     for attack in (fidel, imprint, peel):
         try:
             found = attack(observation, torch.Generator().manual_seed(0))
-        except Unfit:
+        except Unfit as reason:
+            reasons.append(reason)
             continue
         if found.target == "images":
             guesses = found.images[0, 0][found.usable[0, 0]].float()
             for guess in guesses:
-                out |= ((received.images - guess).abs() <= NEAR).flatten(1).all(1)
+                out |= ((images - guess).abs() <= NEAR).flatten(1).all(1)
+    if len(reasons) == 3:
+        raise reasons[0]
     return float(out.sum())

@@ -1,8 +1,7 @@
 """Rows of weights that all lean to one side, as trap weights do."""
 
-from torch import nn
-
 from leakbench.detectors import Received
+from leakbench.errors import Unfit
 
 # Standard deviations: nearly all rows lie on one side of zero.
 ALARM = 2.0
@@ -14,12 +13,10 @@ def one_sided_rows(received: Received) -> float:
     """Return how many standard deviations the mean lean of the first dense layer's rows is from zero.
 
     A row leans by the sum of its weights over their length and the root of their number, in [-1, 1].
-    Independent weights lean to either side.
+    Independent weights lean to either side. Raises Unfit where there is no such layer, or it has one row.
     """
-    if not received.layer:
-        return 0.0
-    layer = received.model.get_submodule(received.layer)
-    assert isinstance(layer, nn.Linear)
-    rows = layer.weight.detach().double()
+    rows = received.layer.weight.detach().double()
+    if len(rows) < 2:
+        raise Unfit("the first dense layer has one neuron alone")
     lean = rows.sum(1) / (rows.norm(dim=1).clamp_min(1e-30) * rows.shape[1] ** 0.5)
     return float(lean.mean().abs() / lean.std().clamp_min(LEAST))

@@ -3,6 +3,7 @@
 from torch import nn
 
 from leakbench.detectors import Received
+from leakbench.errors import Unfit
 
 # Share of pairs of rows. Chance, and training, make no pair of a thousand alike.
 ALARM = 0.01
@@ -12,12 +13,14 @@ COSINE = 0.999
 
 def rows_alike(received: Received) -> float:
     """Return the share of pairs of neurons whose weights have a cosine above 0.999, of the dense layer with
-    most such pairs; in [0, 1]."""
-    shares = [0.0]
+    most such pairs; in [0, 1]. Raises Unfit where no dense layer has two neurons."""
+    shares = []
     for layer in received.model.modules():
         if isinstance(layer, nn.Linear) and layer.out_features > 1:
             rows = layer.weight.detach().double()
             unit = rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-30)
             pairs = (unit @ unit.T).triu(1) > COSINE
             shares.append(float(pairs.sum()) / (len(rows) * (len(rows) - 1) / 2))
+    if not shares:
+        raise Unfit("no dense layer has two neurons")
     return max(shares)

@@ -649,6 +649,13 @@ def test_what_a_malicious_server_does_stands_in_the_capture_s_spec(root: Callabl
     assert "malicious" not in spec["federation"]
 
 
+def test_what_watching_clients_find_hangs_on_the_detectors(root: Callable[..., Path]) -> None:
+    spec = planned(root({"federations/f": {"watched": True}})).specs["capture/d/v/f/none/0"]
+    looking = {"leakbench.detectors.isolation", "leakbench.detectors.rows_alike"}
+    assert looking <= set(parts_of(spec))
+    assert not looking & set(parts_of(spec | {"federation": spec["federation"] | {"watched": False}}))
+
+
 @pytest.mark.parametrize(
     ("server", "federation", "told"),
     [
