@@ -54,9 +54,10 @@ def imprint(
     if f"{name}.bias" not in observation.updates:
         raise Unfit(f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)")
     clients, batch = len(observation.clients), max(observation.clients)
-    kept, places = 0, {}
+    kept, places, alone = 0, {}, {}
     for origin in sorted(set(observation.origin.tolist())):
-        places[origin] = _blocks(observation, origin, name, _own(observation, origin, name))
+        alone[origin] = _own(observation, origin, name)
+        places[origin] = _blocks(observation, origin, name, alone[origin])
         kept = min(batch, layer.out_features * len(places[origin]))
     found = torch.zeros(observation.rounds, clients, kept, *pixels)
     usable = torch.zeros(found.shape[:3], dtype=torch.bool)
@@ -67,7 +68,7 @@ def imprint(
         slope, offset = (
             observation.update(f"{name}.{part}", one)[0][:, order].double() for part in ("weight", "bias")
         )
-        own = _own(observation, origin, name)
+        own = alone[origin]
         mixed = own or len(places[origin]) > clients
         if mixed and (mean.any() or (deviation != 1).any()):
             raise Unfit(
