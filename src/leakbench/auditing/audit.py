@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from leakbench import __version__
 from leakbench.attacks.observation import Observation
+from leakbench.auditing.alarms import Alarm, alarms
 from leakbench.auditing.attack import catalogue, exact, matching, started
 from leakbench.auditing.besides import Beside, besides
 from leakbench.auditing.found import (
@@ -58,15 +59,17 @@ class Audit:
     """What an audit found. `page()` is the report, `save()` writes it with its JSON and SARIF.
 
     records: the number of private records in the round. about: what was read off the client's code. look:
-    what closed forms say. found: each attack's result. besides: what the update gives away about labels and
-    about whose records were used. remedies: what would help. declared: what the user states about the
-    federation. budget, seconds: of wall time. pictures: of records and their reconstructions, as PNG, only if
-    the user asks for them. source: what was audited, as in the command. command: all of it, if there was one.
+    what closed forms say. alarms: what detectors make of the models that were sent. found: each attack's
+    result. besides: what the update gives away about labels and about whose records were used. remedies:
+    what would help. declared: what the user states about the federation. budget, seconds: of wall time.
+    pictures: of records and their reconstructions, as PNG, only if the user asks for them. source: what was
+    audited, as in the command. command: all of it, if there was one.
     """
 
     records: int
     about: dict[str, Any]
     look: Look
+    alarms: list[Alarm] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
     besides: list[Beside] = field(default_factory=list)
     remedies: list[Remedy] = field(default_factory=list)
@@ -219,18 +222,25 @@ def of_observations(
     tell: Tell,
     about: dict[str, Any],
     plain_loss: bool = True,
-    repeats: int = 0,
+    clients: int = 1,
+    repeats: bool = False,
 ) -> Audit:
     """Run the stages on updates, each what one client sent in one round, with the records where they are
-    known. repeats: the number of clients, if each holds the same records in every round; else 0."""
+    known.
+
+    clients: how many parts each round has, in order. repeats: whether each client holds the same records in
+    every round.
+    """
     begun = time.perf_counter()
     known = look(*parts[0], plain_loss)
-    records = sum(observation.clients[0] for observation, _ in parts[: repeats or None])
+    records = sum(observation.clients[0] for observation, _ in parts[: clients if repeats else None])
     for question, answer in known.facts.items():
         tell(f"look: {question}: {answer}")
     for attack, number in known.predicted.items():
         tell(f"look: {attack} will read {number} {in_all(records)} (predicted)")
-    audit = Audit(records, about, known)
+    audit = Audit(records, about, known, alarms(parts, budget, plain_loss, clients))
+    for alarm in audit.alarms:
+        tell(f"detector: {alarm.detector.replace('_', ' ')}: {alarm.line()}")
     for observation, truth in parts:
         for each in besides(observation, truth, plain_loss) if truth is not None else ():
             audit.besides.append(each)
@@ -253,7 +263,7 @@ def of_observations(
                 # One search that is long enough says more than two that are not.
                 one = matching(name, entry, observation, truth, left / searches, left)
             found.append(one)
-        whole = merged(pooled(found, repeats) if repeats else found)
+        whole = merged(pooled(found, clients) if repeats else found)
         audit.found.append(whole if parts[0][1] is not None else without_images(whole))
         tell(f"{entry['stage']}: {audit.found[-1].line()}")
     audit.seconds = round(time.perf_counter() - begun, 2)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.found import in_all
 from leakbench.auditing.view import Truth
-from leakbench.detectors import Received, reading
 from leakbench.errors import Unfit
 from leakbench.exact.opened import opened
 from leakbench.matching.trials import noise_images
@@ -18,8 +17,6 @@ from leakbench.victims.layers import first_dense, last_dense, normalisation
 # Draws a second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
 DRAWS = 50_000
 UNITS = (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
-# The detectors that take one pass. Exact attacks run later, and gradients of each record may be large.
-SIGNS = ("few_open", "one_sided_rows", "rows_alike")
 
 
 @dataclass
@@ -70,10 +67,6 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
             if observation.mode == "train"
             else f"{len(norms)} layers go by what they were sent, and send nothing of the batch"
         )
-    if truth is not None:
-        received = Received(model, truth.images, truth.labels)
-        sounding = [name.replace("_", " ") for name in SIGNS if reading(name, received).sounds]
-        found.facts["signs of a malicious server"] = ", ".join(sounding) or "none was found"
     trap = (1 - 1 / max(_widest(model), 1)) ** (records - 1)
     found.facts["an active server"] = (
         f"one that may choose the weights can isolate {trap:.0%} of a batch of this size "

@@ -115,8 +115,9 @@ def _audited(observation: Observation, source: str, options: dict[str, Any], tel
     parts = [(one(observation, number, client), None) for number, client in each]
     about = {"rounds": observation.rounds, "clients": len(observation.clients), **in_words(observation)}
     again = observation.knows.local_set_repeats
-    repeats = len(observation.clients) if again else 0
-    audit = of_observations(parts, options["budget"], tell, about, repeats=repeats)
+    audit = of_observations(
+        parts, options["budget"], tell, about, clients=len(observation.clients), repeats=again
+    )
     audit.source, audit.declared, audit.budget = source, options["declared"], options["budget"]
     audit.assumptions = [
         "The records are unknown here, so only what an attack proves counts.",
