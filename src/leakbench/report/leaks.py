@@ -88,13 +88,9 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
         maps: dict[str, dict[str, Leak | None]] = {}
         for defence in _ordered(rows, names):
             part = rows[rows["defence"] == defence]
-            plain = part[_of(part, kinds, "plain")]
-            adaptive = _best(part, names)
-            if adaptive and len(plain) == len(part):
-                adaptive = replace(adaptive, note=NOTHING if defence == UNKNOWN else PLAIN_ONLY)
             maps[names["defence"].get(defence, defence)] = {
-                "plain": _best(plain, names), "adaptive": adaptive,
-            }  # fmt: skip
+                kind: _leak(part, kinds, kind, names) for kind in ATTACKERS
+            }
         found.append(Map(_where(str(dataset), str(victim), names), maps))
     return found
 
@@ -111,13 +107,9 @@ def on_any_network(
     names, found = _names(parts), dict[str, dict[str, Leak | None]]()
     for kind in (*ATTACKERS, *STRONGER):
         rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
-        # An adaptive attacker may also ignore what it knows.
-        rows = rows[_of(rows, kinds, *ATTACKERS)] if kind == "adaptive" else rows[_of(rows, kinds, kind)]
         for defence, part in rows.groupby("defence"):
-            title, best = names["defence"].get(str(defence), str(defence)), _best(part, names, where=True)
-            if best and kind == "adaptive" and not _of(part, kinds, kind).any():
-                best = replace(best, note=NOTHING if defence == UNKNOWN else PLAIN_ONLY)
-            found.setdefault(title, {})[kind] = best
+            if leak := _leak(part, kinds, kind, names, where=True):
+                found.setdefault(names["defence"].get(str(defence), str(defence)), {})[kind] = leak
     without = names["defence"].get(UNKNOWN, UNKNOWN)
     every = {
         title: {kind: found[title].get(kind) for kind in (*ATTACKERS, *STRONGER)}
@@ -229,6 +221,19 @@ def _ordered(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]]) -> list
 
 def _where(dataset: str, victim: str, names: Mapping[str, Mapping[str, str]]) -> str:
     return f"{names['dataset'].get(dataset, dataset)}, {names['victim'].get(victim, victim)}"
+
+
+def _leak(
+    rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], kind: str,
+    names: Mapping[str, Mapping[str, str]], where: bool = False,
+) -> Leak | None:  # fmt: skip
+    """Return the best leak of one kind of attacker, of the rows of one defence; none where none was tried."""
+    # An adaptive attacker may also ignore what it knows.
+    own = rows[_of(rows, kinds, *(ATTACKERS if kind == "adaptive" else (kind,)))]
+    best = _best(own, names, where)
+    if best and kind == "adaptive" and not _of(own, kinds, kind).any():
+        return replace(best, note=NOTHING if rows["defence"].iloc[0] == UNKNOWN else PLAIN_ONLY)
+    return best
 
 
 def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: bool = False) -> Leak | None:
