@@ -2,11 +2,10 @@
 
     python -m bench.seal [--pairs 10] [--jobs 5] [--most 0.5]
 
-Takes attacks of the quick scale whose updates are here and which took at most so many seconds, evenly from
-the list of all: what the seal costs hardly depends on how long an attack runs. As it stands it takes some
-25 processor seconds. Each is handed to a fork
-of a process that has the libraries loaded, as jobs of a run are, and finds files that the run has read whole
-before; what it writes is thrown away.
+Takes attacks of the quick scale whose updates are here and which took at most `--most` seconds, evenly from
+the list of all: what the seal costs hardly depends on how long an attack runs. Each is handed to a fork of a
+process that has the libraries loaded, as jobs of a run are, and finds files that the run has read whole
+before; what it writes is thrown away. By default all of it takes some 25 processor seconds.
 """
 
 import argparse
@@ -58,7 +57,7 @@ def spent(argv: list[str], bare: bool) -> float:
 
 
 def commands(flow: Workflow, out: Path, most: float) -> dict[str, list[str]]:
-    """Return by name the attack jobs whose inputs are here and which took at most so many seconds."""
+    """Return by name the attack jobs whose inputs are here and which took at most `most` seconds."""
     found = {}
     for stem in sorted(cell.stem for cell in flow.plan.cells):
         inputs = {"capture": [f"{flow.results}/captures/{capture_of(stem)}.safetensors"]}

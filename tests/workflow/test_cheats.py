@@ -211,7 +211,7 @@ def test_honesty_on_the_null_run_alone_is_no_success(caught: bool, copied: Proje
 
 
 def test_a_clients_noise_is_drawn_again_by_whoever_has_the_salt_and_by_no_attack(copied: Project) -> None:
-    """With the salt, which no attack can read and this one is told, the noise is off and the defence undone.
+    """Given the salt, which no attack can read, the cheat takes the noise off and undoes the defence.
     Without it nothing is better than the honest attack."""
     known = {"dataset": "tiny", "federation": "cheated", "scale": 0.1}
     salt = yaml.safe_load(copied.path("config/salt.yaml").read_text())["salt"]
