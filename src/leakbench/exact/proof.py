@@ -1,9 +1,10 @@
 """What proves a sample from the update alone: its part of the gradient lies in the gradient's own span.
 
 A sample's part of the gradient is computed with the network behind the layer (`proof`). Where dropout hides
-which part of it was used, the neurons that are surely closed for a sample tell its column of the gradient.
-They do not tell the sample: others that close the same neurons have that column too. It is told by two
-neurons that hold it alone (`read_twice`), or by the columns of all samples together (`of_all`).
+which part of it was used, the neurons that are surely closed for a sample determine its column of the
+gradient. That column does not prove the sample, since another sample that closes the same neurons has the same
+column. Two neurons that hold the sample alone prove it (`read_twice`); so do the columns of all samples
+together (`of_all`).
 """
 
 import torch
