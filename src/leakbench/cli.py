@@ -272,7 +272,8 @@ def _short_of(problem: Exception) -> str:
         return "too many open files (raise the limit on them: ulimit -n)"
     words = ("failed to map segment", "allocate memory")
     if isinstance(problem, MemoryError) or any(each in str(problem) for each in words):
-        return "too little memory (give the job more, or raise the limit on it: ulimit -v)"
+        said = f": {text[0]}" if (text := str(problem).splitlines()) else ""
+        return f"too little memory{said} (give the job more, or raise the limit on it: ulimit -v)"
     return ""
 
 

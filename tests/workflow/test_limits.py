@@ -23,7 +23,7 @@ OUT = {
 }
 LIMITS = [
     *((verb, "-f 1", FILES) for verb in OUT),
-    *((verb, "-v 600000", r"too little memory \(.*ulimit -v\)") for verb in ("train", "attack")),
+    *((verb, "-v 600000", r"too little memory(: .*)? \(.*ulimit -v\)") for verb in ("train", "attack")),
     ("score", "-n 6", r"too many open files \(.*ulimit -n\)"),
 ]
 
