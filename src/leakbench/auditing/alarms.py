@@ -112,7 +112,8 @@ class _Seen:
 
 def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.Module]:
     """Yield the model that a client was sent; of a sum, whose clients were sent one each, all of them."""
-    model, origin = observation.model(int(observation.origin[0])), int(observation.origin[0])
+    origin = int(observation.origin[0])
+    model = observation.model(origin)
     each = {name: torch.from_numpy(np.array(value[origin])) for name, value in observation.each.items()}
     if not each:
         yield model
