@@ -2,8 +2,8 @@
 
 A sample's part of the gradient is computed with the network behind the layer (`proof`). Where dropout hides
 which part of it was used, the neurons that are surely closed for a sample determine its column of the
-gradient. That column does not prove the sample, since another sample that closes the same neurons has the same
-column. Two neurons that hold the sample alone prove it (`read_twice`); so do the columns of all samples
+gradient. That column does not prove the sample, since another sample that closes the same neurons has that
+column too. Two neurons that hold the sample alone prove it (`read_twice`); so do the columns of all samples
 together (`of_all`).
 """
 
