@@ -207,7 +207,7 @@ def _kind(model: Mapping[str, Any], held: bool) -> str:
 def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
     """Return the rows of one metric that are no baseline and have enough trials, with the cell of each."""
     if not {"metric", "baseline", "n", *CELL} <= set(table):
-        return pd.DataFrame(columns=["cell", *CELL])
+        return pd.DataFrame(columns=["cell", *CELL, "mean", "n"])
     own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]
     own = own[~own["attack"].isin(CONTROLS)]
     return own.assign(cell=own[list(CELL)].apply(tuple, axis=1) if len(own) else [])

@@ -60,3 +60,9 @@ def test_a_row_of_the_recorded_scale_shows_the_picture(graded: Cell) -> None:
     assert address(pair).startswith("data:image/webp;base64,")
     assert set(with_pictures(rows, {("standard", CELL): pair})["picture"]) == {""}
     assert "picture" not in with_pictures(pd.DataFrame(), {})
+
+
+def test_a_table_of_trainings_has_no_picture(tmp_path: Path) -> None:
+    line = {"dataset": "d", "victim": "v", "training": "t", "defence": "none", "metric": "accuracy", "n": 10}
+    best = strongest(pd.DataFrame([line | {"baseline": "", "mean": 0.9}]), {})
+    assert medians(tmp_path, "quick", best, ["d/v/t/none/0"]) == {}
