@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,10 +27,17 @@ def flop_of(run: Callable[[int], object], units: float) -> float:
 def flop(run: Callable[[], object]) -> int:
     """Return the floating-point operations of the products and convolutions of `run`."""
     # torch counts a weight gradient of groups as if each channel met those of every other group.
-    counts = {torch.ops.aten.convolution_backward: _derivatives}
+    counts: dict[Any, Callable[..., int]] = {torch.ops.aten.convolution_backward: _derivatives}
+    if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        counts[torch.ops.mkldnn._linear_pointwise] = _product
     with FlopCounterMode(display=False, custom_mapping=counts) as counter:
         run()
     return counter.get_total_flops()
+
+
+def _product(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
+    """Return the operations of a product of x with the transpose of `weight`, by their shapes."""
+    return 2 * math.prod(x) * weight[0]
 
 
 def _derivatives(

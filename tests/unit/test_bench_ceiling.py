@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from bench.ceiling import flop, flop_of
+from leakbench.matching.products import product
 
 
 @pytest.mark.parametrize(("wanted", "times"), [((True, False), 1), ((False, True), 1), ((True, True), 2)])
@@ -46,3 +47,9 @@ def test_what_is_done_once_does_not_count() -> None:
             matrix @ matrix.T
 
     assert flop_of(run, 2.0) == 2 * 4 * 5 * 4 / 2
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch has no oneDNN here")
+def test_a_product_by_onednn_counts_as_torch_s_own() -> None:
+    a, b = torch.ones(2, 140, 130), torch.ones(2, 130, 150)
+    assert flop(lambda: product(a, b)) == flop(lambda: a @ b) == 2 * 2 * 140 * 130 * 150

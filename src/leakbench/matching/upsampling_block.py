@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from leakbench.matching.products import product
+
 _EPS = 1e-5
 # Fewer channels than a vector register holds: then the places are better the run of memory.
 NARROW = 16
@@ -51,7 +53,7 @@ class _UpsampledConvolution(torch.autograd.Function):
         ctx.save_for_backward(x, weight)
         trials, n, rows, columns, _ = x.shape
         out = weight.shape[-1]
-        products = x.flatten(1, 3) @ weight.flatten(2)
+        products = product(x.flatten(1, 3), weight.flatten(2))
         lines = _spread(products.view(-1, rows, columns, 3, 3 * out).transpose(2, 3))
         return _spread(lines.view(-1, columns, 3, out)).view(trials, n, 2 * rows, 2 * columns, out)
 
@@ -64,8 +66,8 @@ class _UpsampledConvolution(torch.autograd.Function):
         lines = _gathered(slope.reshape(-1, columns, 2, out))
         taps = _gathered(lines.view(-1, rows, 2, columns, 3 * out)).transpose(2, 3)
         products = taps.reshape(trials, -1, 9 * out)
-        to_x = products @ weight.flatten(2).mT
-        to_weight = x.flatten(1, 3).mT @ products
+        to_x = product(products, weight.flatten(2).mT)
+        to_weight = product(x.flatten(1, 3).mT, products)
         return to_x.view_as(x), to_weight.view_as(weight)
 
 

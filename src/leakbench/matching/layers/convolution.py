@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-from leakbench.matching.layers import narrow
+from leakbench.matching.layers import narrow, unfolded
 from leakbench.matching.layers.narrow import NARROW, NARROWEST
 from leakbench.matching.layers.rule import Kept, Link, Rule
 from leakbench.tensors import Tensors
@@ -24,6 +24,19 @@ def derivatives(
         [*mask, False],
     )  # fmt: skip
     return found
+
+
+def _convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None, groups: int) -> Tensor:
+    if groups == 1 and unfolded.pays(conv, x):
+        return unfolded.convolved(conv, x, weight, bias)
+    return conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, groups)
+
+
+def _transposed(conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, groups: int) -> Tensor:
+    """Return a convolution's derivative in what it read, x, of which the shape alone matters."""
+    if groups == 1 and unfolded.pays(conv, x):
+        return unfolded.transposed(conv, slope, weight, x.shape)
+    return derivatives(conv, slope, x, weight, groups, (True, False))[0]
 
 
 class _WeightGradient(torch.autograd.Function):
@@ -76,8 +89,7 @@ def _all(value: Tensor, trials: int) -> Tensor:
 
 def _forward(conv: nn.Conv2d, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
     weight = narrow.once(conv, "weight", trials, lambda: _all(conv.weight, trials))
-    found = conv2d(x, weight, _bias(conv, trials), conv.stride, conv.padding, conv.dilation, trials)
-    return found, (x, weight)
+    return _convolved(conv, x, weight, _bias(conv, trials), trials), (x, weight)
 
 
 def _bias(conv: nn.Conv2d, trials: int) -> Tensor | None:
@@ -90,7 +102,7 @@ def _backward(conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor) -> T
     trials = weight.shape[0] // conv.out_channels
     if trials > 1 and narrow.turns(conv, read, slope.shape):
         return narrow.transposed(conv, slope, _turned(conv, weight, trials), read, trials)
-    return derivatives(conv, slope, x, weight, trials, (True, False))[0]
+    return _transposed(conv, slope, x, weight, trials)
 
 
 def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
@@ -99,7 +111,10 @@ def _turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
 
 def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors:
     x, weight = kept
-    found = derivatives(conv, slope, x, weight, trials, (False, True))[1].unflatten(0, (trials, -1))
+    if trials == 1 and unfolded.pays(conv, x):
+        found = unfolded.weight_gradient(conv, slope, x)[None]
+    else:
+        found = derivatives(conv, slope, x, weight, trials, (False, True))[1].unflatten(0, (trials, -1))
     if conv.bias is None:
         return {"weight": found}
     return {"weight": found, "bias": slope.sum((0, 2, 3)).view(trials, -1)}
@@ -112,14 +127,12 @@ def _rate(
     bias = own["bias"].flatten() if "bias" in own else None
     moving = own["weight"].flatten(0, 1)
 
-    def taken(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        return conv2d(x, weight, bias, conv.stride, conv.padding, conv.dilation, trials)
-
     if rate is None:
-        return taken(x, moving, bias)
+        return _convolved(conv, x, moving, bias, trials)
     if conv.in_channels < NARROW:
-        return taken(narrow.beside(x, rate, trials), narrow.reading_both(moving, weight), bias)
-    return taken(x, moving, bias).add_(taken(rate, weight, None))
+        both = narrow.beside(x, rate, trials), narrow.reading_both(moving, weight)
+        return conv2d(*both, bias, conv.stride, conv.padding, conv.dilation, trials)
+    return _convolved(conv, x, moving, bias, trials).add_(_convolved(conv, rate, weight, None, trials))
 
 
 def _back(
@@ -134,8 +147,8 @@ def _back(
     if conv.out_channels < NARROW:
         both = narrow.making_both(weight, moving, trials)
         return derivatives(conv, narrow.beside(rate, slope, trials), x, both, trials, (True, False))[0]
-    found = derivatives(conv, rate, x, weight, trials, (True, False))[0]
-    return found.add_(derivatives(conv, slope, x, moving, trials, (True, False))[0])
+    found = _transposed(conv, rate, x, weight, trials)
+    return found.add_(_transposed(conv, slope, x, moving, trials))
 
 
 def _known(conv: nn.Conv2d) -> bool:
