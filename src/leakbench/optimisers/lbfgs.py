@@ -37,7 +37,7 @@ class LBFGS:
 
     One step of the outer loop is up to `inner` evaluations; a trial whose gradient or move has become
     negligible sits out the rest of its step, as there. State: the last `memory` moves and gradient changes of
-    each trial, in a ring, and the products of every move with every change.
+    each trial, in a ring, and the products of every move with the changes since.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
@@ -70,7 +70,7 @@ class LBFGS:
         place = s["remembered"][new] % self.memory
         s["moves"][new, place], s["changes"][new, place] = move[new], change[new]
         depth = self._depth(1)
-        s["products"][new, place, :depth] = _times(s["changes"][:, :depth], move)[new]
+        # The products of this move with older changes stand below the diagonal, where nothing is read.
         s["products"][new, :depth, place] = _times(s["moves"][:, :depth], change)[new]
         s["scale"][new] = product[new] / change[new].square().sum(1)
         s["remembered"][new] += 1
