@@ -60,7 +60,7 @@ def heat(
                 cmap="rocket_r",
                 vmin=0,
                 vmax=1,
-                annot=square.map(_number) + failed.reindex_like(square).fillna(""),
+                annot=square.map(_number) + failed.reindex_like(square).astype(object).fillna(""),
                 fmt="",
                 annot_kws={"fontsize": 6.3},
                 linewidths=0.6,

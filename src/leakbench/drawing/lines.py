@@ -15,6 +15,7 @@ from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
+from leakbench.cells import CELL
 from leakbench.drawing import words
 from leakbench.drawing.legend import (
     MARKERS,
@@ -27,7 +28,7 @@ from leakbench.drawing.legend import (
     legend_height,
 )
 from leakbench.drawing.result import Result
-from leakbench.drawing.rows import RUN, chosen, counted, levels, named, ordered, word
+from leakbench.drawing.rows import chosen, counted, levels, named, ordered, word
 from leakbench.drawing.sheet import INK, MUTED, WIDTH, Body
 
 DASHES = ("-", *((0, gaps) for gaps in ((3, 1.5), (1, 1.2), (5, 1.2, 1, 1.2), (2, 2), (4, 1, 1, 1, 1, 1))))
@@ -78,7 +79,7 @@ def lines(
         columns=columns,
     )
     if x == "share":
-        rows = rows.assign(share=rows["iterations"] / rows.groupby(RUN)["iterations"].transform("max"))
+        rows = rows.assign(share=rows["iterations"] / rows.groupby(list(CELL))["iterations"].transform("max"))
     own = rows[rows["baseline"].isin(baselines)]
     if own.empty or own[x].isna().all():
         return None

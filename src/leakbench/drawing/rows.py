@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from leakbench.cells import CELL
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
 
@@ -18,7 +19,6 @@ SHORTEST = 0.01
 # An interval needs at least this many values.
 FEWEST = 3
 PRINTED = "printed"
-RUN = ["dataset", "victim", "federation", "defence", "attack"]
 MEASURED = {"mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "value", "id"}
 Columns = Mapping[str, Mapping[str, Any]]
 
@@ -50,8 +50,8 @@ def chosen(
     # Metrics that a paper alone uses have but its convention.
     other = ~rows["metric"].isin(rows.loc[rows["convention"] == convention, "metric"])
     rows = rows[(rows["convention"] == convention) | other].reset_index(drop=True)
-    if set(RUN) <= set(rows.columns):
-        cells = pd.MultiIndex.from_frame(rows[RUN])
+    if set(CELL) <= set(rows.columns):
+        cells = pd.MultiIndex.from_frame(rows[list(CELL)])
         rows = rows[~cells.isin([cell for cell, _ in too_short(result)]) | rows["iterations"].isna()]
     for column, how in (columns or {}).items():
         rows = derived(result, rows, column, how)
@@ -138,9 +138,9 @@ def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
     """Return the cells whose attacks ran less than SHORTEST of their published length, each with words for
     that."""
     rows = result.rows
-    if not {*RUN, "iterations"} <= set(rows.columns):
+    if not {*CELL, "iterations"} <= set(rows.columns):
         return []
-    longest = rows[rows["baseline"] == ""].groupby(RUN)["iterations"].max()
+    longest = rows[rows["baseline"] == ""].groupby(list(CELL))["iterations"].max()
     out = []
     for cell, taken in longest.dropna().items():
         assert isinstance(cell, tuple)

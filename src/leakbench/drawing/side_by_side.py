@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from leakbench.cells import CELL
 from leakbench.drawing import words
 from leakbench.drawing.result import Panel, Result
-from leakbench.drawing.rows import RUN, too_short, word
+from leakbench.drawing.rows import too_short, word
 from leakbench.drawing.sheet import Body
 from leakbench.drawing.tile import APART, GAP, ROOM, THRESHOLD, Line, Strip, Tile, left_of, pearson, tiled
 
@@ -35,7 +36,7 @@ def side_by_side(
     short = {cell for cell, _ in too_short(result)}
     found: dict[Any, list[Panel]] = {}
     for panel in result.panels:
-        if len(panel.truth) and _values(panel, RUN) not in short and _fits(panel.about, where or {}):
+        if len(panel.truth) and _values(panel, CELL) not in short and _fits(panel.about, where or {}):
             found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
     if not found:
         return None

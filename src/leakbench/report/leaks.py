@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from leakbench.cells import CELL, of_lines
 from leakbench.report.numbers import interval
 from leakbench.verdicts.tolerances import possible
 
@@ -27,7 +28,6 @@ NOTHING = "there is nothing to adapt to"
 PLAIN_ONLY = "only attackers who do not know the defence were tried"
 # Attacks that stand beside the others as controls: what the label alone gives.
 CONTROLS = ("class-mean",)
-CELL = ("dataset", "victim", "federation", "defence", "attack")
 # Fewer trials have no interval, so they say nothing of the best.
 FEWEST = 5
 
@@ -130,7 +130,7 @@ def of_images(table: pd.DataFrame) -> pd.DataFrame:
     """
     if not {"metric", *CELL} <= set(table):
         return table
-    cells = table[list(CELL)].astype(str).agg("/".join, axis=1)
+    cells = of_lines(table)
     shown = set(cells[(table["metric"] == "psnr") & table["mean"].notna()])
     features = (table["metric"] == METRICS["plain"]) & ~cells.isin(shown)
     return table[~features] if shown else table

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-CELL = ("dataset", "victim", "federation", "defence", "attack")
+from leakbench.cells import CELL, of_lines
 
 
 def with_pictures(table: pd.DataFrame, pictures: Mapping[tuple[str, str], np.ndarray]) -> pd.DataFrame:
@@ -19,8 +19,9 @@ def with_pictures(table: pd.DataFrame, pictures: Mapping[tuple[str, str], np.nda
     if not len(table) or not {*CELL, "scale"} <= set(table):
         return table
     known = {key: address(pair) for key, pair in pictures.items()}
-    cells = table[list(CELL)].astype(str).agg("/".join, axis=1)
-    return table.assign(picture=[known.get(key, "") for key in zip(table["scale"], cells, strict=True)])
+    return table.assign(
+        picture=[known.get(key, "") for key in zip(table["scale"], of_lines(table), strict=True)]
+    )
 
 
 def address(pair: np.ndarray) -> str:

@@ -49,6 +49,11 @@ class Outcome:
     identified: Measured
     recognised: Sequence[bool]
 
+    @property
+    def leaves(self) -> frozenset[Any]:
+        """What was measured for it."""
+        return self.ssim.leaves
+
     def __str__(self) -> str:
         return "success" if _recognised(self.ssim.value, self.identified.value) else "failure"
 
@@ -167,13 +172,17 @@ class Card:
             line["examined"] = str(entry.work.differs.get(entry.id, "Not examined yet."))
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
-        device, commit, age = found.scale.origin(value.leaves if isinstance(value, Measured) else ())
+        leaves = frozenset() if isinstance(value, str) else value.leaves
+        device, commit, age = found.scale.origin(leaves)
         line |= {"scale": found.scale.scale, "device": device, "commit": commit}
         line["reason"] = f"{reason} ({age})" if age else reason
-        if not isinstance(value, Measured):
-            return line | {"measured": str(value)}
-        seeds = {int(seed) for text in found.scale.column("seeds", value.leaves) for seed in text.split()}
-        line |= {"measured": value.value, "n": value.n, "seeds": " ".join(map(str, sorted(seeds)))}
+        seeds = {int(seed) for text in found.scale.column("seeds", leaves) for seed in text.split()}
+        line["seeds"] = " ".join(map(str, sorted(seeds)))
+        if isinstance(value, Outcome):
+            return line | {"measured": str(value), "n": len(value.recognised)}
+        if isinstance(value, str):
+            return line | {"measured": value}
+        line |= {"measured": value.value, "n": value.n}
         metric, unit = value.metric if value.raw else "", entry.reading.unit
         line["ci_low"], line["ci_high"] = possible(metric, value.low, value.high, unit)
         if not math.isnan(value.low):

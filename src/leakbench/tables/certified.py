@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from leakbench.cells import named
 from leakbench.errors import UserError
 from leakbench.metrics.baselines import CERTIFIED
 from leakbench.tables.lines import BESIDE
@@ -19,9 +20,8 @@ def check_bounds(table: pd.DataFrame) -> None:
     bound = table[table["baseline"] == CERTIFIED][[*condition, "mean"]]
     own = table[table["baseline"] == ""].merge(bound, on=condition, suffixes=("", "_certified"))
     for row in own[own["ci_low"] > own["mean_certified"]].to_dict("records"):
-        where = "/".join(str(row[name]) for name in ("dataset", "victim", "federation", "defence", "attack"))
         raise UserError(
-            f"{where}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
+            f"{named(row)}: {row['metric']}: measured {row['mean']:.4g}, interval {row['ci_low']:.4g} to "
             f"{row['ci_high']:.4g} (n = {row['n']}), and the defence certifies at most "
             f"{row['mean_certified']:.4g} (one of the two is wrong: check the defence and its accountant)"
         )

@@ -12,6 +12,7 @@ import pandas as pd
 
 from leakbench.artefacts import open_tensors, read_table
 from leakbench.catalogue.cell import capture_of, pictured
+from leakbench.cells import named
 from leakbench.pixels import pixels
 
 # The columns of a table that say which trials a row summarises, where the scores have them.
@@ -29,7 +30,7 @@ def medians(root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str]) -> d
     """
     found = {}
     for row in rows.to_dict("records"):
-        cell = "/".join(str(row[name]) for name in ("dataset", "victim", "federation", "defence", "attack"))
+        cell = named(row)
         stems = [stem for stem in cells if stem.rpartition("/")[0] == cell]
         picture = _median(root, root / "results" / run, row, stems)
         if picture is not None:

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_tensors, write_text
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
@@ -22,7 +20,7 @@ from leakbench.papers.work import read_papers
 from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
-from leakbench.reference import kept_digests, read_record, run_of
+from leakbench.reference import KEPT, kept_digests, read_record, run_of
 from leakbench.report.leaks import strongest
 from leakbench.tables.median import medians
 
@@ -78,29 +76,26 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     scale, seed = run_of(run)
     config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "")
     specs, code = digests(asked, experiment)
-    kept.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(trials, kept / f"{experiment}.parquet")
-    shutil.copyfile(table, kept / f"{experiment}.csv")
-    _keep_pictures(root, run, experiment, frame, facts.get("knows", {}))
+    cells = [cell.stem for cell in asked.experiments[experiment]]
+    pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)
     made = {
         "device": device or machine(), "commit": commit(root), "date": date.today().isoformat(),
         "versions": versions(),
         "specs": specs, "code": code, "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
-        "seeds": facts["seeds"], "files": kept_digests(kept / f"{experiment}.csv"),
+        "seeds": facts["seeds"],
         "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip
+    kept.mkdir(parents=True, exist_ok=True)
+    # The record is taken away first and written last, so that a fault between leaves none.
+    for suffix in (".json", *KEPT):
+        (kept / f"{experiment}{suffix}").unlink(missing_ok=True)
+    shutil.copyfile(trials, kept / f"{experiment}.parquet")
+    shutil.copyfile(table, kept / f"{experiment}.csv")
+    if pictures:
+        write_tensors(kept / f"{experiment}.safetensors", pictures, {})
+    made["files"] = kept_digests(kept / f"{experiment}.csv")
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")
-
-
-def _keep_pictures(root: Path, run: str, experiment: str, frame: pd.DataFrame, knows: dict[str, Any]) -> None:
-    """Keep the picture at the median of each attack that may be the strongest known one."""
-    out = root / "reference" / run / f"{experiment}.safetensors"
-    out.unlink(missing_ok=True)
-    cells = [cell.stem for cell in planned(root, run).experiments[experiment]]
-    found = medians(root, run, strongest(frame, knows), cells)
-    if found:
-        write_tensors(out, found, {})
 
 
 @cache

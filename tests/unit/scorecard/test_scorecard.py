@@ -280,6 +280,9 @@ def test_printed_outcomes_are_judged_update_by_update(tmp_path: Path) -> None:
     found = card(papers, evidence({"tiny-table-1": lines("tiny-table-1", cells)}))
     assert found["measured"].tolist()[:2] == ["success", "failure"]
     assert found["verdict"].tolist()[:2] == ["reproduced", "reproduced"]
+    # They say what they rest on as numbers do.
+    assert found["n"].tolist()[:2] == [10, 10]
+    assert len(found[["scale", "device", "commit"]][:3].drop_duplicates()) == 1
 
 
 def test_settings_arithmetic_and_doubts_are_classes_of_their_own(tmp_path: Path) -> None:

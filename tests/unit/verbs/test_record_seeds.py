@@ -59,3 +59,33 @@ def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixtu
 def test_one_experiment_or_the_headlines(experiment: str | None, headlines: bool, finished: Path) -> None:
     with pytest.raises(UserError, match="name one experiment, or give --headlines alone"):
         record(finished, "quick", experiment, headlines=headlines)
+
+
+def test_a_fault_before_copying_leaves_the_record_that_was(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(finished, "quick", "x")
+    before = {path: path.read_bytes() for path in files(finished, "x")}
+
+    def broken(*given: object) -> None:
+        raise KeyError("match")
+
+    monkeypatch.setattr(module, "medians", broken)
+    with pytest.raises(KeyError):
+        record(finished, "quick", "x")
+    assert {path: path.read_bytes() for path in files(finished, "x")} == before
+
+
+def test_a_fault_while_copying_leaves_no_record(finished: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(finished, "quick", "x")
+
+    def full(source: Path, target: Path) -> None:
+        if target.suffix == ".csv":
+            raise OSError(28, "No space left on device")
+        target.write_bytes(source.read_bytes())
+
+    monkeypatch.setattr(module.shutil, "copyfile", full)
+    with pytest.raises(OSError, match="No space left"):
+        record(finished, "quick", "x")
+    assert {path.suffix for path in files(finished, "x")} == set()
+    assert not (finished / "reference/quick/x.json").exists()
