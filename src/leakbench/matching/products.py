@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 # Multiplications below which what oneDNN takes to be called is more than it saves.
-WORTH = 1 << 21
+WORTH = 1 << 22
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:

@@ -26,16 +26,16 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(("across", "down"), [(False, False), (True, False), (False, True), (True, True)])
 def test_large_products_are_onednns(called: list[tuple[int, ...]], across: bool, down: bool) -> None:
     torch.manual_seed(0)
-    a = torch.randn(3, 130, 140).mT if across else torch.randn(3, 140, 130)
-    b = torch.randn(3, 150, 130).mT if down else torch.randn(3, 130, 150)
+    a = torch.randn(3, 170, 180).mT if across else torch.randn(3, 180, 170)
+    b = torch.randn(3, 190, 170).mT if down else torch.randn(3, 170, 190)
     torch.testing.assert_close(product(a, b), a @ b)
     torch.testing.assert_close(product(a[0], b[0]), a[0] @ b[0])
-    assert called == [(140, 130, 150)] * 4
+    assert called == [(180, 170, 190)] * 4
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
 def test_other_precisions_are_torchs(called: list[tuple[int, ...]], kind: torch.dtype) -> None:
-    a, b = torch.ones(130, 140, dtype=kind), torch.ones(140, 150, dtype=kind)
+    a, b = torch.ones(170, 180, dtype=kind), torch.ones(180, 190, dtype=kind)
     assert torch.equal(product(a, b), a @ b)
     assert called == []
 
