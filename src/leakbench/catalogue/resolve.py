@@ -67,7 +67,19 @@ class Plan:
 
     def needed(self, experiment: str) -> set[str]:
         """Return the specs of all jobs that an experiment needs, its tables and figures apart."""
-        cells, names = self.experiments[experiment], {f"study/{s.stem}" for s in self.studies[experiment]}
+        return self._behind(experiment, self.experiments[experiment])
+
+    def run_for(self, experiment: str) -> set[str]:
+        """Return the specs of all jobs that run when an experiment is asked for.
+
+        Beside those that it needs these are the other attacks on its captures: a capture is scored once, with
+        all attacks on it.
+        """
+        captures = {cell.capture for cell in self.experiments[experiment]}
+        return self._behind(experiment, [cell for cell in self.cells if cell.capture in captures])
+
+    def _behind(self, experiment: str, cells: Sequence[Cell]) -> set[str]:
+        names = {f"study/{s.stem}" for s in self.studies[experiment]}
         for cell in cells:
             place, generator = f"{cell.dataset}/", self.specs[f"attack/{cell.stem}"]["attack"]["generator"]
             judges = self.specs[f"score/{cell.capture}"]["judges"]

@@ -15,8 +15,8 @@ def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = Fals
 
     seed: is added to all seeds. headlines: print only experiments that headline findings rest on.
     Core-minutes are those of this machine, measured in a second, and of the reference core, by which a
-    scale's budget chooses. Jobs that experiments share count for each of them. The reason is that of most of
-    the cells that are left out.
+    scale's budget chooses. They are of all jobs that run when the experiment is asked for. Jobs that
+    experiments share count for each of them. The reason is that of most of the cells that are left out.
     """
     workflow = Workflow(root, scale, seed)
     found = workflow.plan
@@ -37,7 +37,7 @@ def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = Fals
     everything: set[str] = set()
     shown = sorted(found.experiments)
     for name in resting_on_headlines(read_papers(root / "papers"), shown) if headlines else shown:
-        specs = found.needed(name) & works.keys()
+        specs = found.run_for(name) & works.keys()
         everything |= specs
         apart = Counter(found.specs[f"table/{name}"]["cells_left_out"].values())
         jobs = len(found.experiments[name]) + len(found.studies[name])

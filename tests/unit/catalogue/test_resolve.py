@@ -71,6 +71,19 @@ def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., 
     assert len(found.cells) == 8
 
 
+def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: Callable[..., Path]) -> None:
+    other = {
+        "item": "i", "title": "t", "shows": "s", "metrics": ["mse"],
+        "figure": {"drawing": "dots", "metrics": ["mse"]},
+        "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
+    }  # fmt: skip
+    found = planned(root({"experiments/other": other}))
+    own, beside = found.needed("other"), found.run_for("other")
+    assert beside - own == {"attack/d/v/f/none/a/0"}
+    assert own < beside
+    assert found.run_for("e") == found.needed("e")
+
+
 def test_a_judge_is_trained_on_the_cells_data_though_no_cell_attacks_it(root: Callable[..., Path]) -> None:
     cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"]}]
     more = {"cells": cells, "metrics": ["mse", "told"]}
