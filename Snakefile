@@ -17,7 +17,7 @@ from leakbench.errors import UserError
 
 try:
     settings = checked(config)
-    flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd())
+    flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd(), settings.only)
     # Snakemake itself knows its targets later, and answers a mistake in them in several lines.
     flow.check(sys.argv[1:])
 except UserError as mistake:

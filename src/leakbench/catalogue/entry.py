@@ -81,7 +81,8 @@ class Salt(Strict):
 class Sized:
     """The catalogue as a scale has it.
 
-    file: the scale's own, for messages. salt: of the clients' chance. sizes: what its budget pays for.
+    file: the scale's own, for messages. salt: of the clients' chance. sizes: what its budget pays for. only:
+    the experiments that run, if not all.
     """
 
     config: Path
@@ -89,6 +90,7 @@ class Sized:
     file: str
     salt: str
     sizes: Sizes = field(default_factory=Sizes)
+    only: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
@@ -130,6 +132,8 @@ class Sized:
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does
         not."""
+        if self.only and name.partition("/")[0] not in self.only:
+            return "another experiment was asked for by --config only"
         globs = self.scale.left_out.items()
         dear = self.sizes.left_out.get(name, "")
         return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), dear)

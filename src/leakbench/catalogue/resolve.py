@@ -119,19 +119,24 @@ def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], wh
 
 def plan(
     root: Path, scale_name: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str] = frozenset(),
-    seed: int | None = None,
+    seed: int | None = None, only: Sequence[str] = (),
 ) -> Plan:  # fmt: skip
     """Validate the whole catalogue and resolve every experiment at one scale.
 
     `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local`
     the data sets that LEAKBENCH_DATA offers; `seed` is added to every seed that the experiments name, so that
-    lists of seeds stay lists of different ones. Raises UserError at the first mistake, naming file and key.
+    lists of seeds stay lists of different ones; `only` the experiments that run, if not all, each as among
+    all. Raises UserError at the first mistake, naming file and key.
     """
     config = root / "config"
     at, run = sized(config, scale_name), run_name(scale_name, seed)
     given = at, run, metrics, local, seed or 0
+    known = load_kind(config, "experiments")
+    if unknown := next((name for name in only if name not in known), ""):
+        raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
+    meant = frozenset(only)
     if at.scale.budget is None:
-        return _planned(*given)[0]
+        return _planned(replace(at, only=meant), *given[1:])[0]
     whole, asks = _planned(*given)
     experiments = {name: file_of(config, "experiments", name).parents[1] for name in whole.experiments}
     papers = {name: paper for name, folder in experiments.items() if (paper := read_paper(folder))}
@@ -144,7 +149,7 @@ def plan(
         raise UserError(
             f"{at.file}: budget: pays for no cell: {name} {reason} (raise trials, training or total)"
         )
-    return _planned(replace(at, sizes=sizes), *given[1:])[0]
+    return _planned(replace(at, sizes=sizes, only=meant), *given[1:])[0]
 
 
 def _planned(

@@ -15,11 +15,13 @@ class Settings(Strict):
     """The keys of `snakemake --config` (docs/workflow.md explains them).
 
     scale: a file of config/scales. seed: a whole number of at least 0 that is added to all seeds, or None.
-    device: what attacks and training studies compute on. confirm: that a long run is meant.
+    only: the experiments that run, if not all, with commas between. device: what attacks and training
+    studies compute on. confirm: that a long run is meant.
     """
 
     scale: Name = "quick"
     seed: Annotated[int, Field(ge=0, strict=True)] | None = None
+    only: Annotated[str, Field(pattern=r"^[a-z0-9-]+(,[a-z0-9-]+)*$")] | None = None
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
     confirm: bool = False
 

@@ -77,13 +77,17 @@ class Workflow:
     """The plan of one scale, as the rules need it.
 
     root: the checkout. scale: a file of config/scales. seed: is added to all seeds, if given. home: the
-    folder that results/, logs/ and data/ lie in; the checkout unless another workflow uses this one.
+    folder that results/, logs/ and data/ lie in; the checkout unless another workflow uses this one. only:
+    the experiments that run, with commas between; all of them if none is given.
     """
 
-    def __init__(self, root: Path, scale: str, seed: int | None = None, home: Path | None = None) -> None:
+    def __init__(
+        self, root: Path, scale: str, seed: int | None = None, home: Path | None = None,
+        only: str | None = None,
+    ) -> None:  # fmt: skip
         self.root, self.scale, self.seed, self.home = root, scale, seed, home or root
         offered = local_datasets(root / "config", self.home / "data")
-        self.plan: Plan = plan(root, scale, judges(), offered, seed)
+        self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
         self.plan.write(self.home)
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
         self._stamps: dict[tuple[str, ...], str] = {}

@@ -84,6 +84,24 @@ def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: 
     assert found.run_for("e") == found.needed("e")
 
 
+def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]) -> None:
+    other = {
+        "item": "i", "title": "t", "shows": "s", "metrics": ["mse"],
+        "figure": {"drawing": "dots", "metrics": ["mse"]},
+        "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
+    }  # fmt: skip
+    place = root({"experiments/other": other})
+    among, alone = planned(place), plan(place, "quick", METRICS, only=["other"])
+    assert alone.run_for("other") == alone.needed("other") == among.needed("other")
+    assert {n: alone.specs[n] for n in alone.needed("other")} == {
+        n: among.specs[n] for n in among.needed("other")
+    }
+    assert alone.experiments["e"] == []
+    assert alone.specs["table/e"]["left_out"].startswith("another experiment")
+    with pytest.raises(UserError, match=r"--config only: no experiment 'othre' \(did you mean 'other'"):
+        plan(place, "quick", METRICS, only=["othre"])
+
+
 def test_a_judge_is_trained_on_the_cells_data_though_no_cell_attacks_it(root: Callable[..., Path]) -> None:
     cells = [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "b"]}]
     more = {"cells": cells, "metrics": ["mse", "told"]}
