@@ -74,7 +74,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     read_table(trials)
     facts = read_facts(exhibit)
     scale, seed = run_of(run)
-    config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "")
+    config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "") + f" only={experiment}"
     specs, code = digests(asked, experiment)
     cells = [cell.stem for cell in asked.experiments[experiment]]
     pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)

@@ -42,7 +42,7 @@ def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
     assert {run_of(path.parent.name) for path in seeded} == {("quick", 1)}
     made = json.loads(seeded[1].read_text())
     assert made["command"] == (
-        "snakemake --cores 2 results/quick-seed1/tables/x.csv --config scale=quick seed=1"
+        "snakemake --cores 2 results/quick-seed1/tables/x.csv --config scale=quick seed=1 only=x"
     )
 
 
