@@ -29,6 +29,13 @@ MATCHING: dict[str, Any] = {
     "optimiser": "adam",
 }
 
+# Of the small catalogue's cells, one attack on one capture.
+OTHER = {
+    "item": "i", "title": "t", "shows": "s", "metrics": ["mse"],
+    "figure": {"drawing": "dots", "metrics": ["mse"]},
+    "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
+}  # fmt: skip
+
 
 def capping(caps: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {"scales/quick": {"caps": caps}}
@@ -72,12 +79,7 @@ def test_experiments_that_share_a_cell_add_up_their_metrics(root: Callable[..., 
 
 
 def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: Callable[..., Path]) -> None:
-    other = {
-        "item": "i", "title": "t", "shows": "s", "metrics": ["mse"],
-        "figure": {"drawing": "dots", "metrics": ["mse"]},
-        "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
-    }  # fmt: skip
-    found = planned(root({"experiments/other": other}))
+    found = planned(root({"experiments/other": OTHER}))
     own, beside = found.needed("other"), found.run_for("other")
     assert beside - own == {"attack/d/v/f/none/a/0"}
     assert own < beside
@@ -85,12 +87,7 @@ def test_whoever_asks_for_an_experiment_runs_every_attack_on_its_captures(root: 
 
 
 def test_only_one_experiment_runs_as_it_does_among_all(root: Callable[..., Path]) -> None:
-    other = {
-        "item": "i", "title": "t", "shows": "s", "metrics": ["mse"],
-        "figure": {"drawing": "dots", "metrics": ["mse"]},
-        "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
-    }  # fmt: skip
-    place = root({"experiments/other": other})
+    place = root({"experiments/other": OTHER})
     among, alone = planned(place), plan(place, "quick", METRICS, only=["other"])
     assert alone.run_for("other") == alone.needed("other") == among.needed("other")
     assert {n: alone.specs[n] for n in alone.needed("other")} == {
