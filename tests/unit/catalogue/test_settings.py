@@ -11,8 +11,8 @@ def test_nothing_said_is_the_quick_scale_on_the_processor() -> None:
 
 
 def test_every_setting_may_be_said() -> None:
-    said = {"scale": "paper", "seed": 3, "device": "cuda:1", "confirm": "yes"}
-    assert checked(said) == Settings(scale="paper", seed=3, device="cuda:1", confirm=True)
+    said = {"scale": "paper", "seed": 3, "only": "a-1,b", "device": "cuda:1", "confirm": "yes"}
+    assert checked(said) == Settings(scale="paper", seed=3, only="a-1,b", device="cuda:1", confirm=True)
 
 
 @pytest.mark.parametrize("seed", ["x", -1, 1.5, True, "1"])
@@ -30,6 +30,9 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed: object) -> None:
         ("scale", 1),
         ("scale", "../quick"),
         ("confirm", "maybe"),
+        ("only", ""),
+        ("only", "a, b"),
+        ("only", "../a"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: object) -> None:
@@ -41,7 +44,7 @@ def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: obje
 def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     with pytest.raises(UserError, match=r"^--config scal: .* \(did you mean 'scale'\?\)$"):
         checked({"scal": "paper"})
-    with pytest.raises(UserError, match=r"^--config zzz: .* \(there are: confirm, device, scale, seed\)$"):
+    with pytest.raises(UserError, match=r"^--config zzz: .* \(there are: confirm, device, only, scale, seed\)$"):
         checked({"zzz": 1})
 
 
