@@ -44,7 +44,8 @@ def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: obje
 def test_an_unknown_key_is_refused_with_the_nearest() -> None:
     with pytest.raises(UserError, match=r"^--config scal: .* \(did you mean 'scale'\?\)$"):
         checked({"scal": "paper"})
-    with pytest.raises(UserError, match=r"^--config zzz: .* \(there are: confirm, device, only, scale, seed\)$"):
+    known = "confirm, device, only, scale, seed"
+    with pytest.raises(UserError, match=rf"^--config zzz: .* \(there are: {known}\)$"):
         checked({"zzz": 1})
 
 
