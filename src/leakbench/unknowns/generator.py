@@ -13,14 +13,18 @@ from leakbench.tensors import Tensors
 AT_ONCE = 8
 
 
-def generator(*, collapsed: bool = True) -> Parameterisation:
+def generator(*, latent: int = 128, collapsed: bool = True) -> Parameterisation:
     """Return a parameterisation by the weights of one generator for each trial, drawn trial by trial.
 
+    latent: length of the vector that a generator reads, 1 or more; 128 in GRNN's code, 1,024 in FedKL's.
     collapsed: keep the first layers of a single image as their product with its latent
     (`matching.generator_weights`). It serves optimisers that move every element by itself, as RMSprop and
     Adam do, and not L-BFGS. Source: GRNN. The parameterisation raises Unfit for images that the generator
     cannot make.
     """
+
+    if latent < 1:
+        raise Unfit(f"attack: unknowns: generator: latent: {latent} (a number of 1 or more)")
 
     def made(group: Group, rng: torch.Generator) -> Unknowns:
         channels, side, columns = group.pixels
@@ -29,7 +33,9 @@ def generator(*, collapsed: bool = True) -> Parameterisation:
                 "attack: unknowns: a generator doubles 4×4 up to squares of 8, 16, 32 … pixels, and the "
                 f"images have {side}×{columns} (choose a data set that is scaled so, as mnist-32)"
             )
-        weights = GeneratorWeights(side, channels, group.batch, group.classes, collapsed=collapsed)
+        weights = GeneratorWeights(
+            side, channels, group.batch, group.classes, latent=latent, collapsed=collapsed
+        )
         start, latents = weights.draw(rng, group.trials)
         latents = latents.to(group.device)
         known = group.labels is not None

@@ -135,3 +135,14 @@ def test_images_that_no_generator_makes_are_refused_in_one_line(shape: tuple[int
     with pytest.raises(Unfit, match=f"attack: unknowns: .* {rows}×{columns} .*mnist-32") as caught:
         generator()(trials, torch.Generator())
     assert "\n" not in str(caught.value)
+
+
+def test_a_generator_may_read_a_latent_of_another_length() -> None:
+    model = network("fcnn", {"width": 4}, (8, 8, 3))
+    trials = group(model, torch.rand(1, 2, 3, 8, 8).double(), torch.tensor([[3, 4]]))
+    for length in (5, 7):
+        unknowns = generator(latent=length)(trials, torch.Generator())
+        assert unknowns.start["seed.weight"].shape[1] == length
+        assert unknowns.dummies(unknowns.start, torch.tensor([0]))["images"].shape == (1, 2, 3, 8, 8)
+    with pytest.raises(Unfit, match="attack: unknowns: generator: latent: 0"):
+        generator(latent=0)

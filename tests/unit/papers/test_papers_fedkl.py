@@ -137,26 +137,25 @@ def test_behind_a_lock_the_reason_names_what_an_adapted_attacker_reads() -> None
     assert list(told) == [f"thesis.table-5-6.{10 * place + 2}" for place in range(13)]
 
 
-def _leak(dataset: str, metric: str, convention: str, mean: float) -> list[dict[str, Any]]:
-    cell = {"dataset": dataset, "victim": "lenet-dlg-batch-norm", "federation": "grnn", "defence": "key-lock"}
-    return [
-        cell | {"attack": each, "metric": metric, "convention": convention, "mean": mean}
-        for each in ("dlg", "grnn")
-    ]
-
-
 def test_a_stand_in_is_named_counted_once_and_decides_no_number() -> None:
-    rows = [
-        *_leak("mnist-32", "rmse_255", "published", 110.0),
-        *_leak("cifar10", "rmse_255", "published", 90.0),
+    place = {"victim": "lenet-dlg-batch-norm", "federation": "grnn", "defence": "key-lock"}
+    means = [
+        ("mnist-32", "rmse_255", "published", 110.0),
+        ("cifar10", "rmse_255", "published", 90.0),
+        ("mnist-32", "mse", "standard", 0.16),
+        ("cifar10", "mse", "standard", 0.16),
+        ("mnist-32", "psnr_of_rmse", "published", 28.0),
+        ("cifar10", "psnr_of_rmse", "published", 26.0),
     ]
-    rows += [*_leak("mnist-32", "mse", "standard", 0.16), *_leak("cifar10", "mse", "standard", 0.16)]
-    rows += _leak("mnist-32", "psnr_of_rmse", "published", 28.0) + _leak(
-        "cifar10", "psnr_of_rmse", "published", 26.0
-    )
-    found = world.verdicts(
-        NAME, Evidence("paper", {"thesis-table-5-6": world.lines("thesis-table-5-6", rows)}, known=KNOWN)
-    )
+    rows = [
+        place | {"dataset": dataset, "metric": metric, "convention": convention, "mean": mean}
+        for dataset, metric, convention, mean in means
+    ]
+    tables = {
+        name: world.lines(name, [row | {"attack": attack} for row in rows])
+        for name, attack in [("thesis-table-5-6", "dlg"), ("thesis-table-5-6-released", "grnn-released")]
+    }
+    found = world.verdicts(NAME, Evidence("paper", tables, known=KNOWN))
     assert found.loc["thesis.doubt-24.rmse-as-mse", "measured"] == pytest.approx(39 - abs(100 - 102))
     assert found.loc["thesis.text-5-3-3.3", "measured"] == pytest.approx(27.0)
     assert found.loc["thesis.table-5-6.22", "verdict"] == "not-run"
