@@ -21,6 +21,13 @@ def _federation(dataset: str, batch: int) -> str:
     return base if batch == 1 else f"{base}-batch{batch}"
 
 
+def _batched(size: int) -> str:
+    """Return the experiment that has batches of `size` images on DLG's LeNet."""
+    if size <= 16:
+        return "thesis-figure-3-3"
+    return "thesis-table-3-6" if size == 32 else f"thesis-table-3-6-batch{size}"
+
+
 def _kept(evidence: Evidence, dataset: str, **where: Any) -> list[float]:
     """Return the iterations of kept images, and last those that ran, on a data set or its stand-in."""
     for name in (dataset, evidence.stand_ins.get(dataset, dataset)):
@@ -112,7 +119,7 @@ def largest_batch(evidence: Evidence, row: Words) -> Measured:
     parts: dict[int, Measured] = {}
     for size in (1, 4, 8, 16, 32, 64, 128, 256):
         where = {
-            "experiment": "thesis-figure-3-3" if size <= 16 else "thesis-table-3-6", "victim": "lenet-dlg",
+            "experiment": _batched(size), "victim": "lenet-dlg",
             "dataset": SETS[name], "attack": attack.lower(), "federation": _federation(SETS[name], size),
         }  # fmt: skip
         # How far both are above what makes a success.

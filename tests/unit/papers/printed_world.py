@@ -9,6 +9,7 @@ from typing import Any
 import pandas as pd
 
 from leakbench.catalogue.facts import described
+from leakbench.catalogue.load import load_kind
 from leakbench.papers.facts import reader
 from leakbench.papers.join import read
 from leakbench.papers.work import Work, read_papers
@@ -74,7 +75,7 @@ def _catalogue() -> Callable[[str], Any]:
 
 def card(work: Work, found: Tables, fact: Callable[[str], Any], **more: Any) -> pd.DataFrame:
     """The scorecard of one work, by id."""
-    known = frozenset(path.stem for path in ROOT.glob("papers/*/experiments/*.yaml"))
+    known = frozenset(load_kind(ROOT / "config", "experiments"))
     scale = Evidence("paper", {n: Lines(n, t) for n, t in found.items()}, fact=fact, known=known, **more)
     return Card([work], [scale], scale).frame().set_index("id")
 

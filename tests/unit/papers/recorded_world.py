@@ -5,13 +5,14 @@ from collections.abc import Mapping
 from project import ROOT
 
 from leakbench import reference
+from leakbench.catalogue.load import load_kind
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
 
 
 def recorded() -> list[Evidence]:
     """Return the evidence of each recorded scale, and of a run that measured nothing."""
-    known = frozenset(path.stem for path in (ROOT / "papers").glob("*/experiments/*.yaml"))
+    known = frozenset(load_kind(ROOT / "config", "experiments"))
     scales: dict[str, dict[str, Lines]] = {}
     shares: dict[str, dict[str, Mapping[str, Mapping[str, float]]]] = {}
     for scale, name, frame, kept, record in reference.tables(reference.files(ROOT, "*")):

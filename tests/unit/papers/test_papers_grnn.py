@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from leakbench.catalogue.load import load_kind
 from leakbench.papers import join
 from leakbench.papers.work import read_papers
 from leakbench.scorecard.checking import FUNCTIONS, OWN
@@ -21,7 +22,7 @@ from leakbench.scorecard.scorecard import Card
 PAPERS = Path(__file__).parents[3] / "papers"
 WORK = next(work for work in read_papers(PAPERS) if work.name == "grnn")
 ROWS = {row.id: row for rows in WORK.tables.values() for row in rows}
-EXPERIMENTS = frozenset(path.stem for path in PAPERS.glob("*/experiments/*.yaml"))
+EXPERIMENTS = frozenset(load_kind(PAPERS.parent / "config", "experiments"))
 PLACES = ("dataset", "victim", "federation", "defence", "attack")
 Line = dict[str, Any]
 
@@ -248,10 +249,14 @@ def test_half_way_images_are_compared_by_their_coarse_error() -> None:
     assert value(card(lines), "thesis.table-3-5.coarse-to-fine").value == pytest.approx(-0.3)
 
 
+BATCHED = {size: "thesis-figure-3-3" for size in (1, 4, 8, 16)}
+BATCHED |= {32: "thesis-table-3-6"} | {size: f"thesis-table-3-6-batch{size}" for size in (64, 128, 256)}
+
+
 def batches(dataset: str, base: str, ssim: dict[int, tuple[float, float]]) -> list[Line]:
     """Return GRNN's lines of batches: size -> mean SSIM and half of its interval."""
     return [
-        line("thesis-figure-3-3" if size <= 16 else "thesis-table-3-6", metric, mean, dataset=dataset,
+        line(BATCHED[size], metric, mean, dataset=dataset,
              federation=base if size == 1 else f"{base}-batch{size}", ci_low=mean - half, ci_high=mean + half)
         for size, (ssim_mean, ssim_half) in ssim.items()
         for metric, mean, half in (("ssim", ssim_mean, ssim_half), ("identified", 1.0, 0.0))

@@ -9,15 +9,18 @@ from typing import Any
 
 import pandas as pd
 
+from leakbench.catalogue.load import load_kind
 from leakbench.papers import join
 from leakbench.papers.work import Work, read_papers
 from leakbench.scorecard.evidence import PLACE, Evidence, Lines
 from leakbench.scorecard.quantity import Measured, NotMeasured
 from leakbench.scorecard.scorecard import Card
-from leakbench.yamls import read_yaml
 
 PAPERS = Path(__file__).parents[3] / "papers"
-EXPERIMENTS = {path.stem: path for path in PAPERS.glob("*/experiments/*.yaml")}
+EXPERIMENTS = {
+    name: entry.model_dump(exclude_none=True)
+    for name, entry in load_kind(PAPERS.parent / "config", "experiments").items()
+}
 Values = Callable[[Mapping[str, Any]], float | None]
 
 
@@ -82,7 +85,7 @@ def lines(experiment: str, rows: list[dict[str, Any]]) -> Lines:
 
 def nowhere(asked: Mapping[str, Any]) -> str:
     """Return "" where an experiment has the cell or study that a condition names, else what it lacks."""
-    entry = read_yaml(EXPERIMENTS[str(asked["experiment"])])
+    entry = EXPERIMENTS[str(asked["experiment"])]
     metrics = entry.get("metrics")
     if metrics and asked["metric"] not in metrics:
         return f"metric {asked['metric']}"
