@@ -65,7 +65,8 @@ seeds: env
 	for seed in $(SEEDS); do \
 	  targets=$$(python -m leakbench record --headlines --targets --scale $(SCALE) --seed $$seed) || exit; \
 	  test -n "$$targets" || continue; \
-	  snakemake --cores $(CORES) --config scale=$(SCALE) seed=$$seed -- $$targets || exit; \
+	  only=$$(basename -s .csv -a $$targets | paste -sd, -) && \
+	  snakemake --cores $(CORES) --config scale=$(SCALE) seed=$$seed only=$$only -- $$targets || exit; \
 	  python -m leakbench record --headlines --scale $(SCALE) --seed $$seed || exit; \
 	done
 
