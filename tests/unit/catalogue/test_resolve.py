@@ -2,32 +2,18 @@
 
 import json
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
-from hypothesis import strategies as st
+from planning import MATCHING, METRICS, capping, planned
 
-from leakbench.catalogue.cell import decays
-from leakbench.catalogue.entry import capped
 from leakbench.catalogue.load import attack_of
 from leakbench.catalogue.resolve import Plan, plan
-from leakbench.catalogue.schema import Scale
 from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
 from leakbench.parts import parts_of
-
-METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
-ROOT = Path(__file__).parents[3]
-MATCHING: dict[str, Any] = {
-    "module": "gradient-matching",
-    "objective": "squares",
-    "unknowns": "dummies",
-    "optimiser": "adam",
-}
 
 # Of the small catalogue's cells, one attack on one capture.
 OTHER = {
@@ -35,14 +21,6 @@ OTHER = {
     "figure": {"drawing": "dots", "metrics": ["mse"]},
     "cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["b"]}],
 }  # fmt: skip
-
-
-def capping(caps: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {"scales/quick": {"caps": caps}}
-
-
-def planned(root: Path) -> Plan:
-    return plan(root, "quick", METRICS)
 
 
 def test_cells_are_the_product_of_names_and_seeds(root: Callable[..., Path]) -> None:
@@ -182,60 +160,6 @@ def test_a_local_folder_is_part_of_what_fetches(root: Callable[..., Path]) -> No
     assert planned(place).specs["fetch/d"]["local"] is False
 
 
-@pytest.mark.parametrize(
-    ("pattern", "rounds"),
-    [("f", 5), ("*", 5), ("d/f", 5), ("d/*", 5), ("other/f", 200), ("e/*", 200)],
-)
-def test_a_cap_holds_where_its_pattern_matches(pattern: str, rounds: int, root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"federations": {pattern: {"rounds": 5}}})))
-    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == rounds
-
-
-@pytest.mark.parametrize(
-    ("pattern", "steps"),
-    [
-        ("m", 5),
-        ("d/v/f/none/m", 5),
-        ("*/f/*", 5),
-        ("*/v/*/m", 5),
-        ("d/*", 5),
-        ("*/other/*", 10000),
-        ("d/f/m", 10000),
-    ],
-)
-def test_a_cap_on_an_attack_may_tell_apart_what_it_runs_on(
-    pattern: str, steps: int, root: Callable[..., Path]
-) -> None:
-    cells = {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["m"]}]}
-    attack = {"summary": "x", **MATCHING}
-    caps = {"attacks": {pattern: {"parameters.iterations": 5}}}
-    found = planned(root({"attacks/m": attack, "experiments/e": cells} | capping(caps)))
-    assert found.specs["attack/d/v/f/none/m/0"]["attack"]["parameters"]["iterations"] == steps
-
-
-def test_a_cap_never_raises(root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"federations": {"f": {"rounds": 1000, "local.lr": 7}}})))
-    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 200
-    assert found.specs["capture/d/v/f/none/0"]["federation"]["local"]["lr"] == 0.1
-
-
-def test_the_lowest_of_several_caps_holds(root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"federations": {"*": {"rounds": 3}, "f": {"rounds": 50}}})))
-    assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == 3
-
-
-def test_capped_epochs_take_their_checkpoints_along(root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"victims": {"v*": {"training.epochs": 7}}, "federations": {}})))
-    training = found.specs["train/d/v/0"]["victim"]["training"]
-    assert (training["epochs"], training["checkpoints"]) == (7, [0, 5, 7])
-
-
-def test_a_cap_holds_where_there_was_none(root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"victims": {"v": {"training.images": 9}}})))
-    assert found.specs["train/d/v/0"]["victim"]["training"]["images"] == 9
-    assert found.specs["train/d/v-tanh/0"]["victim"]["training"]["images"] is None
-
-
 def shares_of(plan: Plan) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = plan.spec("table/e")["shares"]
     return found
@@ -342,63 +266,6 @@ def test_the_last_epoch_is_always_kept(root: Callable[..., Path]) -> None:
     assert found.specs["train/d/w/0"]["victim"]["training"]["checkpoints"] == [4]
 
 
-VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(0, 99), min_size=3)
-
-
-@given(VALUES, VALUES)
-def test_capping_never_raises_a_value_nor_changes_its_kind(
-    value: dict[str, Any], caps: dict[str, float]
-) -> None:
-    before = dict(value)
-    scale = Scale(summary="x", caps={"attacks": {"*": caps}}, null_rounds=1)
-    out = capped("attacks", "d", "n", value, scale, "here")
-    assert value == before
-    for key, number in out.items():
-        assert number <= value[key]
-        assert type(number) is type(value[key])
-        assert number <= caps[key]
-
-
-@cache
-def real(scale: str) -> Plan:
-    from leakbench.catalogue.workflow import judges
-
-    return plan(ROOT, scale, judges())
-
-
-@pytest.mark.parametrize("scale", ["quick", "standard"])
-def test_the_real_catalogue_is_planned_at_every_scale(scale: str) -> None:
-    own, paper = real(scale), real("paper")
-    assert own.experiments.keys() == paper.experiments.keys()
-    for name in own.experiments:
-        cells, every = ([*each.experiments[name], *each.studies[name]] for each in (own, paper))
-        apart = own.specs[f"table/{name}"]["cells_left_out"]
-        # What a scale leaves out has its reason, and nothing else has one.
-        assert {cell.stem for cell in every} - {cell.stem for cell in cells} <= apart.keys()
-        assert all(apart.values())
-        assert not apart.keys() & {cell.stem for cell in cells}
-    # What costs little runs as often as it is published.
-    size = own.specs["capture/mnist/fcnn-relu/fidel-reveal/none/0"]["federation"]
-    assert size["rounds"] == 200
-    assert size["clients"] == [1, 2, 5, 10, 20, 30, 50, 100, 200]
-
-
-@pytest.mark.parametrize("scale", ["quick", "standard", "paper"])
-def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) -> None:
-    found, every = real(scale).experiments, real("paper").experiments
-    tables = [f"thesis-table-5-{number}" for number in (4, 5, 6, 7)]
-    for name in [*tables, "thesis-table-3-16", "thesis-fedkl-adaptive", "leakbench-matrix"]:
-        attackers: dict[tuple[str, str], set[bool]] = {}
-        # A capture that nobody attacks who knows its defence, at any scale, is another experiment's.
-        adapted = {cell.capture for cell in every[name] if cell.attack.endswith("-adapted")}
-        for cell in found[name]:
-            if cell.capture in adapted:
-                where = cell.defence, cell.capture
-                attackers.setdefault(where, set()).add(cell.attack.endswith("-adapted"))
-        assert attackers or scale == "quick", name
-        assert {where for where, kinds in attackers.items() if len(kinds) < 2} == set(), name
-
-
 def test_a_figure_knows_the_parts_in_the_order_of_the_experiment_at_full_size(
     root: Callable[..., Path],
 ) -> None:
@@ -464,34 +331,6 @@ def test_what_is_no_file_cannot_be_left_out_of_all(root: Callable[..., Path]) ->
     cells = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["all"], "but": ["bb"]}
     with pytest.raises(UserError, match="but: 'bb' is no file"):
         planned(root({"experiments/e": {"cells": [cells]}}))
-
-
-def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
-    from leakbench.catalogue.workflow import judges
-
-    experiments = plan(ROOT, "paper", judges()).experiments
-    cells = experiments["leakbench-matrix"]
-    names = {
-        kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
-    }
-    # These need several clients (leakbench-observers).
-    seen = {"encrypted", "fused", "aggregated"}
-    # One refuses the matrix' victims, which have batch norm, one depends on the step. Both have experiments.
-    own = {"dp-sgd", "outpost"}
-    apart = [*experiments["leakbench-dp"], *experiments["leakbench-outpost"]]
-    assert own <= {cell.defence for cell in apart}
-    assert names["defences"] - {cell.defence for cell in cells} == seen | own
-    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme", "fedleak", "dlf"}
-    # GGL searches by gradients there.
-    others |= {"learned-inverter", "ggl"}
-    assert "ggl-adam" in {cell.attack for cell in cells}
-    assert names["attacks"] - {cell.attack for cell in cells} == others
-    assert {(cell.dataset, cell.victim) for cell in cells} == {
-        ("mnist-32", "fcnn-relu-untrained"),
-        ("mnist-32", "lenet-dlg-running-norm"),
-        ("cifar10", "lenet-dlg-running-norm"),
-        ("cifar10", "resnet20-sigmoid"),
-    }
 
 
 def test_an_attack_that_adapts_depends_on_the_defence_and_no_other_does(root: Callable[..., Path]) -> None:
@@ -625,23 +464,6 @@ def test_a_salt_that_is_not_there_or_short_is_one_line(
         planned(place)
     assert str(file) in str(problem.value)
     assert "\n" not in str(problem.value)
-
-
-def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
-    def falls(optimiser: dict[str, Any], **parameters: int) -> bool:
-        return decays({"parameters": parameters, "optimiser": optimiser})
-
-    lowered = {"adam": {"decay": True}}
-    assert falls(lowered, iterations=160)
-    # The first steps of a longer run, and an attack that lowers nothing.
-    assert not falls(lowered, iterations=160, decay_over=4000)
-    assert falls(lowered, iterations=160, decay_over=300)
-    assert not falls({"adam": {"decay": False}}, iterations=160)
-    assert not falls({})
-    # As the catalogue writes it.
-    scored = [spec["attacks"] for name, spec in real("paper").specs.items() if name.startswith("score/")]
-    found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
-    assert (found["invg"], found["invg-single"], found["grnn"]) == (True, True, False)
 
 
 @pytest.mark.parametrize(

@@ -249,7 +249,7 @@ def test_half_way_images_are_compared_by_their_coarse_error() -> None:
     assert value(card(lines), "thesis.table-3-5.coarse-to-fine").value == pytest.approx(-0.3)
 
 
-BATCHED = {size: "thesis-figure-3-3" for size in (1, 4, 8, 16)}
+BATCHED = dict.fromkeys((1, 4, 8, 16), "thesis-figure-3-3")
 BATCHED |= {32: "thesis-table-3-6"} | {size: f"thesis-table-3-6-batch{size}" for size in (64, 128, 256)}
 
 

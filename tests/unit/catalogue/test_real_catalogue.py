@@ -1,0 +1,98 @@
+"""The real catalogue's plans: every scale, the matrix, and that each defence meets an adaptive attacker."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+from project import ROOT
+
+from leakbench.catalogue.cell import decays
+from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.workflow import judges
+
+
+@cache
+def real(scale: str) -> Plan:
+    return plan(ROOT, scale, judges())
+
+
+@pytest.mark.parametrize("scale", ["quick", "standard"])
+def test_the_real_catalogue_is_planned_at_every_scale(scale: str) -> None:
+    own, paper = real(scale), real("paper")
+    assert own.experiments.keys() == paper.experiments.keys()
+    for name in own.experiments:
+        cells, every = ([*each.experiments[name], *each.studies[name]] for each in (own, paper))
+        apart = own.specs[f"table/{name}"]["cells_left_out"]
+        # What a scale leaves out has its reason, and nothing else has one.
+        assert {cell.stem for cell in every} - {cell.stem for cell in cells} <= apart.keys()
+        assert all(apart.values())
+        assert not apart.keys() & {cell.stem for cell in cells}
+    # What costs little runs as often as it is published.
+    size = own.specs["capture/mnist/fcnn-relu/fidel-reveal/none/0"]["federation"]
+    assert size["rounds"] == 200
+    assert size["clients"] == [1, 2, 5, 10, 20, 30, 50, 100, 200]
+
+
+@pytest.mark.parametrize("scale", ["quick", "standard", "paper"])
+def test_every_defence_meets_who_knows_nothing_of_it_and_who_adapts(scale: str) -> None:
+    found, every = real(scale).experiments, real("paper").experiments
+    tables = [f"thesis-table-5-{number}" for number in (4, 5, 6, 7)]
+    for name in [
+        *tables,
+        "thesis-table-5-6-released",
+        "thesis-table-3-16",
+        "thesis-fedkl-adaptive",
+        "leakbench-matrix",
+    ]:
+        attackers: dict[tuple[str, str], set[bool]] = {}
+        # A capture that nobody attacks who knows its defence, at any scale, is another experiment's.
+        adapted = {cell.capture for cell in every[name] if cell.attack.endswith("-adapted")}
+        for cell in found[name]:
+            if cell.capture in adapted:
+                where = cell.defence, cell.capture
+                attackers.setdefault(where, set()).add(cell.attack.endswith("-adapted"))
+        assert attackers or scale == "quick", name
+        assert {where for where, kinds in attackers.items() if len(kinds) < 2} == set(), name
+
+
+def test_the_matrix_has_every_attack_and_defence_that_can_be_a_row() -> None:
+    experiments = plan(ROOT, "paper", judges()).experiments
+    cells = experiments["leakbench-matrix"]
+    names = {
+        kind: {p.stem for p in (ROOT / "config" / kind).glob("*.yaml")} for kind in ("attacks", "defences")
+    }
+    # These need several clients (leakbench-observers).
+    seen = {"encrypted", "fused", "aggregated"}
+    # One refuses the matrix' victims, which have batch norm, one depends on the step. Both have experiments.
+    own = {"dp-sgd", "outpost"}
+    apart = [*experiments["leakbench-dp"], *experiments["leakbench-outpost"]]
+    assert own <= {cell.defence for cell in apart}
+    assert names["defences"] - {cell.defence for cell in cells} == seen | own
+    others = {"labels", "membership", "alignment", "agic-joint", "fidel-generator", "sme", "fedleak", "dlf"}
+    # GGL searches by gradients there.
+    others |= {"learned-inverter", "ggl"}
+    assert "ggl-adam" in {cell.attack for cell in cells}
+    assert names["attacks"] - {cell.attack for cell in cells} == others
+    assert {(cell.dataset, cell.victim) for cell in cells} == {
+        ("mnist-32", "fcnn-relu-untrained"),
+        ("mnist-32", "lenet-dlg-running-norm"),
+        ("cifar10", "lenet-dlg-running-norm"),
+        ("cifar10", "resnet20-sigmoid"),
+    }
+
+
+def test_a_step_size_that_decays_does_so_before_the_last_iteration() -> None:
+    def falls(optimiser: dict[str, Any], **parameters: int) -> bool:
+        return decays({"parameters": parameters, "optimiser": optimiser})
+
+    lowered = {"adam": {"decay": True}}
+    assert falls(lowered, iterations=160)
+    # The first steps of a longer run, and an attack that lowers nothing.
+    assert not falls(lowered, iterations=160, decay_over=4000)
+    assert falls(lowered, iterations=160, decay_over=300)
+    assert not falls({"adam": {"decay": False}}, iterations=160)
+    assert not falls({})
+    # As the catalogue writes it.
+    scored = [spec["attacks"] for name, spec in real("paper").specs.items() if name.startswith("score/")]
+    found = {name: entry["decays"] for attacks in scored for name, entry in attacks.items()}
+    assert (found["invg"], found["invg-single"], found["grnn"]) == (True, True, False)
