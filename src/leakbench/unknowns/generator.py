@@ -1,6 +1,9 @@
 """The weights of a generator that makes images and labels, one generator for each trial."""
 
+from typing import Annotated
+
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from leakbench.errors import Unfit
@@ -13,7 +16,12 @@ from leakbench.tensors import Tensors
 AT_ONCE = 8
 
 
-def generator(*, latent: int = 128, collapsed: bool = True) -> Parameterisation:
+def generator(
+    *,
+    # A spec leaves the default out, so that what was recorded before there was a choice keeps its settings.
+    latent: Annotated[int, Field(ge=1, exclude_if=lambda length: length == 128)] = 128,
+    collapsed: bool = True,
+) -> Parameterisation:
     """Return a parameterisation by the weights of one generator for each trial, drawn trial by trial.
 
     latent: length of the vector that a generator reads, 1 or more; 128 in GRNN's code, 1,024 in FedKL's.
@@ -22,9 +30,6 @@ def generator(*, latent: int = 128, collapsed: bool = True) -> Parameterisation:
     Adam do, and not L-BFGS. Source: GRNN. The parameterisation raises Unfit for images that the generator
     cannot make.
     """
-
-    if latent < 1:
-        raise Unfit(f"attack: unknowns: generator: latent: {latent} (a number of 1 or more)")
 
     def made(group: Group, rng: torch.Generator) -> Unknowns:
         channels, side, columns = group.pixels
