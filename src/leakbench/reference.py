@@ -10,6 +10,7 @@ no verdict.
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # The files beside a record; it names the digest of each.
 KEPT = (".csv", ".parquet", ".safetensors")
+# Columns of a table that are text, if one is empty in every line or has digits alone.
+TEXT = {"seeds": str, "baseline": str, "key": str}
 # How a record is made.
 _AGAIN = "run `leakbench record`"
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
@@ -106,7 +109,7 @@ def tables(paths: list[Path]) -> Iterator[tuple[str, str, "pd.DataFrame", "pd.Da
     import pandas as pd
 
     for table in (path for path in paths if path.suffix == ".csv"):
-        frame = read_csv(table, dtype={"seeds": str, "baseline": str}).fillna({"baseline": ""})
+        frame = read_csv(table, dtype=TEXT).fillna({"baseline": ""})
         kept = table.with_suffix(".parquet")
         trials = read_table(kept)[0] if kept in paths else pd.DataFrame()
         yield table.parent.name, table.stem, frame, trials, read_record(table)
@@ -125,3 +128,45 @@ def read_recorded(paths: Sequence[Path], but: str) -> "pd.DataFrame":
         if scale != but
     ]
     return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recorded run of one experiment.
+
+    table: the CSV below reference/. scale: its scale. rows: its lines. record: what made it.
+    """
+
+    table: Path
+    scale: str
+    rows: "pd.DataFrame"
+    record: dict[str, Any]
+
+    def said(self) -> str:
+        """Return in words where, when and from what the run was recorded."""
+        made = self.record
+        return f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
+
+
+def fuller(rows: "pd.DataFrame", paths: Sequence[Path], but: str) -> Kept | None:
+    """Return the recorded run that has the most lines of attacks and studies, None where `rows` has as many.
+
+    A run that leaves cells to the record shows the record: one figure then has one scale, and not some points
+    of few trials beside others of many.
+
+    rows: the table of a run, with `baseline` "" for the attacks and studies themselves. paths: recorded
+    tables of the same experiment, with the files beside them. but: the run's own scale.
+    """
+    found = [
+        Kept(path, folder, frame, record)
+        for path, (folder, _, frame, _, record) in zip(
+            [path for path in paths if path.suffix == ".csv"], tables(list(paths)), strict=True
+        )
+        if folder != but
+    ]
+    best = max(found, key=lambda kept: _lines(kept.rows), default=None)
+    return best if best and _lines(best.rows) > _lines(rows) else None
+
+
+def _lines(rows: "pd.DataFrame") -> int:
+    return int((rows["baseline"] == "").sum()) if len(rows) else 0

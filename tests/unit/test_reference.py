@@ -10,7 +10,7 @@ import pytest
 
 from leakbench.artefacts import write_table
 from leakbench.errors import UserError
-from leakbench.reference import files, kept_digests, read_recorded, run_of, tables
+from leakbench.reference import files, fuller, kept_digests, read_recorded, run_of, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
@@ -130,3 +130,21 @@ def test_what_the_project_has_recorded_can_be_read() -> None:
         found = read_recorded(files(root, table.stem, seeded=seed is not None), "")
         assert {"metric", "mean", "n", "scale", "device", "ci_low", "ci_high"} <= set(found)
         assert scale in set(found["scale"])
+
+
+def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
+    record(tmp_path, "long")
+    kept = record(tmp_path, "paper")
+    more = pd.DataFrame([ROW, ROW | {"metric": "ssim"}])
+    more.to_csv(kept, index=False)
+    paths, one = files(tmp_path, "some"), pd.DataFrame([ROW])
+    found = fuller(one, paths, but="quick")
+    assert found is not None
+    assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
+    assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
+    assert fuller(one, paths, but="paper") is None
+    assert fuller(more, paths, but="quick") is None
+    # Null baselines and snapshots are not what an experiment is about.
+    nulls = pd.concat([one, one.assign(baseline="random-noise")])
+    assert fuller(nulls, paths, but="quick") is not None
+    assert fuller(pd.DataFrame(), files(tmp_path, "other"), but="quick") is None

@@ -30,12 +30,10 @@ def heat(
 
     Only reconstructed images have a PSNR: the names of attacks without it, which reconstruct what the first
     dense layer reads, have an asterisk. apart: attacks that use no gradient; they stand below
-    with the null baselines `against` and are no attacker. A square is of the longest run there is, of this
-    scale or recorded; an empty one was not measured. †: at least half of the trials failed.
+    with the null baselines `against` and are no attacker. An empty square was not measured. †: at least half
+    of the trials failed.
     """
-    rows = chosen(result, ["pearson"], baselines=["", *against], longer=True)
-    rows = rows.assign(recorded=rows["device"].notna() if "device" in rows else False)
-    rows = rows.sort_values("recorded", ascending=False, kind="stable").drop_duplicates(PLACE)
+    rows = chosen(result, ["pearson"], baselines=["", *against]).drop_duplicates(PLACE)
     own = rows[rows["baseline"] == ""]
     if own.empty:
         return None
@@ -87,8 +85,6 @@ def heat(
     note = (
         f"{counted(own)}; *: of the features that the first dense layer reads; †: half of the trials failed"
     )
-    if kept := sorted(set(own.loc[own["recorded"], "scale"])):
-        note += f"; {own['recorded'].sum()} squares recorded at scale {' and '.join(kept)}"
     return Body(sum(heights) + FOOT, note, paint)
 
 

@@ -54,7 +54,6 @@ def lines(
     log: tuple[Literal["x", "y"], ...] = (),
     label: str = "",
     inked: tuple[str, ...] = (),
-    recorded: bool = False,
     problems: bool = False,
     across: int = 3,
     height: float = 2.3,
@@ -66,16 +65,14 @@ def lines(
     panel of their own. where, columns: see `rows.chosen`. text: value → words. baselines: which points a
     curve joins; "" is the end of a run, "snapshot" a point on the way. against: null baselines, drawn as grey
     marks. limit: metric → its greatest possible value, a number or a column. log: axes with a logarithmic
-    scale. label: the words below the axis. inked: groups that are black. recorded: whether recorded longer
-    runs are drawn too. problems: whether the rounds in which the exhibit names a problem are marked. across:
-    panels in a row. height: inches of a row.
+    scale. label: the words below the axis. inked: groups that are black. problems: whether the rounds in
+    which the exhibit names a problem are marked. across: panels in a row. height: inches of a row.
     """
     rows = chosen(
         result,
         metrics,
         where=where,
         baselines=[*baselines, *against],
-        longer=recorded,
         columns=columns,
     )
     if x == "share":
@@ -133,15 +130,12 @@ def _grouped(
     columns: Any,
     text: Any,
 ) -> tuple[pd.DataFrame, bool, dict[str, int]]:
-    """Add what a row's colour and dash are called; a recorded run has a dash of its own.
+    """Add what a row's colour and dash are called.
 
     Return also whether the colours stand for a rising quantity and, for an x of words, the words' places.
     """
     rows = ordered(result, rows, [*hue, *style], columns)
     rows = rows.assign(hue=named(result, rows, hue, text), style=named(result, rows, style, text))
-    if "device" in rows:
-        old = rows["device"].notna()
-        rows.loc[old, "style"] = "recorded, scale " + rows.loc[old, "scale"]
     numbers = [rows[column].dropna().map(lambda value: isinstance(value, int | float)) for column in hue]
     rising = len(hue) == 1 and hue[0] != "client" and all(numbers[0])
     places = {}

@@ -69,6 +69,8 @@ def protocol(result: Result) -> str:
     facts, rows = result.facts, result.rows
     own = rows[rows["baseline"] == ""]
     lines = ["## Protocol", ""]
+    if result.recorded:
+        lines += [f"This run leaves cells to a longer one, {result.recorded}, which is shown here.", ""]
     for kind, title in KINDS.items():
         met = set(own[kind]) if kind in own else set()
         names = [name for name in result.parts(kind) if name in met] or [str(name) for name in sorted(met)]
@@ -128,9 +130,11 @@ def _measured(row: Mapping[Any, Any]) -> str:
     return f"{row['mean']:.4g}{ends} (n = {row['n']:g})"
 
 
-def beyond(path: str) -> str:
-    """Return where all numbers are."""
-    return f"All numbers, with nulls and snapshots: `{_short(path)}`."
+def beyond(result: Result, path: str) -> str:
+    """Return where all numbers are: Markdown. path: the table of the run itself."""
+    kept = f"`reference/{result.spec['scale']}/{Path(path).name}`"
+    shown = f"{kept}; those of this run alone: " if result.recorded else ""
+    return f"All numbers, with nulls and snapshots: {shown}`{_short(path)}`."
 
 
 def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:

@@ -1,9 +1,11 @@
-"""What a figure is drawn from: the table, the pictures, the printed and the recorded numbers of one
-experiment."""
+"""What a figure is drawn from: the table, the pictures and the printed numbers of one experiment.
+
+Where a run leaves cells of the experiment to a recorded run, the figure is drawn from that one.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +13,14 @@ import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import Facts, read_csv, read_tensors
+from leakbench.cells import CELL
 from leakbench.errors import UserError
-from leakbench.reference import read_recorded
+from leakbench.reference import TEXT, Kept, fuller
 
 TENSORS = ("truth", "guess", "usable", "sample", "score")
-TEXT = {"baseline": str, "seeds": str, "key": str}
+# What a record says of its run under the name that an exhibit has for it.
+FACTS = {"device": "device", "seeds": "seeds", "versions": "versions", "knows": "knows", "code": "code"}
+FACTS |= {"specs": "spec", "absent": "absent_cells"}
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,8 @@ class Result:
 
     rows: the table that the `table` verb writes. panels, facts, tensors: the exhibit. spec: title, shows,
     source, item, scale, figure, and under `parts` what the experiment names, in its order. marks: the printed
-    numbers that belong to rows of the table, in our unit. recorded: rows of longer runs, with a column
-    `device`.
+    numbers that belong to rows of the table, in our unit. recorded: where a recorded run is shown in place of
+    this one, when, where and from what it was recorded; else empty.
     """
 
     rows: pd.DataFrame
@@ -51,7 +56,7 @@ class Result:
     tensors: dict[str, np.ndarray]
     spec: dict[str, Any]
     marks: pd.DataFrame = field(default_factory=pd.DataFrame)
-    recorded: pd.DataFrame = field(default_factory=pd.DataFrame)
+    recorded: str = ""
 
     def parts(self, kind: str) -> dict[str, dict[str, Any]]:
         """Return the parts of a kind (dataset, victim, attack, ...) that the experiment names: name →
@@ -75,8 +80,9 @@ def read_result(
     """Read what one experiment's figure is drawn from.
 
     table: CSV. exhibit: safetensors, which may hold no pictures. spec: JSON. marks: no file, or one CSV of
-    printed numbers, which may be empty. recorded: tables of longer runs, each followed by the facts of its
-    scale. Raises UserError naming the file and what it lacks.
+    printed numbers, which may be empty. recorded: recorded tables of the experiment with the files beside
+    them. One that has more than the table is shown in its place (see `reference.fuller`).
+    Raises UserError naming the file and what it lacks.
     """
     tensors, facts = read_tensors(Path(exhibit))
     panels = []
@@ -89,15 +95,43 @@ def read_result(
         panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
     shown = json.loads(Path(spec).read_text())
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
-    return Result(
-        _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""}),
-        panels,
-        facts,
-        tensors,
-        shown,
-        pd.concat(printed) if printed else pd.DataFrame(),
-        read_recorded([Path(path) for path in recorded], but=shown["scale"]),
+    rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
+    own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
+    kept = fuller(rows, [Path(path) for path in recorded], but=shown["scale"])
+    pictures = _pictures(kept) if kept else {}
+    # A record of before pictures were kept takes none away.
+    return _of_record(own, kept, pictures) if kept and (pictures or not panels) else own
+
+
+def _pictures(kept: Kept) -> dict[str, np.ndarray]:
+    file = kept.table.with_suffix(".safetensors")
+    return read_tensors(file)[0] if file.is_file() else {}
+
+
+def _of_record(own: Result, kept: Kept, pictures: Mapping[str, np.ndarray]) -> Result:
+    """Return a recorded run in place of a run of another scale. What only an exhibit holds stays the run's
+    own: boundaries, words read, classes of a data set."""
+    return replace(
+        own,
+        rows=kept.rows.fillna({"key": ""} if "key" in kept.rows else {}),
+        panels=[_median(cell, pair) for cell, pair in pictures.items()],
+        facts=own.facts | {name: kept.record[key] for key, name in FACTS.items() if key in kept.record},
+        spec=own.spec | {"scale": kept.scale},
+        recorded=kept.said(),
     )
+
+
+def _median(cell: str, pair: np.ndarray) -> Panel:
+    """Return the picture at the median that is kept of a cell.
+
+    pair: uint8 [2, rows, columns, channels], the private image and its reconstruction.
+    """
+    truth, guess = (pair.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        score = np.corrcoef(truth.ravel(), guess.ravel())[0, 1]
+    about = dict(zip(CELL, cell.split("/"), strict=True)) | {"rule": "median", "target": "images"}
+    one = np.array([0])
+    return Panel(about, truth[None], guess[None], one == 0, one, np.array([score], np.float32))
 
 
 def _rows(path: str, columns: Sequence[str]) -> pd.DataFrame:

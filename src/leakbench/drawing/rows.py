@@ -31,16 +31,14 @@ def chosen(
     columns: Columns | None = None,
     convention: str = "standard",
     baselines: Sequence[str] = ("",),
-    longer: bool = False,
 ) -> pd.DataFrame:
     """Return the rows of some metrics and baselines that a drawing shows.
 
     where: column → value, or list of values, kept. columns: new column → how it follows from others (see
-    `derived`). longer: with the rows of recorded longer runs. Printed numbers are rows of the baseline
-    PRINTED. Nothing is returned of runs that were too short to say something; PSNR ends at DECIBELS;
-    intervals of fewer than FEWEST values are left out.
+    `derived`). Printed numbers are rows of the baseline PRINTED. Nothing is returned of runs that were too
+    short to say something; PSNR ends at DECIBELS; intervals of fewer than FEWEST values are left out.
     """
-    parts = [result.rows, _printed(result), *([result.recorded] if longer else [])]
+    parts = [result.rows, _printed(result)]
     # A table without lines has columns without a kind, which would take that of the others.
     rows = pd.concat([part for part in parts if len(part)] or parts)
     for column in ("attack", "training", "client", "iterations"):

@@ -124,7 +124,8 @@ def _small_print(result: Result, bodies: Sequence[Body]) -> list[str]:
     }
     seeds = words.listed(result.facts.get("seeds", []))
     notes = "; below: ".join(dict.fromkeys(body.note for body in bodies))
-    lines = [f"Scale {result.spec['scale']} · seed {seeds or 'not stated'} · {notes}"]
+    scale = " · ".join(filter(None, [f"Scale {result.spec['scale']}", result.recorded]))
+    lines = [f"{scale} · seed {seeds or 'not stated'} · {notes}"]
     if model := words.threat(knows):
         lines.append(f"Threat model: {model}")
     short = dict.fromkeys(text for _, text in too_short(result))

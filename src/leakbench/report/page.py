@@ -30,7 +30,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     that is no PNG or an unknown verdict.
     """
     rows, works = lines(scorecard), facts.get("works", {})
-    seeds = facts.get("seeds") or _seeds(sections)
+    seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
     seeded = by_seed(facts["seeded"]) if "seeded" in facts else []
     shown = [_section(section, rows) for section in sorted(sections, key=_place(works))]
     return (

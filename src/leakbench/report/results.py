@@ -27,7 +27,7 @@ CONDITION = {
     "images": "images",
 }
 # Rows of a table that the page shows; the file has all.
-MANY = 40
+MANY = 20
 FIRST = ["revealed", "revealed_fraction"]
 NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()}
 

@@ -33,7 +33,7 @@ def confirm(root: Path, scale: str, targets: bool = False, sample: int = 1) -> N
     as it is and the number is printed.
 
     root: the checkout. scale: the scale that was recorded. targets: print the files that Snakemake must make
-    first, and compare nothing. sample: how many captures or studies of each experiment, above 0. The choice
+    first, and compare nothing. sample: how many conditions of each experiment, above 0. The choice
     follows from the digest of today's code, so that nobody picks it. Raises UserError where a sampled file is
     missing.
     """
@@ -74,21 +74,23 @@ def _older(root: Path, scale: str) -> Iterator[tuple[Path, Spec, Plan, str]]:
 
 def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec, list[str], list[str]]:
     """Return the spec of the experiment's table for its sampled cells or studies alone, and the files below
-    results/<scale> that it is made from: scores or studies, and the records of what each study cost."""
+    results/<scale> that it is made from: scores or studies, and the records of what each study cost.
+
+    A line of a table sums up all seeds of a condition, so these are sampled together: the attacks on one
+    capture, or a study.
+    """
     spec = asked.spec(f"table/{experiment}")
-    groups = list(dict.fromkeys(map(_condition, spec["cells"]))) or spec.get("studies", [])
-    chosen = set(random.Random(code).sample(sorted(groups), min(sample, len(groups))))
-    cells = [stem for stem in spec["cells"] if _condition(stem) in chosen]
-    studies = [stem for stem in spec.get("studies", []) if stem in chosen]
+    everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
+    everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
+    conditions = sorted(set(everything.values()))
+    chosen = set(random.Random(code).sample(conditions, min(sample, len(conditions))))
+    cells, studies = (
+        [stem for stem in spec.get(kind, []) if everything[stem] in chosen] for kind in ("cells", "studies")
+    )
     captures = dict.fromkeys(map(capture_of, cells))
     names = [f"scores/{capture}.parquet" for capture in captures] + [f"studies/{s}.parquet" for s in studies]
     costs = [f"records/study/{stem}.json" for stem in studies]
     return spec | {"cells": cells} | ({"studies": studies} if studies else {}), names, costs
-
-
-def _condition(stem: str) -> str:
-    """Return what all seeds and attacks of a cell's capture share."""
-    return stem.rsplit("/", 2)[0]
 
 
 def _found(spec: Spec, values: list[Path], costs: list[Path]) -> Found:

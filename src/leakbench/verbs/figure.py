@@ -9,6 +9,7 @@ from leakbench.artefacts import read_csv, read_facts, read_table
 from leakbench.errors import UserError
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.work import read_papers
+from leakbench.reference import TEXT, Kept, fuller
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.scorecard import Card
 from leakbench.whole import replacing
@@ -30,8 +31,8 @@ def figure(
     `executed`.
 
     trials: the single trials behind the table's lines. papers: the folder of works, whose printed numbers and
-    claims about this experiment are shown. paper: what paper.yaml says of the work. recorded: tables of
-    longer runs, each followed by the facts of its scale.
+    claims about this experiment are shown. paper: what paper.yaml says of the work. recorded: recorded tables
+    of the experiment with the files beside them; the fullest is drawn where it has more than the table.
     Raises UserError naming the notebook and its failing cell's error.
     """
     import papermill
@@ -43,7 +44,7 @@ def figure(
         png = picture.with_suffix(".png")
         files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
-        _statements(papers, table, trials, exhibit, marks, card)
+        _statements(papers, table, trials, exhibit, recorded or (), marks, card)
         lists = {"marks": [marks], "paper": paper, "recorded": recorded, "scorecard": [card]}
         values = {name: str(path.resolve()) for name, path in files.items()}
         several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
@@ -74,12 +75,14 @@ def figure(
             copy.unlink(missing_ok=True)
 
 
-def _statements(papers: Path, table: Path, trials: Path, exhibit: Path, marks: Path, card: Path) -> None:
+def _statements(
+    papers: Path, table: Path, trials: Path, exhibit: Path, recorded: Sequence[Path], marks: Path, card: Path
+) -> None:
     """Write what the works print of an experiment in our words and unit, and its own verdicts.
 
-    Its own are the verdicts that rest on it alone.
+    Its own are the verdicts that rest on it alone, and on the recorded run that is drawn in its place.
     """
-    works, frame, facts = read_papers(papers), read_csv(table, dtype={"seeds": str}), read_facts(exhibit)
+    works, frame, facts = read_papers(papers), read_csv(table, dtype=TEXT), read_facts(exhibit)
     run = Evidence(
         scale=facts["scale"],
         lines={table.stem: Lines(table.stem, frame, read_table(trials)[0])} if len(frame) else {},
@@ -88,5 +91,20 @@ def _statements(papers: Path, table: Path, trials: Path, exhibit: Path, marks: P
         falls={table.stem: facts.get("falls", {})},
         known=None,
     )
+    kept = fuller(frame.fillna({"baseline": ""}), recorded, but=run.scale)
     printed_marks(works, table.stem).to_csv(marks, index=False)
-    Card(works, [run], run).frame(table.stem).to_csv(card, index=False, float_format="%.6g")
+    judged = Card(works, [*([_kept(kept)] if kept else []), run], run).frame(table.stem)
+    judged.to_csv(card, index=False, float_format="%.6g")
+
+
+def _kept(kept: Kept) -> Evidence:
+    name, record, trials = kept.table.stem, kept.record, kept.table.with_suffix(".parquet")
+    single = read_table(trials)[0] if trials.is_file() else None
+    return Evidence(
+        scale=kept.scale,
+        lines={name: Lines(name, kept.rows, single)},
+        shares={name: record.get("shares", {})},
+        falls={name: record.get("falls", {})},
+        known=None,
+        origins={name: (record["device"], record["commit"], "")},
+    )

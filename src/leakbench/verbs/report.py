@@ -9,7 +9,7 @@ import pandas as pd
 from leakbench.artefacts import read_csv, read_facts, read_tensors, write_text
 from leakbench.process import commit
 from leakbench.provenance import read_spec
-from leakbench.reference import read_record, read_recorded
+from leakbench.reference import fuller, read_record, read_recorded
 from leakbench.report import Section, page
 from leakbench.report.leaks import best_known, of_images, on_any_network, prices
 from leakbench.report.medians import with_pictures
@@ -53,7 +53,8 @@ def report(
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
         kept = [path for path in recorded or () if path.stem == table.stem]
-        costs[table.stem] = frame if len(frame) else read_recorded(kept, shown["scale"])
+        fullest = fuller(frame, kept, shown["scale"])
+        costs[table.stem] = fullest.rows if fullest else frame
         for kind in parts:
             parts[kind] += shown["parts"].get(kind, [])
         other = with_pictures(read_recorded(kept, shown["scale"]), _pictures(kept))
@@ -71,9 +72,11 @@ def report(
                 title=shown["title"],
                 shows=shown["shows"],
                 figure=figure.read_bytes(),
-                table=frame,
-                knows=facts["knows"],
+                table=costs[table.stem],
+                knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
                 absent=facts["absent_cells"],
+                scale=fullest.scale if fullest else shown["scale"],
+                recorded=fullest.said() if fullest else "",
             )
         )
     unmade = [spec for spec in specs if spec.stem not in costs]
@@ -109,4 +112,5 @@ def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -
             knows={},
             absent=reasons[spec.stem],
             made=False,
+            scale=shown["scale"],
         )

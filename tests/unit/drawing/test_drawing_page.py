@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
-from making import cell, result
+from making import cell, drawn, result, texts
 
 from leakbench.artefacts import write_table, write_tensors
 from leakbench.drawing import page
@@ -16,6 +18,17 @@ from leakbench.verbs.figure import figure
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
 PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}
+
+
+def _record(root: Path, rows: list[dict], **more: Any) -> list[Path]:
+    """Record a run of the experiment t at the standard scale below a folder; return its files."""
+    folder = root / "reference/standard"
+    folder.mkdir(parents=True)
+    pd.DataFrame(rows).assign(seeds="3").to_csv(folder / "t.csv", index=False)
+    made = {"device": "cpu: another", "commit": "abc", "date": "2026-01-02", "specs": "", "code": ""}
+    made |= {"versions": {}, "absent": {}, "seeds": [3], "knows": {"cell": {"labels": "given"}}} | more
+    (folder / "t.json").write_text(json.dumps(made))
+    return sorted(folder.iterdir())
 
 
 def _files(folder: Path, rows: list[dict], spec: dict, **facts: object) -> dict[str, Path]:
@@ -123,6 +136,61 @@ def test_a_bad_table_is_one_sentence(text: str | None, message: str, tmp_path: P
         files["table"].write_text(text)
     with pytest.raises(UserError, match=message):
         read_result(*(str(path) for path in files.values()))
+
+
+def test_the_fullest_recorded_run_is_drawn_in_place_of_a_slice(tmp_path: Path) -> None:
+    ran = [cell(attack="dlg"), cell(attack="dlg", baseline="random-noise")]
+    files = [str(path) for path in _files(tmp_path, ran, result().spec).values()]
+    recorded = [str(path) for path in _record(tmp_path, [cell(attack=name) for name in ("dlg", "grnn")])]
+    shown = read_result(*files, recorded=recorded)
+    assert list(shown.rows["attack"]) == ["dlg", "grnn"]
+    assert shown.spec["scale"] == "standard"
+    assert shown.facts["seeds"] == [3]
+    small = " ".join(texts(drawn(shown)))
+    assert "Scale standard · recorded on cpu: another, 2026-01-02, commit abc · seed 3" in small
+    assert "Threat model: labels: given" in small
+    assert "a longer one, recorded on cpu: another" in page.protocol(shown)
+    assert page.beyond(shown, "x/results/quick/tables/t.csv").startswith(
+        "All numbers, with nulls and snapshots: `reference/standard/t.csv`"
+    )
+    assert "recorded" not in page.protocol(read_result(*files))
+
+
+def test_a_run_that_has_as_much_as_the_record_is_drawn_itself(tmp_path: Path) -> None:
+    ran = [cell(attack=name) for name in ("dlg", "grnn")]
+    files = [str(path) for path in _files(tmp_path, ran, result().spec).values()]
+    recorded = [str(path) for path in _record(tmp_path, [*ran, cell(baseline="random-noise")])]
+    shown = read_result(*files, recorded=recorded)
+    assert (shown.recorded, shown.spec["scale"]) == ("", "quick")
+    of_its_scale = result().spec | {"scale": "standard"}
+    own = [str(path) for path in _files(tmp_path, ran[:1], of_its_scale).values()]
+    assert read_result(*own, recorded=recorded).recorded == ""
+
+
+def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None:
+    drawing = {"drawing": "side-by-side"}
+    files = [str(path) for path in _files(tmp_path, [], result(drawing=drawing).spec).values()]
+    recorded = _record(tmp_path, [cell()])
+    pair = np.stack([np.arange(48), np.arange(48)[::-1]]).reshape(2, 4, 4, 3).astype(np.uint8)
+    pictures = recorded[0].with_name("t.safetensors")
+    write_tensors(pictures, {"mnist-32/lenet-dlg/grnn/none/grnn": pair}, {})
+    shown = read_result(*files, recorded=[str(path) for path in [*recorded, pictures]])
+    (only,) = shown.panels
+    assert only.truth.shape == (1, 3, 4, 4)
+    assert only.score[0] == pytest.approx(-1)
+    assert {"private", "−1.000", "MNIST at 32×32 · DLG's LeNet · GRNN"} <= set(texts(drawn(shown)))
+
+
+def test_the_verb_judges_the_recorded_run_that_it_draws(tmp_path: Path) -> None:
+    facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
+    files = _files(tmp_path, [], result().spec, **facts)
+    trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
+    write_table(trials, pd.DataFrame({"metric": []}), {})
+    out, executed = tmp_path / "out.png", tmp_path / "out.ipynb"
+    beside = {"out": out, "executed": executed, "trials": trials, "papers": papers}
+    figure(NOTEBOOKS[0], **files, **beside, recorded=_record(tmp_path, [cell()]))
+    assert out.read_bytes()[:4] == b"\x89PNG"
+    assert "recorded on cpu: another" in executed.read_text()
 
 
 def test_printed_numbers_are_read_and_an_empty_file_is_none(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Curves, dots and maps show the numbers that they are given."""
 
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -85,30 +84,10 @@ def test_words_on_an_axis_stand_in_their_order_and_panels_have_titles() -> None:
     assert {first.get_title("left"), second.get_title("left")} == {"MNIST", "CIFAR-10"}
 
 
-def test_the_share_of_a_run_and_longer_runs_that_were_recorded() -> None:
+def test_the_share_of_a_run() -> None:
     way = [cell(iterations=100 * look, baseline="snapshot") for look in range(1, 10)]
     figure = drawn(result([*way, cell()], LINES | {"x": "share", "baselines": ["", "snapshot"]}))
     assert axes_of(figure)[0].lines[0].get_xdata()[[0, -1]] == pytest.approx([0.1, 1])
-    longer = pd.DataFrame(
-        [cell(iterations=1000 * k, baseline="", scale="long", device="a GPU") for k in (1, 2, 3, 4)]
-    )
-    steps = LINES | {"x": "iterations", "baselines": ["", "snapshot"], "recorded": True, "log": ["x"]}
-    figure = drawn(result([*way, cell()], steps, recorded=longer))
-    assert "recorded, scale long" in entries(figure)
-    assert [line.get_linestyle() for line in axes_of(figure)[0].lines] == ["-", "--"]
-
-
-@pytest.mark.parametrize("drawing", [LINES | {"x": "iterations", "recorded": True}, {"drawing": "heat"}])
-def test_what_this_scale_leaves_out_is_drawn_as_it_is_recorded(drawing: dict) -> None:
-    longer = pd.DataFrame(
-        [
-            cell(iterations=k, metric=metric, baseline="", scale="standard", device="a GPU", n=5)
-            for k in (1000, 2000)
-            for metric in ("psnr", "pearson")
-        ]
-    )
-    none = result([cell()], drawing, recorded=longer)
-    assert drawn(replace(none, rows=none.rows.iloc[:0].astype(object))) is not None
 
 
 def test_a_round_with_a_problem_is_marked() -> None:
@@ -215,22 +194,14 @@ def test_the_worst_attacker_stands_above_a_map_without_what_uses_no_gradient() -
     assert bar.get_ylabel() == "Pearson r"
 
 
-def test_a_map_shows_the_longest_run_there_is_and_what_failed() -> None:
+def test_a_map_marks_what_failed() -> None:
     def square(attack: str, mean: float, **more: Any) -> dict[str, Any]:
         return cell(attack=attack, defence="none", metric="pearson", baseline="", mean=mean, **more)
 
-    def shown(**more: Any) -> list[str]:
-        figure = drawn(result(short, {"drawing": "heat"}, **more))
-        return sorted(text.get_text() for text in axes_of(figure)[0].texts)
-
-    short = [square("dlg", 0.2, failure_rate=0.5), square("invg", 0.3, failure_rate=0.4)]
-    assert shown() == ["0.20†", "0.30", "0.30"]
-    kept = {"scale": "standard", "device": "a GPU", "failure_rate": 0.1}
-    longer = pd.DataFrame([square("dlg", 0.9, **kept), square("agic", 0.7, **kept)])
+    rows = [square("dlg", 0.2, failure_rate=0.5), square("invg", 0.3, failure_rate=0.4)]
+    figure = drawn(result(rows, {"drawing": "heat"}))
     # The worst attacker of the defence stands above.
-    assert shown(recorded=longer) == ["0.30", "0.70", "0.90", "0.90"]
-    figure = drawn(result(short, {"drawing": "heat"}, recorded=longer))
-    assert "2 squares recorded at scale standard" in " ".join(texts(figure))
+    assert sorted(text.get_text() for text in axes_of(figure)[0].texts) == ["0.20†", "0.30", "0.30"]
 
 
 @pytest.mark.parametrize("drawing", [LINES, DOTS, {"drawing": "heat"}])

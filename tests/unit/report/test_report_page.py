@@ -187,6 +187,16 @@ def test_the_threat_model_scale_n_and_seed_stand_under_each_experiment(
         assert words in threat
 
 
+def test_a_recorded_run_is_named_where_it_is_shown(
+    card: pd.DataFrame, section: Callable[..., Section]
+) -> None:
+    html = page(card, [section(scale="standard", recorded="recorded on a machine, 2026-01-01")], FACTS)
+    text = visible(html)
+    assert "those of the standard scale, recorded on a machine, 2026-01-01" in text
+    assert re.search(r"<dt>scale</dt><dd>standard</dd>", html)
+    assert "recorded on a machine" not in visible(page(card, [section()], FACTS))
+
+
 def test_an_absent_experiment_says_why(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     absent = section(figure=b"", table=EMPTY, knows={}, absent={"cell": "data set not here"})
     text = visible(page(card, [absent], FACTS))

@@ -110,3 +110,11 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
     own = next(name for name in asked.needed("fidel-figure-13") if name.startswith("capture/"))
     changed = replace(asked, specs=asked.specs | {own: asked.specs[own] | {"more": 1}})
     assert digests(changed, "fidel-figure-13")[0] != before[0]
+
+
+def test_all_seeds_of_a_condition_are_sampled_together() -> None:
+    studies = [f"plane/perceptron/{kind}/none/{seed}" for kind in ("code", "equations") for seed in range(3)]
+    asked = Plan("quick", {"x": []}, {}, {"table/x": {"cells": [], "studies": studies}}, {"x": []})
+    spec, studied, _ = module._sampled(asked, "x", "code", 1)
+    assert len({stem.rpartition("/")[0] for stem in spec["studies"]}) == 1
+    assert [path.rpartition("/")[2] for path in studied] == [f"{seed}.parquet" for seed in range(3)]

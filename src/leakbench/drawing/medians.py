@@ -1,0 +1,45 @@
+"""The pictures that a record keeps: of each cell a private image and its reconstruction at the median."""
+
+from collections.abc import Sequence
+
+from leakbench.cells import CELL
+from leakbench.drawing.result import Panel, Result
+from leakbench.drawing.rows import word
+from leakbench.drawing.sheet import Body
+from leakbench.drawing.tile import APART, GAP, ROOM, THRESHOLD, Strip, Tile, pearson, tiled
+
+# Inches: the sides that a tile may have.
+SMALLEST, LARGEST = 0.8, 1.6
+
+
+def medians(result: Result, panels: Sequence[Panel]) -> Body:
+    """Draw a pair for each cell, side by side: the private image and its reconstruction.
+
+    Above each pair stands what distinguishes its cell from the others; what all share is the heading. Below
+    it is the Pearson r of the kept picture; r >= 0.98 has a red frame. panels: one or more, each with one
+    private image and one reconstruction.
+    """
+    shared = [name for name in CELL if len({panel.about[name] for panel in panels}) == 1]
+    order = {name: list(result.parts(name)) for name in CELL}
+    place = {(name, value): number for name, values in order.items() for number, value in enumerate(values)}
+    panels = sorted(panels, key=lambda panel: [place.get((n, panel.about[n]), -1) for n in CELL])
+    strips = [
+        Strip(_named(result, panel, [name for name in CELL if name not in shared]), _pair(panel))
+        for panel in panels
+    ]
+    side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
+    note = (
+        f"n = 1 image of each cell, the median of its trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
+    )
+    heading = _named(result, panels[0], shared)
+    return tiled([(heading, [("", strips)])], min(LARGEST, max(SMALLEST, side)), note=note)
+
+
+def _pair(panel: Panel) -> list[Tile | None]:
+    score = float(panel.score[0])
+    return [Tile(panel.truth[0], "private"), Tile(panel.guess[0], pearson(score), score >= THRESHOLD)]
+
+
+def _named(result: Result, panel: Panel, columns: Sequence[str]) -> str:
+    values = [(name, panel.about[name]) for name in columns if name != "federation"]
+    return " · ".join(word(result, *each) for each in values if each != ("defence", "none"))
