@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import to_json, write_text
+from leakbench.artefacts import read_csv, to_json, write_text
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
@@ -19,7 +19,7 @@ from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
 from leakbench.verbs.record import digests, planned
-from leakbench.verbs.verify import DIFFERENT, IDENTICAL, NEW, WITHIN, compared, numbers
+from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, WITHIN, compared, numbers
 
 Spec = dict[str, Any]
 
@@ -101,10 +101,17 @@ def _found(spec: Spec, values: list[Path], costs: list[Path]) -> Found:
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
     """Return how many numbers of the sample stand how to the recorded ones, and those that differ."""
+    # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
+    recorded = read_csv(table, dtype=str, keep_default_na=False)
+    filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
+    needless = [name for name in recorded if name not in filled | {*KEYS, *STATISTICS}]
     with tempfile.TemporaryDirectory() as folder:
-        part = Path(folder) / table.name
-        write_text(part, found.table.to_csv(index=False, float_format="%.6g"))
-        rows = compared(numbers([part]), numbers([table]))
+        part, whole = (Path(folder) / name / table.name for name in ("part", "whole"))
+        for path, frame in ((part, found.table), (whole, recorded)):
+            path.parent.mkdir()
+            kept = frame.drop(columns=needless, errors="ignore")
+            write_text(path, kept.to_csv(index=False, float_format="%.6g"))
+        rows = compared(numbers([part]), numbers([whole]))
     counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
     apart = rows[rows["status"] == DIFFERENT]
     return counts, [

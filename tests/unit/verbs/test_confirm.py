@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
@@ -110,6 +111,15 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
     own = next(name for name in asked.needed("fidel-figure-13") if name.startswith("capture/"))
     changed = replace(asked, specs=asked.specs | {own: asked.specs[own] | {"more": 1}})
     assert digests(changed, "fidel-figure-13")[0] != before[0]
+
+
+def test_a_column_that_other_conditions_need_does_not_hide_a_line(cell: Cell, recorded: Path) -> None:
+    table = recorded.with_suffix(".csv")
+    table.write_text(pd.read_csv(table).assign(iterations=0).to_csv(index=False))
+    confirm(cell.root, "quick")
+    (entry,) = read_json(recorded, "", "")["confirmed"].values()
+    assert entry["numbers"]["identical"] > 0
+    assert entry["numbers"]["new"] == 0
 
 
 def test_all_seeds_of_a_condition_are_sampled_together() -> None:
