@@ -154,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     record.add_argument("--targets", action="store_true", help="only print the tables to make first")
     confirm = command("confirm", "hold samples of recorded experiments to what today's code gives")
     confirm.add_argument("--scale", required=True, help="the scale that was recorded")
+    confirm.add_argument("--only", nargs="+", action="extend", help="experiments, if not all are meant")
     confirm.add_argument("--targets", action="store_true", help="only print the files to make first")
     confirm.add_argument(
         "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"

@@ -3,13 +3,14 @@ give the recorded numbers."""
 
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from leakbench.artefacts import read_csv, to_json, write_text
 from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.process import commit
@@ -24,7 +25,9 @@ from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, 
 Spec = dict[str, Any]
 
 
-def confirm(root: Path, scale: str, targets: bool = False, sample: int = 1) -> None:
+def confirm(
+    root: Path, scale: str, targets: bool = False, sample: int = 1, only: Sequence[str] | None = None
+) -> None:
     """Compare sampled cells of what is recorded of a scale with what today's code gives.
 
     Only experiments whose settings are those of today and whose code is older are sampled. Where every number
@@ -32,12 +35,16 @@ def confirm(root: Path, scale: str, targets: bool = False, sample: int = 1) -> N
     be identical, on another within a thousandth or the recorded interval. Where one differs, the record stays
     as it is and the number is printed.
 
-    root: the checkout. scale: the scale that was recorded. targets: print the files that Snakemake must make
-    first, and compare nothing. sample: how many conditions of each experiment, above 0. The choice
-    follows from the digest of today's code, so that nobody picks it. Raises UserError where a sampled file is
-    missing.
+    root: the checkout. scale: the scale that was recorded. targets: print what Snakemake must make first, and
+    compare nothing: the setting `only`, so that no other experiment's attacks run beside, and the files.
+    sample: how many conditions of each experiment, above 0. The choice follows from the digest of today's
+    code, so that nobody picks it. only: names of experiments, if not all are meant. Raises UserError where
+    one is not recorded, or a sampled file is missing.
     """
-    for table, made, asked, code in _older(root, scale):
+    older = list(_older(root, scale, only))
+    if targets and older:
+        print(f"only={','.join(table.stem for table, *_ in older)}")
+    for table, made, asked, code in older:
         spec, *files = _sampled(asked, table.stem, code, sample)
         values, costs = ([root / "results" / scale / name for name in names] for names in files)
         paths = [*values, *costs]
@@ -60,9 +67,12 @@ def confirm(root: Path, scale: str, targets: bool = False, sample: int = 1) -> N
         print(f"{table.stem}: confirmed, {words}")
 
 
-def _older(root: Path, scale: str) -> Iterator[tuple[Path, Spec, Plan, str]]:
+def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[tuple[Path, Spec, Plan, str]]:
     """Yield table, record, plan and digest of today's code of each record whose code alone is older."""
-    for table in sorted((root / "reference" / scale).glob("*.csv")):
+    tables = {table.stem: table for table in sorted((root / "reference" / scale).glob("*.csv"))}
+    if unknown := next((name for name in only or () if name not in tables), ""):
+        raise UserError(f"--only {unknown}: not recorded at scale {scale} ({suggest(unknown, tables)})")
+    for table in (table for name, table in tables.items() if not only or name in only):
         made = read_record(table)
         asked = planned(root, scale)
         if table.stem not in asked.experiments:

@@ -89,7 +89,12 @@ def test_what_must_be_made_first_is_listed_and_asked_for(
     cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     confirm(cell.root, "quick", targets=True)
-    assert capsys.readouterr().out.split() == [f"results/quick/scores/{ORIGIN}.parquet"]
+    # Without the setting, attacks of other experiments on the same capture would run too.
+    assert capsys.readouterr().out.split() == ["only=x", f"results/quick/scores/{ORIGIN}.parquet"]
+    confirm(cell.root, "quick", targets=True, only=["x"])
+    assert "only=x" in capsys.readouterr().out
+    with pytest.raises(UserError, match="--only z: not recorded at scale quick"):
+        confirm(cell.root, "quick", only=["z"])
     cell.scores.unlink()
     with pytest.raises(UserError, match="missing"):
         confirm(cell.root, "quick")
