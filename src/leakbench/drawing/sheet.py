@@ -77,7 +77,9 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         return None
     title = textwrap.wrap(result.spec["title"], 88)
     claim = textwrap.wrap(_claim(result), 128)
-    foot = [line for text in _small_print(result, bodies) for line in textwrap.wrap(text, 172)]
+    # A number stays in one line with its unit.
+    small = [text.replace(" %", "\xa0%").replace("≥ ", "≥\xa0") for text in _small_print(result, bodies)]
+    foot = [line for text in small for line in textwrap.wrap(text, 172)]
     # Inches: lines of the title, of the claim and of the small print, each with its margins.
     top = 0.26 + 0.23 * len(title) + 0.165 * len(claim)
     bottom = 0.2 + 0.125 * len(foot)
@@ -93,8 +95,8 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         y = 1 - (0.16 + 0.23 * len(title)) / top
         above.text(left, y, "\n".join(claim), va="top", fontsize=8, color=MUTED, linespacing=1.3)
         below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, color=FAINT, linewidth=0.7))
-        small = {"va": "top", "fontsize": 6.3, "color": MUTED, "linespacing": 1.35}
-        below.text(left, 1 - 0.12 / bottom, "\n".join(foot), **small)
+        look: Any = {"va": "top", "fontsize": 6.3, "color": MUTED, "linespacing": 1.35}
+        below.text(left, 1 - 0.12 / bottom, "\n".join(foot), **look)
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
         figure.draw_without_rendering()
