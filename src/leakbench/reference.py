@@ -1,8 +1,9 @@
 """Recorded results: tables of earlier runs, kept in git below reference/<scale>/ with what made them.
 
 What takes hours is measured once and recorded. Each experiment has these files there: its table as the
-workflow wrote it (.csv), the single trials behind it (.parquet), its record (.json), and small pictures of
-its strongest attacks (.safetensors) where it has any. The record names device, commit, date, versions,
+workflow wrote it (.csv), the single trials behind it (.parquet), its record (.json), small pictures of its
+strongest attacks (.safetensors) where it has any, and what its figure draws beside the table
+(.exhibit.safetensors) where that is small. The record names device, commit, date, versions,
 digests of specs, code and files, and how far its trainings ran. The same experiment with every seed
 raised by N is recorded below reference/<scale>-seed<N>/. Such a table says what the seed changes; it decides
 no verdict.
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # The files beside a record; it names the digest of each.
-KEPT = (".csv", ".parquet", ".safetensors")
+EXHIBIT = ".exhibit.safetensors"
+KEPT = (".csv", ".parquet", ".safetensors", EXHIBIT)
 # Columns of a table that are text, if one is empty in every line or has digits alone.
 TEXT = {"seeds": str, "baseline": str, "key": str}
 # How a record is made.

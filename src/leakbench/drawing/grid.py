@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from leakbench.drawing import words
-from leakbench.drawing.medians import medians
+from leakbench.drawing.medians import at_medians, medians
 from leakbench.drawing.result import Panel, Result
 from leakbench.drawing.rows import word
 from leakbench.drawing.sheet import Body
@@ -28,7 +28,7 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
     panels = [_best(panel, most) for panel in result.panels]
     if not panels:
         return None
-    if result.recorded:
+    if at_medians(panels):
         return medians(result, panels)
     groups = [(_caption(result, each), [("", [_samples(each), _reconstructions(each)])]) for each in panels]
     truths, guesses = (words.span(len(getattr(p, name)) for p in panels) for name in ("truth", "guess"))

@@ -12,6 +12,11 @@ from leakbench.drawing.tile import APART, GAP, ROOM, THRESHOLD, Strip, Tile, pea
 SMALLEST, LARGEST = 0.8, 1.6
 
 
+def at_medians(panels: Sequence[Panel]) -> bool:
+    """Return whether panels are pairs of a record, and not the pictures of an exhibit."""
+    return any(panel.about.get("rule") == "median" for panel in panels)
+
+
 def medians(result: Result, panels: Sequence[Panel]) -> Body:
     """Draw a pair for each cell, side by side: the private image and its reconstruction.
 

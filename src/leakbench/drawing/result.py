@@ -15,7 +15,7 @@ import pandas as pd
 from leakbench.artefacts import Facts, read_csv, read_tensors
 from leakbench.cells import CELL
 from leakbench.errors import UserError
-from leakbench.reference import TEXT, Kept, fuller
+from leakbench.reference import EXHIBIT, TEXT, Kept, fuller
 
 TENSORS = ("truth", "guess", "usable", "sample", "score")
 # What a record says of its run under the name that an exhibit has for it.
@@ -85,37 +85,48 @@ def read_result(
     Raises UserError naming the file and what it lacks.
     """
     tensors, facts = read_tensors(Path(exhibit))
-    panels = []
-    for number, about in enumerate(facts.get("panels", [])):
-        for name in TENSORS:
-            if f"{number}/{name}" not in tensors:
-                raise UserError(
-                    f"{exhibit}: tensor '{number}/{name}' is missing (every panel has {', '.join(TENSORS)})"
-                )
-        panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
+    panels = _panels(exhibit, tensors, facts)
     shown = json.loads(Path(spec).read_text())
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
     own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
     kept = fuller(rows, [Path(path) for path in recorded], but=shown["scale"])
-    pictures = _pictures(kept) if kept else {}
-    # A record of before pictures were kept takes none away.
-    return _of_record(own, kept, pictures) if kept and (pictures or not panels) else own
+    return _of_record(own, kept) if kept else own
 
 
-def _pictures(kept: Kept) -> dict[str, np.ndarray]:
-    file = kept.table.with_suffix(".safetensors")
-    return read_tensors(file)[0] if file.is_file() else {}
+def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> list[Panel]:
+    """Return the pictures of an exhibit. Raises UserError naming the file and what it lacks."""
+    panels = []
+    for number, about in enumerate(facts.get("panels", [])):
+        for name in TENSORS:
+            if f"{number}/{name}" not in tensors:
+                raise UserError(
+                    f"{path}: tensor '{number}/{name}' is missing (every panel has {', '.join(TENSORS)})"
+                )
+        panels.append(Panel(about, *(tensors[f"{number}/{name}"] for name in TENSORS)))
+    return panels
 
 
-def _of_record(own: Result, kept: Kept, pictures: Mapping[str, np.ndarray]) -> Result:
-    """Return a recorded run in place of a run of another scale. What only an exhibit holds stays the run's
-    own: boundaries, words read, classes of a data set."""
+def _of_record(own: Result, kept: Kept) -> Result:
+    """Return a recorded run in place of a run of another scale.
+
+    Its pictures are those of its exhibit, or else those at the median that its record keeps. A record that
+    keeps neither takes the run's own away from no figure.
+    """
+    exhibit, medians = (kept.table.with_suffix(suffix) for suffix in (EXHIBIT, ".safetensors"))
+    tensors, facts = read_tensors(exhibit) if exhibit.is_file() else ({}, {})
+    panels = _panels(exhibit, tensors, facts)
+    if not tensors and medians.is_file():
+        panels = [_median(cell, pair) for cell, pair in read_tensors(medians)[0].items()]
+    if own.panels and not panels:
+        return own
+    made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
     return replace(
         own,
         rows=kept.rows.fillna({"key": ""} if "key" in kept.rows else {}),
-        panels=[_median(cell, pair) for cell, pair in pictures.items()],
-        facts=own.facts | {name: kept.record[key] for key, name in FACTS.items() if key in kept.record},
+        panels=panels,
+        facts=own.facts | facts | made,
+        tensors=own.tensors | tensors,
         spec=own.spec | {"scale": kept.scale},
         recorded=kept.said(),
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from leakbench.cells import CELL
 from leakbench.drawing import words
-from leakbench.drawing.medians import medians
+from leakbench.drawing.medians import at_medians, medians
 from leakbench.drawing.result import Panel, Result
 from leakbench.drawing.rows import too_short, word
 from leakbench.drawing.sheet import Body
@@ -41,8 +41,8 @@ def side_by_side(
             found.setdefault((*_values(panel, blocks), panel.truth.tobytes()), []).append(panel)
     if not found:
         return None
-    if result.recorded:
-        return medians(result, [panel for own in found.values() for panel in own])
+    if at_medians(panels := [panel for own in found.values() for panel in own]):
+        return medians(result, panels)
     laid = [(*_laid(result, own), own[0].truth) for own in found.values()]
     count = min(most, max(len(truth) for *_, truth in laid))
     across = 1 + max(len(attacks) for _, _, attacks, _ in laid)

@@ -7,7 +7,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_csv, read_facts, read_table, to_json, write_tensors, write_text
+from leakbench.artefacts import (
+    open_tensors,
+    read_csv,
+    read_facts,
+    read_table,
+    to_json,
+    write_tensors,
+    write_text,
+)
 from leakbench.catalogue.code import code_digest
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
@@ -20,9 +28,12 @@ from leakbench.papers.work import read_papers
 from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
-from leakbench.reference import KEPT, kept_digests, read_record, run_of
+from leakbench.reference import EXHIBIT, KEPT, kept_digests, read_record, run_of
 from leakbench.report.leaks import strongest
 from leakbench.tables.median import medians
+
+# Bytes of an exhibit that is kept in git.
+LARGEST = 2**19
 
 
 def record(
@@ -94,6 +105,8 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     shutil.copyfile(table, kept / f"{experiment}.csv")
     if pictures:
         write_tensors(kept / f"{experiment}.safetensors", pictures, {})
+    if open_tensors(exhibit)[0] and exhibit.stat().st_size <= LARGEST:
+        shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
     made["files"] = kept_digests(kept / f"{experiment}.csv")
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")
 

@@ -9,7 +9,7 @@ import pandas as pd
 from leakbench.artefacts import read_csv, read_facts, read_tensors, write_text
 from leakbench.process import commit
 from leakbench.provenance import read_spec
-from leakbench.reference import fuller, read_record, read_recorded
+from leakbench.reference import EXHIBIT, fuller, read_record, read_recorded
 from leakbench.report import Section, page
 from leakbench.report.leaks import best_known, of_images, on_any_network, prices
 from leakbench.report.medians import with_pictures
@@ -93,7 +93,7 @@ def report(
 
 def _pictures(kept: Sequence[Path]) -> dict[tuple[str, str], np.ndarray]:
     """Return scale and cell -> the recorded picture at the median; recorded files are checked before."""
-    files = [path for path in kept if path.suffix == ".safetensors"]
+    files = [path for path in kept if path.suffix == ".safetensors" and not path.name.endswith(EXHIBIT)]
     return {(path.parent.name, cell): pair for path in files for cell, pair in read_tensors(path)[0].items()}
 
 

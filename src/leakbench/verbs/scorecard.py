@@ -15,7 +15,7 @@ from leakbench.papers.facts import reader
 from leakbench.papers.work import read_papers
 from leakbench.process import commit
 from leakbench.provenance import machine, read_spec
-from leakbench.reference import run_of
+from leakbench.reference import EXHIBIT, run_of
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
@@ -98,9 +98,17 @@ def _recorded(files: Sequence[Path], root: Path, known: frozenset[str]) -> Itera
     scales: dict[str, dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]]] = {}
     for scale, name, frame, kept, record in recorded_tables(list(files)):
         scales.setdefault(scale, {})[name] = frame, kept, record
+    drawn = {(path.parent.name, path.name): path for path in files if path.name.endswith(EXHIBIT)}
     for scale, found in scales.items():
+
+        def exhibit(name: str, scale: str = scale) -> Any:
+            if (scale, f"{name}{EXHIBIT}") not in drawn:
+                raise NotMeasured(f"the record of {name} at scale {scale} has no exhibit")
+            return open_tensors(drawn[scale, f"{name}{EXHIBIT}"])
+
         yield Evidence(
             scale=scale,
+            exhibit=exhibit,
             lines={name: Lines(name, frame, kept) for name, (frame, kept, _) in found.items()},
             shares={name: record.get("shares", {}) for name, (_, _, record) in found.items()},
             falls={name: record.get("falls", {}) for name, (_, _, record) in found.items()},

@@ -8,12 +8,13 @@ import nbformat
 import numpy as np
 import pandas as pd
 import pytest
-from making import cell, drawn, result, texts
+from making import cell, drawn, panel, result, texts
 
 from leakbench.artefacts import write_table, write_tensors
 from leakbench.drawing import page
 from leakbench.drawing.result import read_result
 from leakbench.errors import UserError
+from leakbench.reference import EXHIBIT
 from leakbench.verbs.figure import figure
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
@@ -179,6 +180,24 @@ def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None
     assert only.truth.shape == (1, 3, 4, 4)
     assert only.score[0] == pytest.approx(-1)
     assert {"private", "−1.000", "MNIST at 32×32 · DLG's LeNet · GRNN"} <= set(texts(drawn(shown)))
+
+
+def test_a_recorded_exhibit_is_drawn_rather_than_pictures_at_the_median(tmp_path: Path) -> None:
+    drawing = {"drawing": "grid"}
+    files = [str(path) for path in _files(tmp_path, [], result(drawing=drawing).spec).values()]
+    recorded = _record(tmp_path, [cell()])
+    given = panel(k=2, m=3)
+    arrays = {f"0/{name}": getattr(given, name) for name in ("truth", "guess", "usable", "sample", "score")}
+    exhibit, medians = (recorded[0].with_name(name) for name in (f"t{EXHIBIT}", "t.safetensors"))
+    write_tensors(exhibit, arrays, {"panels": [given.about], "classes": {"mnist-32": 10}})
+    write_tensors(medians, {"mnist-32/lenet-dlg/grnn/none/grnn": np.zeros((2, 4, 4, 1), np.uint8)}, {})
+    shown = read_result(*files, recorded=[str(path) for path in [*recorded, exhibit, medians]])
+    assert [len(each.guess) for each in shown.panels] == [3]
+    assert (shown.facts["classes"], shown.facts["seeds"]) == ({"mnist-32": 10}, [3])
+    assert "private samples" in texts(drawn(shown))
+    write_tensors(exhibit, dict(list(arrays.items())[:2]), {"panels": [given.about]})
+    with pytest.raises(UserError, match=r"t\.exhibit\.safetensors: tensor '0/usable' is missing"):
+        read_result(*files, recorded=[str(path) for path in recorded])
 
 
 def test_the_verb_judges_the_recorded_run_that_it_draws(tmp_path: Path) -> None:

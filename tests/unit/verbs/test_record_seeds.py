@@ -4,14 +4,17 @@ import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cell import SHARES, STEM, Cell, make_table
 
+from leakbench.artefacts import read_facts, write_tensors
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
-from leakbench.reference import files, run_of
+from leakbench.reference import EXHIBIT, files, run_of
 from leakbench.verbs import record as module
 from leakbench.verbs.record import record
+from leakbench.whole import file_digest
 
 
 @pytest.fixture
@@ -89,3 +92,19 @@ def test_a_fault_while_copying_leaves_no_record(finished: Path, monkeypatch: pyt
         record(finished, "quick", "x")
     assert {path.suffix for path in files(finished, "x")} == set()
     assert not (finished / "reference/quick/x.json").exists()
+
+
+def test_what_a_figure_draws_is_kept_where_it_is_small(
+    finished: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exhibit = finished / "results/quick/exhibits/x.safetensors"
+    facts = read_facts(exhibit)
+    write_tensors(exhibit, {"0/surface": np.zeros(9)}, facts)
+    record(finished, "quick", "x")
+    kept = finished / "reference/quick" / f"x{EXHIBIT}"
+    assert kept.read_bytes() == exhibit.read_bytes()
+    made = json.loads((finished / "reference/quick/x.json").read_text())
+    assert made["files"][EXHIBIT] == file_digest(kept)
+    monkeypatch.setattr(module, "LARGEST", 10)
+    record(finished, "quick", "x")
+    assert not kept.exists()
