@@ -33,7 +33,7 @@ from leakbench.report.leaks import strongest
 from leakbench.tables.median import medians
 
 # Bytes of an exhibit that is kept in git.
-LARGEST = 2**19
+LARGEST = 2**20
 
 
 def record(
