@@ -150,21 +150,22 @@ class Kept:
         return f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
 
 
-def fuller(rows: "pd.DataFrame", paths: Sequence[Path], but: str) -> Kept | None:
+def fuller(rows: "pd.DataFrame", paths: Sequence[Path], but: str, pictured: bool) -> Kept | None:
     """Return the recorded run that has the most lines of attacks and studies, None where `rows` has as many.
 
     A run that leaves cells to the record shows the record: one figure then has one scale, and not some points
     of few trials beside others of many.
 
     rows: the table of a run, with `baseline` "" for the attacks and studies themselves. paths: recorded
-    tables of the same experiment, with the files beside them. but: the run's own scale.
+    tables of the same experiment, with the files beside them. but: the run's own scale. pictured: whether the
+    run has pictures. It then keeps its place before a record that has none.
     """
     found = [
         Kept(path, folder, frame, record)
         for path, (folder, _, frame, _, record) in zip(
             [path for path in paths if path.suffix == ".csv"], tables(list(paths)), strict=True
         )
-        if folder != but
+        if folder != but and (not pictured or _pictured(path))
     ]
     best = max(found, key=lambda kept: _lines(kept.rows), default=None)
     return best if best and _lines(best.rows) > _lines(rows) else None
@@ -172,3 +173,7 @@ def fuller(rows: "pd.DataFrame", paths: Sequence[Path], but: str) -> Kept | None
 
 def _lines(rows: "pd.DataFrame") -> int:
     return int((rows["baseline"] == "").sum()) if len(rows) else 0
+
+
+def _pictured(table: Path) -> bool:
+    return any(table.with_suffix(suffix).is_file() for suffix in (EXHIBIT, ".safetensors"))

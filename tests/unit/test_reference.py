@@ -10,7 +10,7 @@ import pytest
 
 from leakbench.artefacts import write_table
 from leakbench.errors import UserError
-from leakbench.reference import files, fuller, kept_digests, read_recorded, run_of, tables
+from leakbench.reference import EXHIBIT, files, fuller, kept_digests, read_recorded, run_of, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
@@ -138,13 +138,16 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     more = pd.DataFrame([ROW, ROW | {"metric": "ssim"}])
     more.to_csv(kept, index=False)
     paths, one = files(tmp_path, "some"), pd.DataFrame([ROW])
-    found = fuller(one, paths, but="quick")
+    found = fuller(one, paths, "quick", pictured=False)
     assert found is not None
     assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
     assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
-    assert fuller(one, paths, but="paper") is None
-    assert fuller(more, paths, but="quick") is None
+    assert fuller(one, paths, "paper", pictured=False) is None
+    assert fuller(more, paths, "quick", pictured=False) is None
+    assert fuller(one, paths, "quick", pictured=True) is None
+    kept.with_suffix(EXHIBIT).touch()
+    assert fuller(one, paths, "quick", pictured=True) is not None
     # Null baselines and snapshots are not what an experiment is about.
     nulls = pd.concat([one, one.assign(baseline="random-noise")])
-    assert fuller(nulls, paths, but="quick") is not None
-    assert fuller(pd.DataFrame(), files(tmp_path, "other"), but="quick") is None
+    assert fuller(nulls, paths, "quick", pictured=False) is not None
+    assert fuller(pd.DataFrame(), files(tmp_path, "other"), "quick", pictured=False) is None

@@ -90,7 +90,7 @@ def read_result(
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
     own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
-    kept = fuller(rows, [Path(path) for path in recorded], but=shown["scale"])
+    kept = fuller(rows, [Path(path) for path in recorded], shown["scale"], pictured=bool(panels))
     return _of_record(own, kept) if kept else own
 
 
@@ -110,16 +110,13 @@ def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
 def _of_record(own: Result, kept: Kept) -> Result:
     """Return a recorded run in place of a run of another scale.
 
-    Its pictures are those of its exhibit, or else those at the median that its record keeps. A record that
-    keeps neither takes the run's own away from no figure.
+    Its pictures are those of its exhibit, or else those at the median that its record keeps.
     """
     exhibit, medians = (kept.table.with_suffix(suffix) for suffix in (EXHIBIT, ".safetensors"))
     tensors, facts = read_tensors(exhibit) if exhibit.is_file() else ({}, {})
     panels = _panels(exhibit, tensors, facts)
     if not tensors and medians.is_file():
         panels = [_median(cell, pair) for cell, pair in read_tensors(medians)[0].items()]
-    if own.panels and not panels:
-        return own
     made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
     return replace(
         own,

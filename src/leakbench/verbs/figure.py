@@ -91,7 +91,7 @@ def _statements(
         falls={table.stem: facts.get("falls", {})},
         known=None,
     )
-    kept = fuller(frame.fillna({"baseline": ""}), recorded, but=run.scale)
+    kept = fuller(frame.fillna({"baseline": ""}), recorded, run.scale, pictured=bool(facts["panels"]))
     printed_marks(works, table.stem).to_csv(marks, index=False)
     judged = Card(works, [*([_kept(kept)] if kept else []), run], run).frame(table.stem)
     judged.to_csv(card, index=False, float_format="%.6g")

@@ -52,8 +52,8 @@ def report(
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
-        kept = [path for path in recorded or () if path.stem == table.stem]
-        fullest = fuller(frame, kept, shown["scale"])
+        kept = [path for path in recorded or () if path.name.partition(".")[0] == table.stem]
+        fullest = fuller(frame, kept, shown["scale"], pictured=bool(facts["panels"]))
         costs[table.stem] = fullest.rows if fullest else frame
         for kind in parts:
             parts[kind] += shown["parts"].get(kind, [])
