@@ -1,10 +1,12 @@
 """What is recorded below reference/, as the scorecard reads it, without any run."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from project import ROOT
 
 from leakbench import reference
+from leakbench.artefacts import open_tensors
 from leakbench.catalogue.load import load_kind
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
@@ -22,8 +24,15 @@ def recorded() -> list[Evidence]:
     def nothing(name: str) -> None:
         raise NotMeasured(f"{name} is not recorded")
 
+    def exhibit(scale: str) -> Callable[[str], Any]:
+        def read(name: str) -> Any:
+            kept = ROOT / "reference" / scale / f"{name}{reference.EXHIBIT}"
+            return open_tensors(kept) if kept.is_file() else nothing(name)
+
+        return read
+
     found = [
-        Evidence(scale, lines, shares=shares[scale], known=known, fact=nothing, exhibit=nothing)
+        Evidence(scale, lines, shares=shares[scale], known=known, fact=nothing, exhibit=exhibit(scale))
         for scale, lines in scales.items()
     ]
     return [*found, Evidence("none", {}, known=known, fact=nothing, exhibit=nothing)]
