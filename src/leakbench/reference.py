@@ -10,7 +10,7 @@ no verdict.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,47 +102,36 @@ def kept_digests(table: Path) -> dict[str, str]:
     return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 
 
-def tables(paths: list[Path]) -> Iterator[tuple[str, str, "pd.DataFrame", "pd.DataFrame", dict[str, Any]]]:
-    """Yield folder, experiment, table, trials and record of every recorded table among `paths`.
-
-    The folder is the scale, or for raised seeds what `run_of` reads. The trials are empty where none were
-    recorded.
-    """
-    import pandas as pd
-
-    for table in (path for path in paths if path.suffix == ".csv"):
-        frame = read_csv(table, dtype=TEXT).fillna({"baseline": ""})
-        kept = table.with_suffix(".parquet")
-        trials = read_table(kept)[0] if kept in paths else pd.DataFrame()
-        yield table.parent.name, table.stem, frame, trials, read_record(table)
-
-
-def read_recorded(paths: Sequence[Path], but: str) -> "pd.DataFrame":
-    """Return the rows of recorded tables of every scale `but` one.
-
-    paths: tables, with the files beside them.
-    """
-    import pandas as pd
-
-    found = [
-        frame.assign(device=record["device"])
-        for scale, _, frame, _, record in tables(list(paths))
-        if scale != but
-    ]
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame()
-
-
 @dataclass(frozen=True)
 class Kept:
     """A recorded run of one experiment.
 
-    table: the CSV below reference/. scale: its scale. rows: its lines. record: what made it.
+    table: the CSV below reference/. rows: its lines. record: what made it.
     """
 
     table: Path
-    scale: str
     rows: "pd.DataFrame"
     record: dict[str, Any]
+
+    @property
+    def scale(self) -> str:
+        """The scale, or for raised seeds what `run_of` reads."""
+        return self.table.parent.name
+
+    @property
+    def name(self) -> str:
+        """The experiment."""
+        return self.table.stem
+
+    def beside(self, suffix: str) -> Path | None:
+        """Return one of the files beside the table, None where it was not recorded."""
+        path = self.table.with_suffix(suffix)
+        return path if path.is_file() else None
+
+    def trials(self) -> "pd.DataFrame | None":
+        """Return the single trials behind the lines, None where they were not recorded."""
+        path = self.beside(".parquet")
+        return read_table(path)[0] if path else None
 
     def said(self) -> str:
         """Return in words where, when and from what the run was recorded."""
@@ -150,24 +139,29 @@ class Kept:
         return f"recorded on {made['device']}, {made['date']}, commit {made['commit']}"
 
 
-def fuller(rows: "pd.DataFrame", paths: Sequence[Path], but: str, pictured: bool) -> Kept | None:
+def tables(paths: Iterable[Path]) -> list[Kept]:
+    """Return the recorded run of every table among `paths`, in their order.
+
+    Raises UserError as `read_record` does.
+    """
+    found = [path for path in paths if path.suffix == ".csv"]
+    return [
+        Kept(path, read_csv(path, dtype=TEXT).fillna({"baseline": ""}), read_record(path)) for path in found
+    ]
+
+
+def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool) -> Kept | None:
     """Return the recorded run that has the most lines of attacks and studies, None where `rows` has as many.
 
     A run that leaves cells to the record shows the record: one figure then has one scale, and not some points
     of few trials beside others of many.
 
-    rows: the table of a run, with `baseline` "" for the attacks and studies themselves. paths: recorded
-    tables of the same experiment, with the files beside them. but: the run's own scale. pictured: whether the
-    run has pictures. It then keeps its place before a record that has none.
+    rows: the table of a run, with `baseline` "" for the attacks and studies themselves. found: recorded runs
+    of the same experiment. but: the run's own scale. pictured: whether the run has pictures. It then keeps
+    its place before a record that has none.
     """
-    found = [
-        Kept(path, folder, frame, record)
-        for path, (folder, _, frame, _, record) in zip(
-            [path for path in paths if path.suffix == ".csv"], tables(list(paths)), strict=True
-        )
-        if folder != but and (not pictured or _pictured(path))
-    ]
-    best = max(found, key=lambda kept: _lines(kept.rows), default=None)
+    others = [kept for kept in found if kept.scale != but and (not pictured or _pictured(kept))]
+    best = max(others, key=lambda kept: _lines(kept.rows), default=None)
     return best if best and _lines(best.rows) > _lines(rows) else None
 
 
@@ -175,5 +169,5 @@ def _lines(rows: "pd.DataFrame") -> int:
     return int((rows["baseline"] == "").sum()) if len(rows) else 0
 
 
-def _pictured(table: Path) -> bool:
-    return any(table.with_suffix(suffix).is_file() for suffix in (EXHIBIT, ".safetensors"))
+def _pictured(kept: Kept) -> bool:
+    return bool(kept.beside(EXHIBIT) or kept.beside(".safetensors"))

@@ -10,7 +10,7 @@ import pytest
 
 from leakbench.artefacts import write_table
 from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT, files, fuller, kept_digests, read_recorded, run_of, tables
+from leakbench.reference import EXHIBIT, files, fuller, kept_digests, run_of, tables
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
@@ -32,20 +32,16 @@ def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> 
     return folder / f"{experiment}.csv"
 
 
-def test_other_scales_are_read_with_their_device(tmp_path: Path) -> None:
-    for scale in ("long", "paper", "quick"):
+def test_a_recorded_run_is_read_with_its_scale_and_device(tmp_path: Path) -> None:
+    for scale in ("long", "paper"):
         record(tmp_path, scale)
-    found = read_recorded(files(tmp_path, "some"), "quick")
-    assert found["scale"].tolist() == ["long", "paper"]
-    assert found["device"].tolist() == ["the long machine", "the paper machine"]
-    assert found["baseline"].tolist() == ["", ""]
-
-
-def test_what_was_not_recorded_is_empty(tmp_path: Path) -> None:
-    assert read_recorded(files(tmp_path, "some"), "quick").empty
-    record(tmp_path, "quick")
-    assert read_recorded(files(tmp_path, "some"), "quick").empty
-    assert read_recorded(files(tmp_path, "other"), "paper").empty
+    found = tables(files(tmp_path, "some"))
+    assert [(kept.name, kept.scale, kept.record["device"]) for kept in found] == [
+        ("some", "long", "the long machine"),
+        ("some", "paper", "the paper machine"),
+    ]
+    assert [kept.rows["baseline"].tolist() for kept in found] == [[""], [""]]
+    assert tables(files(tmp_path, "other")) == []
 
 
 def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> None:
@@ -61,14 +57,17 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
         "some.parquet",
     ]
     (other, some) = tables(files(tmp_path, "*"))
-    assert (other[1], len(other[3]), some[1], len(some[3])) == ("other", 0, "some", 1)
+    assert (other.name, other.trials(), some.name) == ("other", None, "some")
+    trials = some.trials()
+    assert trials is not None
+    assert trials["value"].tolist() == [20.0]
 
 
 @pytest.mark.parametrize("key", ["device", "commit", "date", "specs", "code"])
 def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> None:
     record(tmp_path, "long", **{key: None})
     with pytest.raises(UserError, match=rf"some\.json: {key}: Input should be a valid string, got None"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_a_strangers_record_is_one_line_with_file_and_key(
 ) -> None:
     record(tmp_path, "long", **{key: value})
     with pytest.raises(UserError, match=rf"some\.json: .*{told}"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
 
 
 def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
@@ -96,11 +95,11 @@ def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
     whole = path.read_text()
     path.write_text(whole[:-5])
     with pytest.raises(UserError, match=r"some\.csv: not a whole table"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
     path.write_text(whole)
     path.with_suffix(".json").write_text("{")
     with pytest.raises(UserError, match=r"some\.json: not the record of some\.csv"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
 
 
 def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:
@@ -108,28 +107,27 @@ def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path)
     trials = table.with_suffix(".parquet")
     write_table(trials, pd.DataFrame({"line": [0], "value": [20.0]}), {})
     record(tmp_path, "long", files=kept_digests(table))
-    assert len(read_recorded(files(tmp_path, "some"), "quick")) == 1
+    assert len(tables(files(tmp_path, "some"))) == 1
     whole = table.read_text()
     table.write_text(whole.replace("20.0", "29.0"))
     with pytest.raises(UserError, match=r"some\.csv: is not the file that was recorded \(restore it"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
     table.write_text(whole)
     # Trials of another run are whole in themselves.
     write_table(trials, pd.DataFrame({"line": [0], "value": [29.0]}), {})
     with pytest.raises(UserError, match=r"some\.parquet: is not the file that was recorded"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
     trials.unlink()
     with pytest.raises(UserError, match=r"some\.parquet: is not the file that was recorded"):
-        read_recorded(files(tmp_path, "some"), "quick")
+        tables(files(tmp_path, "some"))
 
 
 def test_what_the_project_has_recorded_can_be_read() -> None:
     root = Path(__file__).parents[2]
     for table in sorted((root / "reference").glob("*/*.csv")):
-        scale, seed = run_of(table.parent.name)
-        found = read_recorded(files(root, table.stem, seeded=seed is not None), "")
-        assert {"metric", "mean", "n", "scale", "device", "ci_low", "ci_high"} <= set(found)
-        assert scale in set(found["scale"])
+        (kept,) = tables([table])
+        assert {"metric", "mean", "n", "scale", "ci_low", "ci_high"} <= set(kept.rows)
+        assert set(kept.rows["scale"]) == {run_of(kept.scale)[0]}
 
 
 def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
@@ -137,17 +135,17 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     kept = record(tmp_path, "paper")
     more = pd.DataFrame([ROW, ROW | {"metric": "ssim"}])
     more.to_csv(kept, index=False)
-    paths, one = files(tmp_path, "some"), pd.DataFrame([ROW])
-    found = fuller(one, paths, "quick", pictured=False)
+    runs, one = tables(files(tmp_path, "some")), pd.DataFrame([ROW])
+    found = fuller(one, runs, "quick", pictured=False)
     assert found is not None
     assert (found.scale, found.table, len(found.rows)) == ("paper", kept, 2)
     assert found.said() == "recorded on the paper machine, 2026-01-01, commit abc"
-    assert fuller(one, paths, "paper", pictured=False) is None
-    assert fuller(more, paths, "quick", pictured=False) is None
-    assert fuller(one, paths, "quick", pictured=True) is None
+    assert fuller(one, runs, "paper", pictured=False) is None
+    assert fuller(more, runs, "quick", pictured=False) is None
+    assert fuller(one, runs, "quick", pictured=True) is None
     kept.with_suffix(EXHIBIT).touch()
-    assert fuller(one, paths, "quick", pictured=True) is not None
+    assert fuller(one, runs, "quick", pictured=True) is not None
     # Null baselines and snapshots are not what an experiment is about.
     nulls = pd.concat([one, one.assign(baseline="random-noise")])
-    assert fuller(nulls, paths, "quick", pictured=False) is not None
-    assert fuller(pd.DataFrame(), files(tmp_path, "other"), "quick", pictured=False) is None
+    assert fuller(nulls, runs, "quick", pictured=False) is not None
+    assert fuller(pd.DataFrame(), [], "quick", pictured=False) is None

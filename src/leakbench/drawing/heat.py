@@ -14,8 +14,6 @@ from leakbench.drawing.sheet import Body
 
 SQUARE, HEAD, FOOT = 0.27, 0.42, 1.1
 WORST = "worst attacker"
-# What a square is of, or a square of the null baselines.
-PLACE = ["dataset", "victim", "defence", "attack", "baseline"]
 # The share of trials that failed from which a square is marked.
 FAILED = 0.5
 
@@ -33,7 +31,7 @@ def heat(
     with the null baselines `against` and are no attacker. An empty square was not measured. †: at least half
     of the trials failed.
     """
-    rows = chosen(result, ["pearson"], baselines=["", *against]).drop_duplicates(PLACE)
+    rows = chosen(result, ["pearson"], baselines=["", *against])
     own = rows[rows["baseline"] == ""]
     if own.empty:
         return None

@@ -15,7 +15,7 @@ import pandas as pd
 from leakbench.artefacts import Facts, read_csv, read_tensors
 from leakbench.cells import CELL
 from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT, TEXT, Kept, fuller
+from leakbench.reference import EXHIBIT, TEXT, Kept, tables
 
 TENSORS = ("truth", "guess", "usable", "sample", "score")
 # What a record says of its run under the name that an exhibit has for it.
@@ -80,8 +80,8 @@ def read_result(
     """Read what one experiment's figure is drawn from.
 
     table: CSV. exhibit: safetensors, which may hold no pictures. spec: JSON. marks: no file, or one CSV of
-    printed numbers, which may be empty. recorded: recorded tables of the experiment with the files beside
-    them. One that has more than the table is shown in its place (see `reference.fuller`).
+    printed numbers, which may be empty. recorded: no file, or the recorded table that is shown in place of
+    `table`, with the files beside it (`reference.fuller` chooses it).
     Raises UserError naming the file and what it lacks.
     """
     tensors, facts = read_tensors(Path(exhibit))
@@ -90,8 +90,8 @@ def read_result(
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
     own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
-    kept = fuller(rows, [Path(path) for path in recorded], shown["scale"], pictured=bool(panels))
-    return _of_record(own, kept) if kept else own
+    kept = tables(map(Path, recorded))
+    return _of_record(own, kept[0]) if kept else own
 
 
 def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> list[Panel]:
@@ -112,10 +112,9 @@ def _of_record(own: Result, kept: Kept) -> Result:
 
     Its pictures are those of its exhibit, or else those at the median that its record keeps.
     """
-    exhibit, medians = (kept.table.with_suffix(suffix) for suffix in (EXHIBIT, ".safetensors"))
-    tensors, facts = read_tensors(exhibit) if exhibit.is_file() else ({}, {})
-    panels = _panels(exhibit, tensors, facts)
-    if not tensors and medians.is_file():
+    tensors, facts = read_tensors(exhibit) if (exhibit := kept.beside(EXHIBIT)) else ({}, {})
+    panels = _panels(exhibit or kept.table, tensors, facts)
+    if not tensors and (medians := kept.beside(".safetensors")):
         panels = [_median(cell, pair) for cell, pair in read_tensors(medians)[0].items()]
     made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
     return replace(

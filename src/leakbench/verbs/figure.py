@@ -10,7 +10,9 @@ from leakbench.errors import UserError
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.work import read_papers
 from leakbench.reference import TEXT, Kept, fuller
+from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.recorded import of_records
 from leakbench.scorecard.scorecard import Card
 from leakbench.whole import replacing
 
@@ -44,8 +46,10 @@ def figure(
         png = picture.with_suffix(".png")
         files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
-        _statements(papers, table, trials, exhibit, recorded or (), marks, card)
-        lists = {"marks": [marks], "paper": paper, "recorded": recorded, "scorecard": [card]}
+        kept = fullest(table, exhibit, recorded or ())
+        _statements(papers, table, trials, exhibit, kept, marks, card)
+        lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
+        lists |= {"recorded": [kept.table] if kept else None}
         values = {name: str(path.resolve()) for name, path in files.items()}
         several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
         # papermill chooses its reader by suffix, and the temporary file has none of its own.
@@ -76,7 +80,7 @@ def figure(
 
 
 def _statements(
-    papers: Path, table: Path, trials: Path, exhibit: Path, recorded: Sequence[Path], marks: Path, card: Path
+    papers: Path, table: Path, trials: Path, exhibit: Path, kept: Kept | None, marks: Path, card: Path
 ) -> None:
     """Write what the works print of an experiment in our words and unit, and its own verdicts.
 
@@ -91,20 +95,12 @@ def _statements(
         falls={table.stem: facts.get("falls", {})},
         known=None,
     )
-    kept = fuller(frame.fillna({"baseline": ""}), recorded, run.scale, pictured=bool(facts["panels"]))
     printed_marks(works, table.stem).to_csv(marks, index=False)
-    judged = Card(works, [*([_kept(kept)] if kept else []), run], run).frame(table.stem)
+    judged = Card(works, [*([of_records([kept])] if kept else []), run], run).frame(table.stem)
     judged.to_csv(card, index=False, float_format="%.6g")
 
 
-def _kept(kept: Kept) -> Evidence:
-    name, record, trials = kept.table.stem, kept.record, kept.table.with_suffix(".parquet")
-    single = read_table(trials)[0] if trials.is_file() else None
-    return Evidence(
-        scale=kept.scale,
-        lines={name: Lines(name, kept.rows, single)},
-        shares={name: record.get("shares", {})},
-        falls={name: record.get("falls", {})},
-        known=None,
-        origins={name: (record["device"], record["commit"], "")},
-    )
+def fullest(table: Path, exhibit: Path, recorded: Sequence[Path]) -> Kept | None:
+    """Return the recorded run that is drawn in place of the table, None where the table is drawn."""
+    rows, facts = read_csv(table, dtype=TEXT).fillna({"baseline": ""}), read_facts(exhibit)
+    return fuller(rows, recorded_tables(recorded), facts["scale"], pictured=bool(facts["panels"]))

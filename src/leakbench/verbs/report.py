@@ -9,7 +9,8 @@ import pandas as pd
 from leakbench.artefacts import read_csv, read_facts, read_tensors, write_text
 from leakbench.process import commit
 from leakbench.provenance import read_spec
-from leakbench.reference import EXHIBIT, fuller, read_record, read_recorded
+from leakbench.reference import Kept, fuller
+from leakbench.reference import tables as recorded_tables
 from leakbench.report import Section, page
 from leakbench.report.leaks import best_known, of_images, on_any_network, prices
 from leakbench.report.medians import with_pictures
@@ -47,19 +48,21 @@ def report(
     everywhere: list[pd.DataFrame] = []
     threats: dict[str, dict[str, str]] = {}
     beside = {spec.stem: spec for spec in specs}
+    scale = read_spec(specs[0])["scale"]
     for table, exhibit, figure in zip(tables, exhibits, figures, strict=True):
         shown, facts = read_spec(beside[table.stem]), read_facts(exhibit)
         frame = read_csv(table)
         frame["baseline"] = frame["baseline"].fillna("")
         versions = facts["versions"]
-        kept = [path for path in recorded or () if path.name.partition(".")[0] == table.stem]
-        fullest = fuller(frame, kept, shown["scale"], pictured=bool(facts["panels"]))
+        kept = recorded_tables(path for path in recorded or () if path.stem == table.stem)
+        fullest = fuller(frame, kept, scale, pictured=bool(facts["panels"]))
         costs[table.stem] = fullest.rows if fullest else frame
         for kind in parts:
             parts[kind] += shown["parts"].get(kind, [])
-        other = with_pictures(read_recorded(kept, shown["scale"]), _pictures(kept))
+        others = [each.rows.assign(device=each.record["device"]) for each in kept if each.scale != scale]
+        other = with_pictures(pd.concat([pd.DataFrame(), *others], ignore_index=True), _pictures(kept))
         every = of_images(pd.concat([frame, other], ignore_index=True))
-        known = [read_record(path).get("knows", {}) for path in kept if path.suffix == ".csv"]
+        known = [each.record.get("knows", {}) for each in kept]
         knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
         everywhere, threats = [*everywhere, every], threats | knows
         if frame["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
@@ -75,7 +78,7 @@ def report(
                 table=costs[table.stem],
                 knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
                 absent=facts["absent_cells"],
-                scale=fullest.scale if fullest else shown["scale"],
+                scale=fullest.scale if fullest else scale,
                 recorded=fullest.said() if fullest else "",
             )
         )
@@ -83,7 +86,7 @@ def report(
     sections += _left_out(unmade, read_spec(catalogue)["left_out"])
     rows = read_csv(scorecard, keep_default_na=False)
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
-    scale, exact = read_spec(specs[0])["scale"], read_spec(verified)
+    exact = read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
     facts |= {"commit": commit(root), "commits": commits(root), "prices": prices(costs, parts)}
     facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
@@ -91,10 +94,10 @@ def report(
     write_text(out, page(rows, sections, facts))
 
 
-def _pictures(kept: Sequence[Path]) -> dict[tuple[str, str], np.ndarray]:
-    """Return scale and cell -> the recorded picture at the median; recorded files are checked before."""
-    files = [path for path in kept if path.suffix == ".safetensors" and not path.name.endswith(EXHIBIT)]
-    return {(path.parent.name, cell): pair for path in files for cell, pair in read_tensors(path)[0].items()}
+def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
+    """Return scale and cell -> the recorded picture at the median."""
+    files = [(kept.scale, path) for kept in found if (path := kept.beside(".safetensors"))]
+    return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
 
 
 def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -> Iterator[Section]:

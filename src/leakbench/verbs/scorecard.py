@@ -15,10 +15,11 @@ from leakbench.papers.facts import reader
 from leakbench.papers.work import read_papers
 from leakbench.process import commit
 from leakbench.provenance import machine, read_spec
-from leakbench.reference import EXHIBIT, run_of
+from leakbench.reference import Kept, run_of
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
+from leakbench.scorecard.recorded import of_records
 from leakbench.scorecard.scorecard import Card
 from leakbench.scorecard.seeds import COLUMNS, by_seed
 from leakbench.verbs.record import outdated
@@ -95,26 +96,9 @@ def scorecard(
 
 def _recorded(files: Sequence[Path], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
     """Yield the recorded evidence of each scale, or of each seed of it; what older code recorded says so."""
-    scales: dict[str, dict[str, tuple[pd.DataFrame, pd.DataFrame, dict[str, Any]]]] = {}
-    for scale, name, frame, kept, record in recorded_tables(list(files)):
-        scales.setdefault(scale, {})[name] = frame, kept, record
-    drawn = {(path.parent.name, path.name): path for path in files if path.name.endswith(EXHIBIT)}
+    scales: dict[str, list[Kept]] = {}
+    for kept in recorded_tables(files):
+        scales.setdefault(kept.scale, []).append(kept)
     for scale, found in scales.items():
-
-        def exhibit(name: str, scale: str = scale) -> Any:
-            if (scale, f"{name}{EXHIBIT}") not in drawn:
-                raise NotMeasured(f"the record of {name} at scale {scale} has no exhibit")
-            return open_tensors(drawn[scale, f"{name}{EXHIBIT}"])
-
-        yield Evidence(
-            scale=scale,
-            exhibit=exhibit,
-            lines={name: Lines(name, frame, kept) for name, (frame, kept, _) in found.items()},
-            shares={name: record.get("shares", {}) for name, (_, _, record) in found.items()},
-            falls={name: record.get("falls", {}) for name, (_, _, record) in found.items()},
-            known=known,
-            origins={
-                name: (record["device"], record["commit"], outdated(root, scale, name, record))
-                for name, (_, _, record) in found.items()
-            },
-        )
+        ages = {kept.name: outdated(root, scale, kept.name, kept.record) for kept in found}
+        yield of_records(found, ages, known)

@@ -15,7 +15,7 @@ from leakbench.drawing import page
 from leakbench.drawing.result import read_result
 from leakbench.errors import UserError
 from leakbench.reference import EXHIBIT
-from leakbench.verbs.figure import figure
+from leakbench.verbs.figure import figure, fullest
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
 PARTS = {"attack": [{"name": "grnn", "summary": "A generator.", "parameters": {"iterations": 2000}}]}
@@ -157,15 +157,18 @@ def test_the_fullest_recorded_run_is_drawn_in_place_of_a_slice(tmp_path: Path) -
     assert "recorded" not in page.protocol(read_result(*files))
 
 
-def test_a_run_that_has_as_much_as_the_record_is_drawn_itself(tmp_path: Path) -> None:
+def test_the_fullest_recorded_run_is_chosen_where_it_has_more_than_the_table(tmp_path: Path) -> None:
     ran = [cell(attack=name) for name in ("dlg", "grnn")]
-    files = [str(path) for path in _files(tmp_path, ran, result().spec).values()]
-    recorded = [str(path) for path in _record(tmp_path, [*ran, cell(baseline="random-noise")])]
-    shown = read_result(*files, recorded=recorded)
-    assert (shown.recorded, shown.spec["scale"]) == ("", "quick")
-    of_its_scale = result().spec | {"scale": "standard"}
-    own = [str(path) for path in _files(tmp_path, ran[:1], of_its_scale).values()]
-    assert read_result(*own, recorded=recorded).recorded == ""
+    recorded = _record(tmp_path, [*ran, cell(baseline="random-noise")])
+
+    def chosen(rows: list[dict], scale: str) -> Path | None:
+        files = _files(tmp_path, rows, result().spec, scale=scale)
+        kept = fullest(files["table"], files["exhibit"], recorded)
+        return kept.table if kept else None
+
+    assert chosen(ran[:1], "quick") == tmp_path / "reference/standard/t.csv"
+    assert chosen(ran, "quick") is None
+    assert chosen(ran[:1], "standard") is None
 
 
 def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None:

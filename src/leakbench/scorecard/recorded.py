@@ -1,0 +1,41 @@
+"""The evidence that recorded runs of one scale give."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from leakbench.artefacts import open_tensors
+from leakbench.reference import EXHIBIT, Kept
+from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.quantity import NotMeasured
+
+
+def of_records(
+    found: Sequence[Kept], ages: Mapping[str, str] | None = None, known: frozenset[str] | None = None
+) -> Evidence:
+    """Return the evidence of recorded runs.
+
+    found: runs of one scale, or of one seed of it, at least one. ages: experiment -> what has changed since
+    it was recorded, in words; empty where nothing has. known: every experiment there is, None where a name
+    that is not known is not a mistake.
+    """
+    kept = {each.name: each for each in found}
+    scale = found[0].scale
+
+    def exhibit(name: str) -> Any:
+        path = kept[name].beside(EXHIBIT) if name in kept else None
+        if not path:
+            raise NotMeasured(f"the record of {name} at scale {scale} has no exhibit")
+        return open_tensors(path)
+
+    return Evidence(
+        scale=scale,
+        lines={name: Lines(name, each.rows, each.trials()) for name, each in kept.items()},
+        shares={name: each.record.get("shares", {}) for name, each in kept.items()},
+        falls={name: each.record.get("falls", {}) for name, each in kept.items()},
+        exhibit=exhibit,
+        known=known,
+        origins={
+            name: (each.record["device"], each.record["commit"], (ages or {}).get(name, ""))
+            for name, each in kept.items()
+        },
+    )
