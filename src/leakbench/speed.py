@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 
 import torch
+from torch import nn
 from torch.nn import functional
 
-from leakbench.catalogue.costs import Work
+from leakbench.catalogue.costs import STEP, STEPPED, Work
 
 TURNS = 7
 
@@ -23,21 +24,35 @@ def _seconds(once: Callable[[], object], times: int) -> float:
     return statistics.median(took)
 
 
-@torch.no_grad()
 def measured() -> Work:
-    """Return what one core of this machine does in a second: see `costs.REFERENCE`."""
+    """Return what one core of this machine does in a second: see `costs.REFERENCE`.
+
+    The probes are of the size that jobs are made of: a pass of LeNet's convolution and back, a product of
+    matrices, and a step of SGD on a network whose operations take no time beside the calls.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        images, filters = torch.rand(8, 64, 16, 16), torch.rand(64, 64, 3, 3)
-        convolution = 2 * 8 * 64 * 64 * 9 * 16 * 16 / 1e6
+        images, filters = torch.rand(64, 12, 16, 16), torch.rand(12, 12, 5, 5)
+        for each in (images, filters):
+            each.requires_grad_()
+        convolution = STEP * 2 * 64 * 12 * 12 * 25 * 16 * 16 / 1e6
         matrix = torch.rand(512, 512)
         product = 2 * 512**3 / 1e6
-        small = torch.rand(16)
+        network = nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 2))
+        optimiser = torch.optim.SGD(network.parameters(), lr=0.01)
+        points, labels = torch.rand(10, 2), torch.zeros(10, dtype=torch.int64)
+
+        def step() -> None:
+            optimiser.zero_grad()
+            functional.cross_entropy(network(points), labels).backward()
+            optimiser.step()
+
         return Work(
-            convolution / _seconds(lambda: functional.conv2d(images, filters, padding=1), 20),
+            convolution
+            / _seconds(lambda: functional.conv2d(images, filters, padding=2).sum().backward(), 10),
             product / _seconds(lambda: matrix @ matrix, 20),
-            0.001 / _seconds(lambda: small + small, 2000),
+            3 * STEPPED / _seconds(step, 200),
         )
     finally:
         torch.set_num_threads(threads)

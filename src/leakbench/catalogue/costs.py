@@ -98,9 +98,12 @@ GENERATOR, LATENT = 90, 60
 FILTERED = 80
 # What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
 DIVIDED, IMAGINED = 2000, 240
+# What an exact attack takes for the span of one update, and as much again for each million weights.
+SPANNED = 8000
 # What SPEAR takes for each million weights, to the power of the batch: a term that grows with its square
-# (proofs), and one with its cube (searches).
-PROOF, SEARCH = 0.2, 0.07
+# (proofs), and one with its cube (searches). And what its searches take besides for each thousand neurons.
+# Of more neurons than ROWS hardly any differ in the samples that open them.
+PROOF, SEARCH, SETTLED, ROWS = 0.2, 0.07, 100_000, 1000
 # What peeling takes for each million weights: for each label that a sample of the batch may have (proofs),
 # and for each pair of samples. If all samples are found, so are their columns, each by the eigenvectors of a
 # matrix in double precision, which is half as fast.
@@ -234,11 +237,12 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     if not attack["optimiser"]:
         neurons = min(chosen.get("neurons") or NEURONS, NEURONS) if attack["generator"] else 0
         batch, module = images / updates, attack["module"]
-        exact = 0.0
+        exact = SPANNED * (1 + weights) if module in ("membership", "peel", "spear") else 0.0
         if module == "spear":
-            exact = weights * (PROOF * batch**2 + SEARCH * batch**3)
+            exact += weights * (PROOF * batch**2 + SEARCH * batch**3)
+            exact += SETTLED * min(_width(weights, shape), ROWS) / 1000
         elif module == "peel":
-            exact = _of_peeling(weights, shape, capture["dataset"]["classes"], batch)
+            exact += _of_peeling(weights, shape, capture["dataset"]["classes"], batch)
         return Work(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
@@ -266,13 +270,14 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
     )
 
 
-def _of_peeling(weights: float, shape: list[int], classes: int, batch: float) -> float:
-    """Return the millions of operations of peeling one update of `batch` samples.
+def _width(weights: float, shape: list[int]) -> float:
+    """Return the neurons of a first layer that has nearly all of a network's millions of weights."""
+    return weights * 1e6 / math.prod(shape)
 
-    weights: of the network, in millions, nearly all of which are the first layer's.
-    """
-    width = weights * 1e6 / math.prod(shape)
-    columns = batch * (width * batch**2 + EIGEN * batch**3)
+
+def _of_peeling(weights: float, shape: list[int], classes: int, batch: float) -> float:
+    """Return the millions of operations of peeling one update of `batch` samples."""
+    columns = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3)
     return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * columns / 1e6
 
 

@@ -100,6 +100,8 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
         figure.draw_without_rendering()
+        # Everything has its place now; `save` would work it out once more.
+        figure.set_layout_engine("none")
     return figure
 
 
