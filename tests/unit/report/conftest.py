@@ -2,8 +2,9 @@
 
 import io
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -102,3 +103,11 @@ def section() -> Callable[..., Section]:
         return Section(**(known | fields))  # type: ignore[arg-type]
 
     return make
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    import chromium
+
+    with chromium.browser() as started:
+        yield started

@@ -1,67 +1,20 @@
 """The report page: what it says, in which order, and that a browser shows it without asking for anything."""
 
-import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from html.parser import HTMLParser
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
 
-import chromium
 import numpy as np
 import pandas as pd
 import pytest
+from pages import FACTS, read, rows_of, visible
 
 from leakbench.report import Section, page
 from leakbench.report.card import groups, lines
 from leakbench.report.leaks import ATTACKERS, PLAIN_ONLY, STRONGER, Leak, Map, Price
 from leakbench.report.results import results
 
-FACTS = {"scale": "quick", "versions": {"python": "3.11.2", "torch": "2.0"}}
 EMPTY = pd.DataFrame(columns=["metric", "mean", "n", "baseline"])
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium.browser() as started:
-        yield started
-
-
-class Text(HTMLParser):
-    """Collects the tags and the visible words of a page."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.words: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-
-def read(html: str) -> Text:
-    text = Text()
-    text.feed(html)
-    return text
-
-
-def visible(html: str) -> str:
-    return re.sub(r"\s+", " ", " ".join(read(html).words))
-
-
-def rows_of(html: str) -> list[dict[str, str]]:
-    """Return the rows of the page's table, which lie in it as data."""
-    kinds = {
-        name: json.loads(re.findall(rf'<script type="application/json" id="{name}">(.*?)</script>', html)[0])
-        for name in ("columns", "rows")
-    }
-    keys = [column["key"] for column in kinds["columns"]]
-    return [dict(zip(keys, row, strict=True)) for row in kinds["rows"]]
 
 
 def test_every_scorecard_row_is_on_the_page_once(card: pd.DataFrame) -> None:
@@ -98,17 +51,6 @@ def test_counts_by_source_and_verdict(card: pd.DataFrame) -> None:
 def test_a_row_names_where_its_evidence_is_from_and_what_this_run_found(card: pd.DataFrame) -> None:
     (row,) = (row for row in rows_of(page(card, [], FACTS)) if row["id"] == "fidel.doubt.b")
     assert row["origin"] == "paper, cpu, abc; this run alone 1.5 (n = 2), which does not agree"
-
-
-def test_a_row_that_differs_says_why_in_the_table_and_beside_its_figure(
-    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
-) -> None:
-    article = page(card, [section(name="fidel-figure-5", item="fig-5")], FACTS).split("<article")[1]
-    assert "Hypothesis: a doubt." in visible(article)
-    window = opened(card, tmp_path, browser, "#row=fidel.doubt.b")
-    assert window.locator("#scorecard-table .examined").text_content() == "Hypothesis: a doubt."
-    window = opened(card, tmp_path, browser, "#row=fidel.text.1")
-    assert window.locator("#scorecard-table .examined").count() == 0
 
 
 def test_numbers_kept_as_text_are_written_with_their_interval(card: pd.DataFrame) -> None:
@@ -224,89 +166,6 @@ def test_hostile_text_is_escaped(card: pd.DataFrame, section: Callable[..., Sect
     assert "<script>alert(1)</script>" in "".join(text.words)
 
 
-def test_hostile_rows_are_text_in_the_browser_too(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    hostile = "<img src=x onerror=alert(1)></script><b id=broken>"
-    card = card.assign(condition=hostile, reason=hostile, published=hostile, item=hostile, convention=hostile)
-    path = tmp_path / "page.html"
-    path.write_text(page(card, [], FACTS))
-    window = browser.new_page()
-    window.goto(path.as_uri())
-    assert window.locator("#scorecard-table tbody tr").count() == 7
-    assert window.locator("#broken, #scorecard-table img").count() == 0
-
-
-def test_a_browser_shows_the_page_and_asks_for_nothing(
-    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
-) -> None:
-    long = "a-name-without-any-place-to-break-it-" * 8
-    card = pd.concat(
-        [card, card.assign(id=lambda f: f["id"] + ".long", condition=long, item=long, reason=long)]
-    )
-    sections = [section(), section(name="fidel-figure-5", item="fig-5", title=long, knows={"labels": long})]
-    sections.append(
-        section(name="agic-table-1", work="agic", item="table-1", figure=b"", table=EMPTY, absent={"a": long})
-    )
-    path = tmp_path / "a report.html"
-    path.write_text(page(card, sections, FACTS))
-    assert chromium.inspect(browser, path) == []
-
-
-@pytest.mark.parametrize(
-    ("broken", "fault"),
-    [
-        ("<img src='data:image/png;base64,AAAA' alt='lost'>", "picture not drawn: lost"),
-        ("<div style='width:3000px'>wide</div>", "pixels wider than its window"),
-        ("<script>throw new Error('oops')</script>", "oops"),
-        ("<script>console.error('bad')</script>", "console error: bad"),
-        ("<link rel='stylesheet' href='http://127.0.0.1:9/x.css'>", "asks for http://127.0.0.1:9/x.css"),
-        ("<figure>early</figure>", "a figure comes before the scorecard"),
-    ],
-)
-def test_the_browser_check_sees_each_fault(broken: str, fault: str, tmp_path: Path, browser: Any) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(f"<!doctype html><title>x</title><body>{broken}<section id='scorecard'>card</section>")
-    assert any(fault in found for found in chromium.inspect(browser, path))
-
-
-def opened(card: pd.DataFrame, folder: Path, browser: Any, place: str = "") -> Any:
-    path = folder / "page.html"
-    path.write_text(page(card, [], FACTS))
-    window = browser.new_page()
-    window.goto(path.as_uri() + place)
-    return window
-
-
-def shown(window: Any) -> list[str]:
-    return window.eval_on_selector_all("#scorecard-table tbody tr", "rows => rows.map(row => row.dataset.id)")
-
-
-def test_the_table_filters_searches_and_sorts(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    window = opened(card, tmp_path, browser)
-    card = card.sort_values("verdict", key=lambda words: words == "not-run", kind="stable")
-    assert shown(window) == card.loc[card["class"] == "result", "id"].tolist()
-    window.select_option("#filters [name=word]", "differs")
-    assert shown(window) == ["fidel.doubt.b"]
-    window.click("#show-all")
-    assert shown(window) == card["id"].tolist()
-    window.fill(".dt-search input", "isolates")
-    assert shown(window) == ["fidel.fig-9.c"]
-    window.fill(".dt-search input", "")
-    window.locator("#scorecard-table tbody tr").nth(len(card) - 1).wait_for()
-    for order in ("ascending", "descending"):
-        window.click("#scorecard-table th.measured")
-        window.locator(f"#scorecard-table th.measured[aria-sort={order}]").wait_for()
-    assert shown(window)[0] == "fidel.text.1"
-
-
-def test_a_link_to_a_row_shows_that_row(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    window = opened(card, tmp_path, browser, "#row=fidel.lr")
-    assert shown(window) == ["fidel.lr"]
-    # The row itself is on the screen, and not only the heading far above it.
-    box = window.locator("#scorecard-table tbody tr").bounding_box()
-    assert 0 <= box["y"] < window.viewport_size["height"]
-    assert window.locator("#scorecard-table td.item a").get_attribute("href") == "#row=fidel.lr"
-
-
 def test_every_experiment_has_a_permalink_and_what_made_its_figure(
     card: pd.DataFrame, section: Callable[..., Section]
 ) -> None:
@@ -362,111 +221,10 @@ def test_an_adaptive_attacker_who_gains_nothing_is_not_shown_twice(card: pd.Data
         assert words in text
 
 
-def test_tables_fit_a_sheet_of_paper(
-    card: pd.DataFrame, section: Callable[..., Section], tmp_path: Path, browser: Any
-) -> None:
-    path = tmp_path / "page.html"
-    path.write_text(page(card, [section(), section(name="fidel-figure-5", item="fig-5")], FACTS))
-    window = browser.new_page(viewport={"width": 718, "height": 1000})
-    window.emulate_media(media="print")
-    window.goto(path.as_uri())
-    wide = "parts => parts.map(p => p.scrollWidth - p.clientWidth).filter(extra => extra > 1)"
-    assert window.eval_on_selector_all(".scroll, figure, html", wide) == []
-
-
-def test_on_paper_the_scorecard_has_every_row_and_gives_words_their_room(
-    card: pd.DataFrame, tmp_path: Path, browser: Any
-) -> None:
-    many = pd.concat([card.assign(id=card["id"] + f".{turn}") for turn in range(8)])
-    window = opened(many, tmp_path, browser, "")
-    window.set_viewport_size({"width": 718, "height": 1000})
-    window.emulate_media(media="print")
-    results = int((many["class"] == "result").sum())
-    assert window.locator("#scorecard-table tbody tr").count() < results
-    window.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert window.locator("#scorecard-table tbody tr").count() == results
-    widths = window.eval_on_selector_all(
-        "#scorecard-table thead th", "heads => heads.map(h => [h.innerText, h.offsetWidth / 718])"
-    )
-    shares = {title.strip(): share for title, share in widths}
-    assert shares["Reason"] > 0.25
-    assert shares["Quantity"] > 0.18
-    assert min(shares.values()) < shares["n"] + 0.001 < 0.08
-
-
 def test_a_study_of_our_own_publishes_no_claim(card: pd.DataFrame, section: Callable[..., Section]) -> None:
     own = section(name="leakbench-exact", work="leakbench", item="exact")
     assert "Published: ReLU" not in visible(page(card, [own], FACTS))
     assert "Published: ReLU" in visible(page(card, [section()], FACTS))
-
-
-def test_counts_are_named_on_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    """Where the table of counts has no heads, each number carries its word."""
-    window = opened(card, tmp_path, browser)
-    window.set_viewport_size({"width": 390, "height": 844})
-    script = (
-        "cells => cells.map(c => [c.dataset.word, getComputedStyle(c, '::after').content, c.offsetWidth > 0])"
-    )
-    found = window.eval_on_selector_all(".summary tbody tr:first-child td[data-word]", script)
-    assert [word for word, _, seen in found if seen] == [
-        "reproduced",
-        "direction",
-        "differs",
-        "not-run",
-        "rows",
-    ]
-    assert window.locator(".summary thead").is_hidden()
-
-
-def test_a_claim_shows_its_sentence_and_folds_its_expression(
-    card: pd.DataFrame, tmp_path: Path, browser: Any
-) -> None:
-    window = opened(card, tmp_path, browser, "#row=fidel.fig-13.a")
-    row = window.locator("#scorecard-table tbody tr")
-    assert "ReLU reveals more." in row.inner_text()
-    assert row.locator("details code").is_hidden()
-    row.locator("summary").click()
-    assert row.locator("details code").inner_text() == "a check"
-
-
-def test_rows_are_as_wide_as_a_phone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    window = opened(card, tmp_path, browser)
-    window.set_viewport_size({"width": 390, "height": 844})
-    assert window.locator("#scorecard-table tbody tr").first.bounding_box()["width"] > 330
-    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert window.evaluate(wide) == 0
-
-
-def test_every_rule_of_the_pages_own_style_is_understood(tmp_path: Path, browser: Any) -> None:
-    """A brace too few would swallow all rules behind it."""
-    own = (files("leakbench.report") / "page.css").read_text()
-    written = len(re.findall(r"[^{}]+\{", re.sub(r"/\*.*?\*/", "", own, flags=re.DOTALL)))
-    window = browser.new_page()
-    window.set_content(f"<style>{own}</style>")
-    count = "rules => [...rules].reduce((sum, r) => sum + 1 + (r.media ? count(r.cssRules) : 0), 0)"
-    understood = window.evaluate(
-        f"() => {{ const count = {count}; return count(document.styleSheets[0].cssRules) }}"
-    )
-    assert understood == written > 80
-
-
-def test_a_policy_allows_the_pages_own_script_alone(card: pd.DataFrame, tmp_path: Path, browser: Any) -> None:
-    window = opened(card, tmp_path, browser)
-    added = (
-        "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
-        " document.body.append(s); return window.ran }"
-    )
-    assert window.evaluate(added) is None
-
-
-def test_without_chromium_the_check_skips_here_and_fails_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda name: None)
-    monkeypatch.delenv("CI", raising=False)
-    with pytest.raises(pytest.skip.Exception):
-        chromium.executable()
-    monkeypatch.setenv("CI", "1")
-    with pytest.raises(pytest.fail.Exception):
-        chromium.executable()
 
 
 def test_the_page_says_how_exact_it_is(card: pd.DataFrame) -> None:
