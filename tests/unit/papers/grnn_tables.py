@@ -1,0 +1,95 @@
+"""Made-up tables of the thesis's chapter 3, and the scorecard that is made of them."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from leakbench.catalogue.load import load_kind
+from leakbench.papers import join
+from leakbench.papers.work import read_papers
+from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.quantity import Measured
+from leakbench.scorecard.scorecard import Card
+
+PAPERS = Path(__file__).parents[3] / "papers"
+WORK = next(work for work in read_papers(PAPERS) if work.name == "grnn")
+ROWS = {row.id: row for rows in WORK.tables.values() for row in rows}
+EXPERIMENTS = frozenset(load_kind(PAPERS.parent / "config", "experiments"))
+PLACES = ("dataset", "victim", "federation", "defence", "attack")
+Line = dict[str, Any]
+
+
+def line(experiment: str, metric: str, value: float, **where: Any) -> Line:
+    """One line of an experiment's table, of ten trials all of about one value."""
+    attack = where.get("attack", "grnn")
+    known = {
+        "dataset": "mnist-32",
+        "victim": "lenet-dlg",
+        "federation": "grnn",
+        "defence": "none",
+        "attack": attack,
+    }
+    return {
+        "experiment": experiment, **known, "client": 0, "baseline": "", "convention": "standard",
+        "metric": metric, "mean": value, "std": 0.0, "ci_low": value - 1e-3, "ci_high": value + 1e-3, "n": 10,
+        "iterations": 300 if attack == "dlg" else 20_000 if attack == "invg-grnn" else 1000, **where,
+    }  # fmt: skip
+
+
+def card(lines: Iterable[Line], trials: dict[int, list[float]] | None = None) -> Card:
+    """A scorecard on tables of these lines. trials: place of a line -> its single values."""
+    tables: dict[str, list[Line]] = defaultdict(list)
+    kept: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for place, each in enumerate(lines):
+        name = each["experiment"]
+        for number, value in enumerate((trials or {}).get(place, [])):
+            kept[name].append(
+                {
+                    "line": len(tables[name]),
+                    "trial": f"{each['federation']}/{number}",
+                    "cluster": str(number),
+                    "value": value,
+                }
+            )
+        tables[name].append({key: value for key, value in each.items() if key != "experiment"})
+    run = Evidence(
+        "paper",
+        {name: Lines(name, pd.DataFrame(rows), pd.DataFrame(kept[name])) for name, rows in tables.items()},
+        known=EXPERIMENTS,
+    )
+    return Card([WORK], [run], run)
+
+
+def word(found: Card, key: str) -> str:
+    frame = found.frame().set_index("id")
+    return str(frame.loc[key, "verdict"])
+
+
+def value(found: Card, key: str) -> Measured:
+    measured = found.value(key, found.run)
+    assert isinstance(measured, Measured)
+    return measured
+
+
+def as_printed() -> list[Line]:
+    """Return tables in which every mean of chapter 3 is as it is printed."""
+    lines = {}
+    for row in ROWS.values():
+        reading = join.read(WORK, row)
+        if reading.way not in ("mean", "outcome"):
+            continue
+        where = dict(reading.where)
+        experiment, metric = where.pop("experiment"), where.pop("metric")
+        values = {metric: row.number.value / reading.unit}
+        if reading.way == "outcome":
+            where.pop("convention", None)
+            values = dict.fromkeys(("ssim", "identified"), 0.9 if row.published == "success" else 0.1)
+        for name, number in values.items():
+            key = (experiment, name, *sorted(where.items()))
+            spread = {} if math.isnan(row.std) else {"std": row.std}
+            lines.setdefault(key, line(experiment, name, number, **where, **spread))
+    return list(lines.values())
