@@ -33,9 +33,10 @@ reproduce: env
 	snakemake --cores $(CORES) report
 	@echo "open results/quick/report.html"
 
+# Half of the tests' time is waiting, so that three workers keep two cores busy.
 # A worker that crashes ends the run, which names its test. Replaced, it may leave xdist waiting for ever.
 test: env browser slurm flower lint
-	pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+	pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: env
 	ruff check .

@@ -103,6 +103,13 @@ def _timed(found: Found, limit: float) -> Iterator[None]:
         found.seconds = round(found.seconds + time.perf_counter() - begun, 3)
 
 
+def _unless_spent(limit: float) -> None:
+    """Raise OutOfTime where no time is left: a short attack may end before an alarm that came too early rings
+    again."""
+    if limit <= LEAST:
+        raise OutOfTime
+
+
 def catalogue() -> dict[str, dict[str, Any]]:
     """Return attack → what attacks.yaml says of it."""
     return read_yaml(Path(__file__).parent / "attacks.yaml")
@@ -122,6 +129,7 @@ def exact(
     """Run one exact attack for at most `limit` seconds."""
     found, entry = started(name, about, observation), about["entry"]
     with _timed(found, limit), torch.no_grad():
+        _unless_spent(limit)
         made = _run(entry, observation)
         if made.target == "features":
             found.why_not = "reads what the first dense layer reads, features and not the records"
@@ -187,6 +195,7 @@ def matching(
     entry = _fitted(about["entry"], observation)
     most = max(limit, most)
     with _timed(found, most):
+        _unless_spent(most)
         start, each = _cost(entry, observation)
         spent = time.perf_counter() - begun
         needed = TRIALS * (start + FEWEST * each)
