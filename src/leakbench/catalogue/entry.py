@@ -91,6 +91,8 @@ class Sized:
     salt: str
     sizes: Sizes = field(default_factory=Sizes)
     only: frozenset[str] = frozenset()
+    # Many cells name the same few entries.
+    _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -104,8 +106,16 @@ class Sized:
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         """Return entry `name` of `kind` for a spec: capped, and as long as the budget pays for.
 
-        Raises UserError where it is missing, or a cap does not fit it.
+        What lies within it belongs to all who ask: replace it, and change it nowhere. Raises UserError where
+        the entry is missing, or a cap does not fit it.
         """
+        # A cap may depend on the place.
+        key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
+        if key not in self._entries:
+            self._entries[key] = self._made(kind, place, name, where, spec)
+        return dict(self._entries[key])
+
+    def _made(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         whole = self.whole(kind, name, where).model_dump(mode="json")
         value = capped(kind, place, name, whole, self.scale, self.file)
         if spec in self.sizes.values:
