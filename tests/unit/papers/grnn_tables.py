@@ -75,6 +75,18 @@ def value(found: Card, key: str) -> Measured:
     return measured
 
 
+def named(dataset: str, **shares: float) -> list[Line]:
+    """Table 3.15: the share of an attack's faces that each judge names. shares: attack -> share."""
+    return [
+        line(
+            "thesis-table-3-15", f"top1_{judge}", share,
+            dataset=dataset, federation="grnn-faces", attack=attack,
+        )
+        for judge in ("resnet18", "densenet121")
+        for attack, share in shares.items()
+    ]  # fmt: skip
+
+
 def as_printed() -> list[Line]:
     """Return tables in which every mean of chapter 3 is as it is printed."""
     lines = {}

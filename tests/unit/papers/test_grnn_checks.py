@@ -4,25 +4,14 @@ import math
 
 import numpy as np
 import pytest
-from grnn_tables import WORK, Line, card, line, value, word
+from grnn_tables import WORK, Line, card, line, named, value, word
 
 
 @pytest.mark.parametrize(
     ("grnn", "dlg", "expected"), [(0.02, 0.01, "differs"), (0.5, 0.6, "differs"), (0.5, 0.4, "reproduced")]
 )
 def test_faces_must_beat_chance_and_dlg(grnn: float, dlg: float, expected: str) -> None:
-    lines = [
-        line(
-            "thesis-table-3-15",
-            f"top1_{judge}",
-            share,
-            dataset="vgg-face-32",
-            federation="grnn-faces",
-            attack=attack,
-        )
-        for judge in ("resnet18", "densenet121")
-        for attack, share in (("dlg", dlg), ("grnn", grnn))
-    ]
+    lines = named("vgg-face-32", dlg=dlg, grnn=grnn)
     narrow = [
         each | {"ci_low": each["mean"] - 1e-6, "ci_high": each["mean"] + 1e-6, "n": 700} for each in lines
     ]

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from grnn_tables import EXPERIMENTS, ROWS, WORK, as_printed, card, line
+from grnn_tables import EXPERIMENTS, ROWS, WORK, as_printed, card, named
 
 from leakbench.papers import join
 from leakbench.scorecard.checking import FUNCTIONS, OWN
@@ -83,18 +83,7 @@ def test_signs_are_those_of_the_print() -> None:
 
 
 def test_stand_ins_decide_claims_and_no_numbers() -> None:
-    lines = [
-        line(
-            "thesis-table-3-15",
-            f"top1_{judge}",
-            share,
-            dataset="orl-32",
-            federation="grnn-faces",
-            attack=attack,
-        )
-        for judge in ("resnet18", "densenet121")
-        for attack, share in (("dlg", 0.5), ("grnn", 0.7))
-    ]
+    lines = named("orl-32", dlg=0.5, grnn=0.7)
     frame = card(lines).frame().set_index("id")
     assert frame.loc["thesis.table-3-15.identifiable", "verdict"] == "reproduced"
     assert "orl-32 stands in for vgg-face-32" in frame.loc["thesis.table-3-15.identifiable", "reason"]
