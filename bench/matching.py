@@ -63,14 +63,15 @@ def attacked(
     module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], workers: int
 ) -> Tensor:
     """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together."""
-    count = work["targets"]
+    count, device = work["targets"], work.get("device", "cpu")
     observation = Observation(
         network={"module": module, "parameters": work["parameters"], "shape": list(SHAPE),
         "classes": CLASSES},
         weights={n: v.detach().numpy()[None].copy() for n, v in model.state_dict().items()},
         updates={n: tensors[f"observed/{n}"].numpy()[:, None] for n, _ in model.named_parameters()},
         origin=np.zeros(count, np.int64), clients=[1], kind="gradient", labelling="oracle",
-        labels=[tensors["labels"].numpy()], work=Work(workers=workers),
+        labels=[tensors["labels"].numpy()],
+        work=Work(workers=workers if device == "cpu" else 1, device=device),
     )  # fmt: skip
     # The attack draws its first images in this order from a fresh generator, as `setting` does after the
     # weights.

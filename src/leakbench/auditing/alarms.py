@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from leakbench import detectors
 from leakbench.attacks.observation import Observation
-from leakbench.auditing.attack import LEAST, OutOfTime, within
+from leakbench.auditing.attack import OutOfTime, late, within
 from leakbench.auditing.view import Truth
 from leakbench.detectors import Received
 from leakbench.report.numbers import number
@@ -59,8 +59,7 @@ def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, client
 def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
     begun, far, reasons = time.perf_counter(), list[float](), dict[str, None]()
     try:
-        # A limit of zero would be none.
-        with within(max(limit, LEAST)):
+        with within(limit):
             for received in seen:
                 found = detectors.reading(name, received)
                 if found.why_not:
@@ -68,7 +67,7 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
                 else:
                     far.append(found.far)
     except OutOfTime:
-        reasons = {f"not finished in its share of the budget, {limit:.2g} s": None}
+        reasons = {late(limit): None}
         far = [each for each in far if each > 1]
     except RuntimeError as problem:
         reasons = {f"torch fails on this network ({' '.join(str(problem).split())[:200]})": None}

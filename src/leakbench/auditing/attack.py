@@ -56,10 +56,14 @@ def _imports(frame: FrameType | None) -> int:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after `seconds`; outside of the main thread there is no limit.
+    """Raise OutOfTime in the block after `seconds`, or before it where none are left.
 
-    It is raised after an import that is under way: a module whose import is cut short stays broken.
+    It is raised after an import that is under way: a module whose import is cut short stays broken. Outside
+    of the main thread a block that has begun has no limit.
     """
+    # A short block may end before an alarm that came too early rings again.
+    if seconds <= LEAST:
+        raise OutOfTime
     before_it = _imports(sys._getframe())
 
     def ring(_: int, frame: FrameType | None) -> None:
@@ -68,7 +72,7 @@ def within(seconds: float) -> Iterator[None]:
         else:
             raise OutOfTime
 
-    if threading.current_thread() is not threading.main_thread() or seconds <= 0:
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = signal.signal(signal.SIGALRM, ring)
@@ -82,32 +86,25 @@ def within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _timed(found: Found, limit: float) -> Iterator[None]:
-    """Give the block `limit` seconds; add to `found` how many it took and why the attack gave no result."""
+    """Add to `found` how many seconds the block took and why it gave no result; `limit` is what it had."""
     begun = time.perf_counter()
     try:
-        # A limit of zero would be none.
-        with within(max(limit, LEAST)):
-            yield
+        yield
     except OutOfTime:
         # A search that ends early keeps the trials that it finished.
         if not found.trials:
-            found.out_of_time = True
-            found.why_not = (
-                f"not finished in its share of the budget, {limit:.2g} s"
-                if limit > LEAST
-                else "not run: the budget was spent"
-            )
+            found.out_of_time, found.why_not = True, late(limit)
     except Unfit as reason:
         found.why_not = str(reason).removeprefix("attack: ")
     finally:
         found.seconds = round(found.seconds + time.perf_counter() - begun, 3)
 
 
-def _unless_spent(limit: float) -> None:
-    """Raise OutOfTime where no time is left: a short attack may end before an alarm that came too early rings
-    again."""
+def late(limit: float) -> str:
+    """Return why there is no result of what had `limit` seconds and took longer."""
     if limit <= LEAST:
-        raise OutOfTime
+        return "not run: the budget was spent"
+    return f"not finished in its share of the budget, {limit:.2g} s"
 
 
 def catalogue() -> dict[str, dict[str, Any]]:
@@ -128,8 +125,7 @@ def exact(
 ) -> Found:
     """Run one exact attack for at most `limit` seconds."""
     found, entry = started(name, about, observation), about["entry"]
-    with _timed(found, limit), torch.no_grad():
-        _unless_spent(limit)
+    with _timed(found, limit), within(limit), torch.no_grad():
         made = _run(entry, observation)
         if made.target == "features":
             found.why_not = "reads what the first dense layer reads, features and not the records"
@@ -194,8 +190,7 @@ def matching(
     begun = time.perf_counter()
     entry = _fitted(about["entry"], observation)
     most = max(limit, most)
-    with _timed(found, most):
-        _unless_spent(most)
+    with _timed(found, most), within(most):
         start, each = _cost(entry, observation)
         spent = time.perf_counter() - begun
         needed = TRIALS * (start + FEWEST * each)

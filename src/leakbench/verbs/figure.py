@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from leakbench.artefacts import read_csv, read_facts, read_table
+import pandas as pd
+
+from leakbench.artefacts import Facts, read_csv, read_facts, read_table
 from leakbench.errors import UserError
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.work import read_papers
@@ -46,8 +48,10 @@ def figure(
         png = picture.with_suffix(".png")
         files = {"table": table, "exhibit": exhibit, "spec": spec, "out": png}
         marks, card = (Path(beside) / f"{name}.csv" for name in ("marks", "verdicts"))
-        kept = fullest(table, exhibit, recorded or ())
-        _statements(papers, table, trials, exhibit, kept, marks, card)
+        frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
+        kept = fullest(frame, facts, recorded or ())
+        lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
+        _statements(papers, lines, facts, kept, marks, card)
         lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
         lists |= {"recorded": [kept.table] if kept else None}
         values = {name: str(path.resolve()) for name, path in files.items()}
@@ -79,28 +83,30 @@ def figure(
             copy.unlink(missing_ok=True)
 
 
-def _statements(
-    papers: Path, table: Path, trials: Path, exhibit: Path, kept: Kept | None, marks: Path, card: Path
-) -> None:
+def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, marks: Path, card: Path) -> None:
     """Write what the works print of an experiment in our words and unit, and its own verdicts.
 
-    Its own are the verdicts that rest on it alone, and on the recorded run that is drawn in its place.
+    Its own are the verdicts that rest on it alone, and on the recorded run that is drawn in its place. lines:
+    of its table. facts: of its exhibit.
     """
-    works, frame, facts = read_papers(papers), read_csv(table, dtype=TEXT), read_facts(exhibit)
+    works, name = read_papers(papers), lines.name
     run = Evidence(
         scale=facts["scale"],
-        lines={table.stem: Lines(table.stem, frame, read_table(trials)[0])} if len(frame) else {},
-        absent={table.stem: facts["absent_cells"]},
-        shares={table.stem: facts.get("shares", {})},
-        falls={table.stem: facts.get("falls", {})},
+        lines={name: lines} if len(lines.frame) else {},
+        absent={name: facts["absent_cells"]},
+        shares={name: facts.get("shares", {})},
+        falls={name: facts.get("falls", {})},
         known=None,
     )
-    printed_marks(works, table.stem).to_csv(marks, index=False)
-    judged = Card(works, [*([of_records([kept])] if kept else []), run], run).frame(table.stem)
+    printed_marks(works, name).to_csv(marks, index=False)
+    judged = Card(works, [*([of_records([kept])] if kept else []), run], run).frame(name)
     judged.to_csv(card, index=False, float_format="%.6g")
 
 
-def fullest(table: Path, exhibit: Path, recorded: Sequence[Path]) -> Kept | None:
-    """Return the recorded run that is drawn in place of the table, None where the table is drawn."""
-    rows, facts = read_csv(table, dtype=TEXT).fillna({"baseline": ""}), read_facts(exhibit)
+def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:
+    """Return the recorded run that is drawn in place of the table, None where the table is drawn.
+
+    facts: of the exhibit. recorded: as for `figure`.
+    """
+    rows = table.fillna({"baseline": ""})
     return fuller(rows, recorded_tables(recorded), facts["scale"], pictured=bool(facts["panels"]))

@@ -86,6 +86,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     facts = read_facts(exhibit)
     scale, seed = run_of(run)
     config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "") + f" only={experiment}"
+    config += "" if device is None or device.startswith("cpu") else " device=cuda"
     specs, code = digests(asked, experiment)
     cells = [cell.stem for cell in asked.experiments[experiment]]
     pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)

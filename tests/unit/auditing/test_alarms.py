@@ -71,9 +71,14 @@ def test_a_detector_that_cannot_look_is_left_out_with_its_reason() -> None:
 
 
 def test_a_detector_ends_with_its_share_of_the_budget() -> None:
-    found = named(alarms([part(mlp(400, 60))], 1e-3))
+    found = named(alarms([part(mlp(400, 60))], 0.02))
     assert "not finished in its share of the budget" in found["isolation"].why_not
     assert found["isolation"].far is None
+
+
+def test_a_budget_that_is_spent_starts_no_detector() -> None:
+    found = alarms([part(mlp())], 0.0)
+    assert {alarm.why_not for alarm in found} == {"not run: the budget was spent"}
 
 
 def rounds(change: float) -> list[Part]:

@@ -9,6 +9,7 @@ from invented import ROOT, invent, planned
 from layout import faults
 
 from leakbench import reference
+from leakbench.artefacts import read_csv, read_facts
 from leakbench.drawing.result import Result, read_result
 from leakbench.drawing.sheet import Body, draw, lay_out
 from leakbench.verbs.figure import fullest
@@ -30,7 +31,7 @@ def test_a_figure_of_the_finished_run_has_no_fault(name: str) -> None:
     spec = QUICK / "specs" / "figure" / f"{name}.json"
     if not (table.is_file() and exhibit.is_file() and spec.is_file()):
         pytest.skip("needs results/quick (make reproduce)")
-    kept = fullest(table, exhibit, reference.files(ROOT, name))
+    kept = fullest(read_csv(table, dtype=reference.TEXT), read_facts(exhibit), reference.files(ROOT, name))
     recorded = [str(kept.table)] if kept else []
     figure = draw(read_result(str(table), str(exhibit), str(spec), recorded=recorded))
     if figure is not None:

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 from making import cell, drawn, panel, result, texts
 
-from leakbench.artefacts import write_table, write_tensors
+from leakbench.artefacts import read_csv, read_facts, write_table, write_tensors
 from leakbench.drawing import page
 from leakbench.drawing.result import read_result
 from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT
+from leakbench.reference import EXHIBIT, TEXT
 from leakbench.verbs.figure import figure, fullest
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
@@ -163,7 +163,7 @@ def test_the_fullest_recorded_run_is_chosen_where_it_has_more_than_the_table(tmp
 
     def chosen(rows: list[dict], scale: str) -> Path | None:
         files = _files(tmp_path, rows, result().spec, scale=scale)
-        kept = fullest(files["table"], files["exhibit"], recorded)
+        kept = fullest(read_csv(files["table"], dtype=TEXT), read_facts(files["exhibit"]), recorded)
         return kept.table if kept else None
 
     assert chosen(ran[:1], "quick") == tmp_path / "reference/standard/t.csv"
