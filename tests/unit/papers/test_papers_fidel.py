@@ -88,7 +88,7 @@ def tables() -> world.Tables:
         "fidel-width": each("revealed", victim={"fcnn-relu-dropout": 20, "fcnn-relu-dropout-256": 25}),
         "fidel-partial-update": [line | {"attack": "fidel-combined"} for line in both(revealed_fraction=0.6)],
         "fidel-auxiliary": each("pearson", attack={"fidel-generator": 0.95, "fidel-generator-fashion": 0.8}),
-        "leakbench-matrix-dense": [
+        "fidel-compression": [
             world.line("revealed_fraction", 1, defence=d, **robust) for d in ("quantise", "prune")
         ],
         "thesis-fedkl-adaptive": [
@@ -250,7 +250,7 @@ CHANGES = [
     ("fidel-width", 0.5, {"victim": "fcnn-relu-dropout-256"}, ["text-V-B.wider-layer"]),
     ("fidel-partial-update", 0.5, {}, ["text-II-B.partial-update"]),
     ("fidel-auxiliary", 0.5, {"attack": "fidel-generator"}, ["text-III-B.similar-auxiliary"]),
-    ("leakbench-matrix-dense", 0.1, {"defence": "prune"}, ["text-II-B.compression"]),
+    ("fidel-compression", 0.1, {"defence": "prune"}, ["text-II-B.compression"]),
     ("thesis-fedkl-adaptive", 0.1, {"client": 1}, ["text-II-B.noise"]),
 ]  # fmt: skip
 
