@@ -1,5 +1,6 @@
 """leakbench: fetch → train → capture → attack → score → report. `snakemake --cores N` runs the quick scale."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -23,6 +24,8 @@ try:
 except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)
+# A plan's values live as long as the process: Python's collector need not visit them again and again.
+gc.freeze()
 R, LOGS, DEVICE = flow.results, flow.logs, settings.device
 
 

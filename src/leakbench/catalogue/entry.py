@@ -93,6 +93,7 @@ class Sized:
     only: frozenset[str] = frozenset()
     # Many cells name the same few entries.
     _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
+    _left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
@@ -142,10 +143,18 @@ class Sized:
     def left_out(self, name: str) -> str:
         """Return why the scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does
         not."""
-        if self.only and name.partition("/")[0] not in self.only:
+        experiment = name.partition("/")[0]
+        if self.only and experiment not in self.only:
             return "another experiment was asked for by --config only"
-        globs = self.scale.left_out.items()
+        if experiment not in self._left_out:
+            # Few patterns are about one experiment, and an experiment has hundreds of cells.
+            self._left_out[experiment] = [
+                (glob, why)
+                for glob, why in self.scale.left_out.items()
+                if fnmatch.fnmatchcase(experiment, glob.partition("/")[0])
+            ]
         dear = self.sizes.left_out.get(name, "")
+        globs = self._left_out[experiment]
         return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), dear)
 
 

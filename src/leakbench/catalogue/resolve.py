@@ -4,7 +4,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from leakbench.artefacts import to_json
@@ -15,7 +15,7 @@ from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.facts import described, fact_files
 from leakbench.catalogue.figure import figure_spec
-from leakbench.catalogue.load import file_of, load_kind
+from leakbench.catalogue.load import file_of, files_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.signature import module_file
@@ -104,10 +104,14 @@ class Plan:
             write_changed(path, text + "\n")
 
 
+@cache
+def _stems(config: Path, kind: str) -> list[str]:
+    return sorted(path.stem for path in files_of(config, kind))
+
+
 def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], where: str) -> tuple[str, ...]:
     """Return `names` with `all` among them replaced by every file of a kind, without those of `but`."""
-    files = sorted(path.stem for path in (config / kind).glob("*.yaml"))
-    known = [path.stem for each in ("defences", "attacks") for path in (config / each).glob("*.yaml")]
+    files, known = _stems(config, kind), (*_stems(config, "defences"), *_stems(config, "attacks"))
     for name in but:
         if name not in known:
             raise UserError(
@@ -343,18 +347,26 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
     attack = {**entries["attack"], "generator": generator}
     # A victim may be a defence itself.
     modules = [entries[kind]["module"] for kind in ("defence", "victim")]
-    known = next((name for name in modules if module_file("adaptive", name).is_file()), modules[0])
+    known = next((name for name in modules if _adaptation(name) is not None), modules[0])
     # An attack that plays clients itself is given their defence, unless its entry names one.
     plays = "defence" in attack["parameters"]
     if plays:
         given = attack["parameters"]["defence"] or entries["defence"]
         attack["parameters"] = {**attack["parameters"], "defence": given}
     # Behind some defences an attack that does not adapt needs their file too, for its function `unadapted`.
-    file = module_file("adaptive", known)
-    adapts = file.is_file() and (attack["adaptive"] or "\ndef unadapted(" in file.read_text())
+    source = _adaptation(known)
+    adapts = source is not None and (attack["adaptive"] or "\ndef unadapted(" in source)
     out.specs[f"attack/{cell.stem}"] = {
         "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
         **({"adaptation": {"module": known}} if adapts else {}),
         **({"defence": given} if plays else {}),
     }  # fmt: skip
     return (trained, served) if served else (trained,)
+
+
+@cache
+def _adaptation(module: str) -> str | None:
+    """Return the source of what an adaptive attacker holds against a defence; None where there is no such
+    file."""
+    file = module_file("adaptive", module)
+    return file.read_text() if file.is_file() else None
