@@ -1,13 +1,27 @@
 """What all tests share: one thread each, as the jobs of the workflow have."""
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
+import psutil
 import pytest
 
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# The tests make and remove 100,000 small files. Some disks take minutes to remove them, memory takes seconds.
+MEMORY = Path("/dev/shm")
+GIB = 2**30
+if (
+    MEMORY.is_dir()
+    and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
+    and shutil.disk_usage(MEMORY).free > 6 * GIB
+    and psutil.virtual_memory().available > 12 * GIB
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,14 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS = ("Snakefile", "workflow", "config", "profiles", "papers", "reference", "notebooks", "src")
+# What names experiments.
+EXPERIMENTS = (
+    "papers/leakbench/experiments/*.yaml",
+    "papers/leakbench/claims.yaml",
+    "papers/leakbench/differs.yaml",
+    "papers/*/",
+    "reference/*/*.*",
+)
 CELL = "tiny/tiny/tiny/none"
 
 DATASET: dict[str, Any] = {
@@ -208,27 +216,21 @@ def bare_project(folder: Path, *, experiments: bool = False) -> Path:
     """Copy this repository's parts into `folder`, with its experiments or with none."""
     root = folder / "tiny project"
     root.mkdir(parents=True)
-    ignore = shutil.ignore_patterns("__pycache__", ".snakemake")
+    # Maps, claims and records name experiments, and go with them.
+    names = [] if experiments else [path for pattern in EXPERIMENTS for path in ROOT.glob(pattern)]
+    left_out = {path for path in names if path != ROOT / "papers/leakbench"}
+
+    def ignored(here: str, names: list[str]) -> set[str]:
+        return {n for n in names if n in ("__pycache__", ".snakemake") or Path(here, n) in left_out}
+
     for part in PARTS:
         if (ROOT / part).is_dir():
-            shutil.copytree(ROOT / part, root / part, ignore=ignore)
+            shutil.copytree(ROOT / part, root / part, ignore=ignored)
         else:
             shutil.copy2(ROOT / part, root / part)
     # A run of seconds would wait at its end for the last timer of the limit.
     profile = root / "profiles/default/config.yaml"
     profile.write_text(profile.read_text().replace("1000/10s", "100/1s"))
-    if not experiments:
-        # Maps and claims name experiments, which are gone with them.
-        named = [
-            *(root / "papers").glob("*/experiments/*.yaml"),
-            *(root / "papers").glob("leakbench/claims.yaml"),
-            *(root / "papers").glob("leakbench/differs.yaml"),
-        ]
-        for path in [*named, *(root / "reference").glob("*/*.*")]:
-            path.unlink()
-        for folder in (root / "papers").glob("*/paper.yaml"):
-            if folder.parent.name != "leakbench":
-                shutil.rmtree(folder.parent)
     return root
 
 
