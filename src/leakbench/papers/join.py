@@ -82,7 +82,7 @@ def words_of(row: Row) -> dict[str, str]:
 
 
 def looked_up(value: Any, row: Row, where: str) -> Any:
-    """Return one value of a map for a row: itself, or by the row's printed words.
+    """Return one value of a map for a row: itself, or by the row's printed words, in maps within maps.
 
     Raises UserError for a column that is not printed or a word that the map does not have.
     """
@@ -99,11 +99,10 @@ def looked_up(value: Any, row: Row, where: str) -> Any:
             raise UserError(f"{where}: by: no printed column {column!r} (there are: {', '.join(words)})")
     word = " | ".join(words[column] for column in columns)
     known = {str(key): each for key, each in value.items() if key != "by"}
-    if word in known:
-        return known[word]
-    if "else" in known:
-        return known["else"]
-    raise UserError(f"{where}: no value for {word!r}, which {row.id} prints (add it, or `else`)")
+    key = word if word in known else "else"
+    if key not in known:
+        raise UserError(f"{where}: no value for {word!r}, which {row.id} prints (add it, or `else`)")
+    return looked_up(known[key], row, f"{where}.{key}")
 
 
 def read(work: Work, row: Row) -> Reading:

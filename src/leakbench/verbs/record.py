@@ -1,7 +1,7 @@
 """record: keep the finished table of an experiment below reference/, with what made it."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -27,7 +27,7 @@ from leakbench.papers.entries import resting_on_headlines
 from leakbench.papers.work import read_papers
 from leakbench.parts import parts_of
 from leakbench.process import commit
-from leakbench.provenance import machine, versions
+from leakbench.provenance import machine
 from leakbench.reference import EXHIBIT, KEPT, kept_digests, read_record, run_of
 from leakbench.report.leaks import strongest
 from leakbench.tables.median import medians
@@ -44,9 +44,9 @@ def record(
 
     experiment: its name; with `headlines` none, and every experiment is meant that a headline finding rests
     on and that no valid record has. scale: the scale it ran at. device: what it ran on, in words (default:
-    this machine). seed: by what every seed was raised; the record then lies in reference/<scale>-seed<N>/.
-    targets: print the tables that Snakemake must make first, and record nothing. Raises UserError where there
-    is no such experiment, or it is not finished.
+    the GPU that its attacks ran on, or this machine). seed: by what every seed was raised; the record then
+    lies in reference/<scale>-seed<N>/. targets: print the tables that Snakemake must make first, and record
+    nothing. Raises UserError where there is no such experiment, or it is not finished.
     """
     run = run_name(scale, seed)
     if headlines == (experiment is not None):
@@ -86,13 +86,17 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     facts = read_facts(exhibit)
     scale, seed = run_of(run)
     config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "") + f" only={experiment}"
-    config += "" if device is None or device.startswith("cpu") else " device=cuda"
-    specs, code = digests(asked, experiment)
     cells = [cell.stem for cell in asked.experiments[experiment]]
+    # A table may be made on another machine than the guesses that it sums up.
+    made_by = [read_facts(results / "guesses" / f"{stem}.safetensors") for stem in cells] or [facts]
+    gpus = sorted({each["device"] for each in made_by} - {"cpu"})
+    config += " device=cuda" if gpus else ""
+    specs, code = digests(asked, experiment)
     pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)
     made = {
-        "device": device or machine(), "commit": commit(root), "date": date.today().isoformat(),
-        "versions": versions(),
+        "device": device or ", ".join(gpus) or machine(),
+        "commit": commit(root), "date": date.today().isoformat(),
+        "versions": _united([each["versions"] for each in made_by]),
         "specs": specs, "code": code, "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
         "seeds": facts["seeds"],
@@ -110,6 +114,12 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
     made["files"] = kept_digests(kept / f"{experiment}.csv")
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")
+
+
+def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the versions that jobs ran with: library → version, or versions with commas between."""
+    names = sorted({name for each in versions for name in each})
+    return {name: ", ".join(sorted({each[name] for each in versions if name in each})) for name in names}
 
 
 @cache

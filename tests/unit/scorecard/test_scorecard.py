@@ -1,6 +1,7 @@
 """From a paper's folder and our tables to verdicts."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -261,6 +262,20 @@ def test_why_nothing_was_measured_names_absent_data_and_the_cost(tmp_path: Path)
     assert reason == (
         "needs a longer run; digits is absent too: nobody has it; about 10 core-minutes at the published size"
     )
+
+
+def test_a_value_of_a_map_may_be_a_map(tmp_path: Path) -> None:
+    def measured(attack: dict[str, Any]) -> pd.DataFrame:
+        papers = paper(tmp_path, measured={"table-1": MAP["table-1"] | {"attack": attack}}, claims=None)
+        return card(papers, evidence({"tiny-table-1": lines("tiny-table-1", TRUE)}))
+
+    flat = {"by": "attack", "Fast": "fast", "Slow": "slow"}
+    inner = {"by": "dataset", "Digits": flat, "else": flat}
+    assert measured(inner)["measured"].tolist()[:3] == measured(flat)["measured"].tolist()[:3]
+    with pytest.raises(
+        UserError, match=r"table-1\.attack\.Digits: no value for 'Slow', which tiny\.table-1\.2"
+    ):
+        measured(inner | {"Digits": {"by": "attack", "Fast": "fast"}})
 
 
 def test_printed_outcomes_are_judged_update_by_update(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """A small paper, and tables of ours as if what it prints were true."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import yaml
 
 from leakbench.metrics.interval import interval
 from leakbench.papers.join import words_of
+from leakbench.papers.printed import Row
 from leakbench.papers.work import Work, read_papers
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
@@ -135,6 +136,22 @@ def card(papers: Path, *scales: Evidence, **more: Any) -> pd.DataFrame:
 Writer = Callable[..., Path]
 
 
+def _unused(value: Any, key: str, rows: Sequence[Row]) -> list[str]:
+    """Return "key: word" for every word of a map, and of those within it, that none of `rows` prints."""
+    if not isinstance(value, dict) or "by" not in value:
+        return []
+    columns = value["by"] if isinstance(value["by"], list) else [value["by"]]
+    printed: dict[str, list[Row]] = {}
+    for row in rows:
+        printed.setdefault(" | ".join(words_of(row).get(c, "") for c in columns), []).append(row)
+    words = {str(word): inner for word, inner in value.items() if word != "by"}
+    others = [row for word, each in printed.items() if word not in words for row in each]
+    found = [f"{key}: {word}" for word in words if word not in printed and word != "else"]
+    for word, inner in words.items():
+        found += _unused(inner, f"{key}.{word}", printed.get(word, others))
+    return found
+
+
 def unused_words(work: Work) -> list[str]:
     """Return, as "table.key: word", every word of the maps that no printed row has.
 
@@ -143,14 +160,7 @@ def unused_words(work: Work) -> list[str]:
     found = []
     for stem, table in work.maps.items():
         for key, value in table.items():
-            if isinstance(value, dict) and "by" in value:
-                columns = value["by"] if isinstance(value["by"], list) else [value["by"]]
-                printed = {" | ".join(words_of(row).get(c, "") for c in columns) for row in work.tables[stem]}
-                found += [
-                    f"{stem}.{key}: {word}"
-                    for word in map(str, value)
-                    if word not in (*printed, "by", "else")
-                ]
+            found += [f"{stem}.{word}" for word in _unused(value, key, work.tables[stem])]
         ids = {row.id for row in work.tables[stem]}
         found += [f"{stem}.rows: {key}" for key in table.get("rows") or {} if key not in ids]
     return found

@@ -166,7 +166,10 @@ def write_guesses(cell: Cell, guess: np.ndarray, usable: np.ndarray, target: str
         "null/images": null,
         "null/usable": np.ones(null.shape[:3], bool),
     }
-    facts = {"target": target, "iterations": 0, "knows": KNOWS, "matching": "best"}
+    facts = {
+        "target": target, "iterations": 0, "knows": KNOWS, "matching": "best", "device": "cpu",
+        "versions": {"torch": "2.15.0"},
+    }  # fmt: skip
     write_tensors(cell.results / f"guesses/{STEM}.safetensors", tensors, facts)
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from cell import SHARES, STEM, Cell, make_table
 
-from leakbench.artefacts import read_facts, write_tensors
+from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.catalogue.cell import Cell as Named
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.reference import EXHIBIT, files, run_of
@@ -47,6 +48,27 @@ def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
     assert made["command"] == (
         "snakemake --cores 2 results/quick-seed1/tables/x.csv --config scale=quick seed=1 only=x"
     )
+
+
+def test_a_record_names_the_gpu_and_the_versions_of_its_attacks(
+    finished: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table may be made on another machine than the guesses that it sums up."""
+    guess = cell.results / f"guesses/{STEM}.safetensors"
+    tensors, facts = read_tensors(guess)
+    asked = Plan(
+        "quick", {"x": [Named(*STEM.split("/")[:-1], 0)]}, {}, {"table/x": {"shares": SHARES}}, {"x": []}
+    )
+    monkeypatch.setattr(module, "planned", lambda *given: asked)
+    record(finished, "quick", "x")
+    on_a_processor = json.loads((finished / "reference/quick/x.json").read_text())
+    assert on_a_processor["device"].startswith("cpu: ")
+    assert "device=" not in on_a_processor["command"]
+    write_tensors(guess, dict(tensors), facts | {"device": "Some GPU", "versions": {"torch": "1.0"}})
+    record(finished, "quick", "x")
+    made = json.loads((finished / "reference/quick/x.json").read_text())
+    assert (made["device"], made["versions"]) == ("Some GPU", {"torch": "1.0"})
+    assert made["command"].endswith(" only=x device=cuda")
 
 
 def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
