@@ -89,12 +89,13 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     cells = [cell.stem for cell in asked.experiments[experiment]]
     # A table may be made on another machine than the guesses that it sums up.
     made_by = [read_facts(results / "guesses" / f"{stem}.safetensors") for stem in cells] or [facts]
-    gpus = sorted({each["device"] for each in made_by} - {"cpu"})
+    devices = {each["device"] for each in made_by}
+    gpus = sorted(devices - {"cpu"})
     config += " device=cuda" if gpus else ""
     specs, code = digests(asked, experiment)
     pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)
     made = {
-        "device": device or ", ".join(gpus) or machine(),
+        "device": device or ", ".join([*gpus, *([machine()] if "cpu" in devices else [])]),
         "commit": commit(root), "date": date.today().isoformat(),
         "versions": _united([each["versions"] for each in made_by]),
         "specs": specs, "code": code, "absent": facts["absent_cells"],
