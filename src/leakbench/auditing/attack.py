@@ -202,8 +202,8 @@ def matching(
         found.iterations = length = min(length, about["longest"])
         entry |= {"parameters": entry["parameters"] | {"iterations": length}}
         left_for_one = begun + limit - start - length * each
-        # Now that it is known how long the search takes.
-        with within(limit - spent):
+        # What the first steps foretell may be half of what the search takes on a busy machine.
+        with within(min(most, limit + needed) - spent):
             _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     return found
 
