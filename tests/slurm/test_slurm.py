@@ -16,9 +16,10 @@ import pytest
 from cluster import slurm, why_not
 from project import CELL, EXPERIMENT, FEDERATION, Project, tiny_project
 
-# The plugin asks what became of jobs after so many seconds, then ten later each time; a job takes about as
-# many.
-SHORT = ["--slurm-init-seconds-before-status-checks", "12", "--latency-wait", "5", "--retries", "0"]
+# The plugin asks what became of jobs after twelve seconds, as long as a job takes, then ten later each time. A
+# run ends when the timespan of its limit ends, which is a minute in the profile.
+SHORT = ["--slurm-init-seconds-before-status-checks", "12", "--latency-wait", "5", "--retries", "0",
+         "--max-jobs-per-timespan", "1000/1s"]  # fmt: skip
 LIMIT = 400
 OTHER = "tiny/tiny/other/none"
 SLOW = '''"""Waits to be cancelled."""
