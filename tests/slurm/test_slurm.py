@@ -16,8 +16,8 @@ import pytest
 from cluster import slurm, why_not
 from project import CELL, EXPERIMENT, FEDERATION, Project, tiny_project
 
-# The plugin asks what became of jobs after as many seconds as a job takes, then ten later each time. A run ends
-# with the timespan of its limit, which is a minute in the profile.
+# The plugin asks what became of jobs after as many seconds as a job takes, then ten later each time. A run
+# ends with the timespan of its limit, which is a minute in the profile.
 SHORT = ["--slurm-init-seconds-before-status-checks", "12", "--latency-wait", "5", "--retries", "0",
          "--max-jobs-per-timespan", "1000/1s"]  # fmt: skip
 LIMIT = 400
