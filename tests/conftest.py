@@ -45,8 +45,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let Python's collector pass over the tests and libraries, which live as long as the session: a twentieth
-    of its time."""
+    """Let Python's collector pass over tests and libraries, which live as long as the session.
+
+    That spares a twentieth of the processor's time.
+    """
     gc.freeze()
 
 
