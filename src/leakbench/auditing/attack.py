@@ -75,13 +75,15 @@ def within(seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGALRM, ring)
+    before, graded = signal.signal(signal.SIGALRM, ring), torch.is_grad_enabled()
     signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        # An alarm may ring while a torch.no_grad() begins or ends, and would leave gradients off for good.
+        torch.set_grad_enabled(graded)
 
 
 @contextmanager

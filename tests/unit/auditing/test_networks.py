@@ -92,6 +92,14 @@ def test_a_budget_that_is_spent_starts_nothing() -> None:
         assert "budget" in found.why_not
 
 
+def test_an_alarm_leaves_gradients_as_they_were() -> None:
+    """It may ring while a block of torch.no_grad() begins or ends, when nothing puts the switch back."""
+    with suppress(OutOfTime), within(0.05):
+        torch.set_grad_enabled(False)
+        time.sleep(60)
+    assert torch.is_grad_enabled()
+
+
 @pytest.mark.parametrize(("longer", "kept", "took"), [(300, 300, 1.0), (80, 100, 1.0), (300, 100, 50.0)])
 def test_where_nothing_is_found_the_best_search_has_the_rest_of_the_budget(
     longer: int, kept: int, took: float, monkeypatch: pytest.MonkeyPatch
