@@ -87,8 +87,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     scale, seed = run_of(run)
     config = f"scale={scale}" + (f" seed={seed}" if seed is not None else "") + f" only={experiment}"
     cells = [cell.stem for cell in asked.experiments[experiment]]
-    # A table may be made on another machine than the guesses that it sums up.
-    made_by = [read_facts(results / "guesses" / f"{stem}.safetensors") for stem in cells] or [facts]
+    made_by = _summed_up(results, asked, experiment) or [facts]
     devices = {each["device"] for each in made_by}
     gpus = sorted(devices - {"cpu"})
     config += " device=cuda" if gpus else ""
@@ -115,6 +114,17 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
     made["files"] = kept_digests(kept / f"{experiment}.csv")
     write_text(kept / f"{experiment}.json", to_json(made) + "\n")
+
+
+def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, Any]]:
+    """Return the facts of the guesses and studies that a table sums up, but for absent ones.
+
+    They may be of another machine than the table.
+    """
+    guesses = (results / "guesses" / f"{cell.stem}.safetensors" for cell in asked.experiments[experiment])
+    studies = (results / "studies" / f"{study.stem}.parquet" for study in asked.studies[experiment])
+    found = [*map(read_facts, guesses), *(read_table(study)[1] for study in studies)]
+    return [each for each in found if "absent" not in each]
 
 
 def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:

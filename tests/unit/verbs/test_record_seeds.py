@@ -69,6 +69,10 @@ def test_a_record_names_the_gpu_and_the_versions_of_its_attacks(
     made = json.loads((finished / "reference/quick/x.json").read_text())
     assert (made["device"], made["versions"]) == ("Some GPU", {"torch": "1.0"})
     assert made["command"].endswith(" only=x device=cuda")
+    # A cell that is absent was made by nothing.
+    write_tensors(guess, {}, {"absent": "nobody has the data"})
+    record(finished, "quick", "x")
+    assert json.loads((finished / "reference/quick/x.json").read_text())["device"].startswith("cpu: ")
 
 
 def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
