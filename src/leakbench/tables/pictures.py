@@ -61,7 +61,8 @@ def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, 
         rows = scored[own]
         if rule == "worst-median-best":
             rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
-        turn, match = rows["round"].to_numpy(), rows["match"].to_numpy()
+        # Beside lines without a match, such as a certified bound's, matches are read as fractions.
+        turn, match = (rows[name].to_numpy(np.int64) for name in ("round", "match"))
         truth, guess = truth[turn, rows["sample"].to_numpy()], guess[turn, np.maximum(match, 0)]
         usable, sample = match >= 0, np.arange(len(rows))
         score = rows["pearson"].to_numpy().astype(np.float32)

@@ -16,8 +16,8 @@ from leakbench.artefacts import (
     write_tensors,
     write_text,
 )
-from leakbench.catalogue.code import code_digest
-from leakbench.catalogue.digest import digest
+from leakbench.catalogue.code import PACKAGE, closure
+from leakbench.catalogue.digest import digest, file_digest
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.settings import run_name
@@ -34,6 +34,8 @@ from leakbench.tables.median import medians
 
 # Bytes of an exhibit that is kept in git.
 LARGEST = 2**20
+# What shows pictures and examples beside a table: no number of it follows from them.
+PICTURES = ("tables/drawn.py", "tables/pictures.py")
 
 
 def record(
@@ -148,7 +150,9 @@ def digests(asked: Plan, experiment: str) -> tuple[str, str]:
     specs = {name: asked.specs[name] for name in asked.needed(experiment)}
     verbs = ["capture", "attack", "train", "score", "table"]
     parts = {part for value in specs.values() for part in parts_of(value)}
-    return digest(specs), code_digest(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
+    files = closure(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
+    names = (path.relative_to(PACKAGE).as_posix() for path in files)
+    return digest(specs), digest({name: file_digest(PACKAGE, name) for name in names if name not in PICTURES})
 
 
 def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:

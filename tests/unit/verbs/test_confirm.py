@@ -15,6 +15,7 @@ from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.provenance import machine
 from leakbench.verbs import confirm as module
+from leakbench.verbs import record as module_of_record
 from leakbench.verbs.confirm import confirm
 from leakbench.verbs.record import digests, outdated, planned
 
@@ -116,6 +117,21 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
     own = next(name for name in asked.needed("fidel-figure-13") if name.startswith("capture/"))
     changed = replace(asked, specs=asked.specs | {own: asked.specs[own] | {"more": 1}})
     assert digests(changed, "fidel-figure-13")[0] != before[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "ages"),
+    [("tables/of_attacks.py", True), ("matching/loop.py", True), ("tables/pictures.py", False)],
+)
+def test_a_record_follows_from_all_code_but_that_of_pictures(
+    file: str, ages: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = planned(ROOT, "quick")
+    before, read = digests(asked, "leakbench-matrix"), module_of_record.file_digest
+    monkeypatch.setattr(
+        module_of_record, "file_digest", lambda root, name: name if name == file else read(root, name)
+    )
+    assert (digests(asked, "leakbench-matrix") != before) is ages
 
 
 def test_a_column_that_other_conditions_need_does_not_hide_a_line(cell: Cell, recorded: Path) -> None:

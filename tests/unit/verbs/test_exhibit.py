@@ -9,7 +9,7 @@ import pytest
 import torch
 from cell import STEM, Cell, make_cell, make_table, write_guesses
 
-from leakbench.artefacts import read_table, read_tensors
+from leakbench.artefacts import read_table, read_tensors, write_table
 from leakbench.tables.pictures import panel_of
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
@@ -94,6 +94,15 @@ def test_a_sample_without_a_match_is_shown_as_such(cell: Cell) -> None:
     cell.score("pearson")
     _, tensors = show(cell, "matched", rounds=3)
     assert tensors["usable"].tolist() == [True] * 4 + [False] * 2
+
+
+def test_a_line_without_a_match_beside_them_changes_no_picture(graded: Cell) -> None:
+    _, before = show(graded, "matched")
+    rows, facts = read_table(graded.scores)
+    certified = rows.iloc[:1].assign(baseline="certified", match=np.nan)
+    write_table(graded.scores, pd.concat([rows, certified]), facts)
+    _, after = show(graded, "matched")
+    assert all(np.array_equal(after[name], value) for name, value in before.items())
 
 
 def test_worst_median_and_best_are_samples_by_rank(graded: Cell) -> None:
