@@ -1,4 +1,4 @@
-"""What all tests share: one thread each, as the jobs of the workflow have."""
+"""What all tests share: one thread each and memory that is kept, as the jobs of the workflow have."""
 
 import gc
 import os
@@ -10,8 +10,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ.setdefault(_name, "1")
+from leakbench.process import prepare
+
+prepare(1)
 
 # The tests make and remove 100,000 small files. Some disks take minutes to remove them, memory takes seconds.
 MEMORY = Path("/dev/shm")

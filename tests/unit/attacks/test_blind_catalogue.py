@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch._dynamo  # noqa: F401 - or every child would load it
+import scipy.optimize  # noqa: F401 - or every child would load it
+import torch._dynamo  # noqa: F401 - likewise
 
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.blinding import _forked, seal, unsealed
