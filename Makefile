@@ -33,9 +33,9 @@ reproduce: env
 	snakemake --cores $(CORES) report
 	@echo "open results/quick/report.html"
 
-# Half of the tests' time is waiting, so that three workers keep two cores busy.
+# Many tests wait for other processes, so that three workers keep two cores busy. One of the tests is `make lint`.
 # A worker that crashes ends the run, which names its test. Replaced, it may leave xdist waiting for ever.
-test: env browser slurm flower lint
+test: env browser slurm flower
 	pytest -n 3 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 
 lint: env

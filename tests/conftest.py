@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The cluster's waits most of its time, so that it comes before all others.
     """
-    first = {"slurm": 0, "workflow": 1}
+    first = {"slurm": 0, "test_lint.py": 1, "workflow": 2}
     items.sort(key=lambda item: min(first.get(part, len(first)) for part in item.path.parts))
 
 
