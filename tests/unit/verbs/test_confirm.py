@@ -121,7 +121,13 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
 
 @pytest.mark.parametrize(
     ("file", "ages"),
-    [("tables/of_attacks.py", True), ("matching/loop.py", True), ("tables/pictures.py", False)],
+    [
+        ("tables/of_attacks.py", True),
+        ("matching/loop.py", True),
+        # Verdicts on Figure 4.2 read its boundaries.
+        ("tables/drawn.py", True),
+        ("tables/pictures.py", False),
+    ],
 )
 def test_a_record_follows_from_all_code_but_that_of_pictures(
     file: str, ages: bool, monkeypatch: pytest.MonkeyPatch
