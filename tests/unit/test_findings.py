@@ -1,4 +1,4 @@
-"""docs/findings.md: every value with an interval is recorded, or its paragraph says that it is not."""
+"""Pages of measurements: every value with an interval is recorded, or its paragraph says that it is not."""
 
 import re
 from functools import cache
@@ -85,15 +85,19 @@ def holds(asked: Interval, table: pd.DataFrame) -> bool:
     return False
 
 
-PAGE = (ROOT / "docs" / "findings.md").read_text(encoding="utf-8")
+PAGE, *OTHERS = (
+    (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    for name in ("findings", "exact-attacks", "malicious-servers")
+)
+EVERY = [each for page in (PAGE, *OTHERS) for each in intervals(page)]
 
 
 def test_the_page_has_intervals() -> None:
     assert len(intervals(PAGE)) > 80
 
 
-@pytest.mark.parametrize("asked", intervals(PAGE), ids=lambda asked: asked.words)
-def test_every_interval_of_the_findings_is_recorded(asked: Interval) -> None:
+@pytest.mark.parametrize("asked", EVERY, ids=lambda asked: asked.words)
+def test_every_interval_is_recorded(asked: Interval) -> None:
     assert holds(asked, known()), f"no recorded row of {sorted(asked.experiments)} says '{asked.words})'"
 
 
