@@ -33,7 +33,7 @@ def recorded() -> pd.DataFrame:
     tables = [pd.read_csv(path).assign(experiment=path.stem) for path in (ROOT / "reference").glob("*/*.csv")]
     tables += [pd.read_csv(path) for path in (ROOT / "reference").glob("*.csv")]
     rows = pd.concat(tables)[["experiment", "mean", "ci_low", "ci_high"]]
-    return rows[np.isfinite(rows[["mean", "ci_low", "ci_high"]]).all(axis=1)]
+    return rows.replace([np.inf, -np.inf], np.nan).dropna()
 
 
 @cache
