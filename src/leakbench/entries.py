@@ -1,18 +1,22 @@
 """Entries of the leaderboard: what the agreed attacks make of one defence, a JSON file for each below
 entries/."""
 
+import hashlib
 import html
 import math
+import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
-from leakbench.artefacts import read_json
+from leakbench.artefacts import read_json, to_json
 from leakbench.errors import Altered, UserError
 from leakbench.parts import NAME
-from leakbench.whole import SEAL
+from leakbench.verdicts.tolerances import possible
+from leakbench.whole import SEAL, UNSEALED
 from leakbench.yamls import Strict, validated
 
 VERSION = 1
@@ -20,6 +24,7 @@ VERSION = 1
 RANKED_BY = "ssim"
 # A larger file is no defence.
 MOST_BYTES = 1_000_000
+Text = Annotated[str, Field(min_length=1)]
 
 
 class Line(Strict):
@@ -29,13 +34,13 @@ class Line(Strict):
     victim: str
     defence: str
     attack: str
-    client: int
-    local_samples: int
+    client: Annotated[int, Field(ge=0)]
+    local_samples: Annotated[int, Field(ge=1)]
     metric: str
-    mean: Annotated[float, Field(allow_inf_nan=False)]
+    mean: float
     ci_low: float | None
     ci_high: float | None
-    n: Annotated[int, Field(ge=0)]
+    n: Annotated[int, Field(ge=1)]
     failure_rate: Annotated[float, Field(ge=0, le=1)]
 
     def place(self) -> tuple[str | int, ...]:
@@ -55,24 +60,38 @@ class Entry(Strict):
 
     version: int
     name: Annotated[str, Field(pattern=f"^{NAME}$")]
-    summary: str
-    source: str
-    settings: str
+    summary: Text
+    source: Text
+    settings: Text
     attacker: str
     ensemble: str
-    scale: str
+    scale: Text
     device: str
     commit: str
     versions: dict[str, str]
     lines: list[Line]
-    absent: dict[str, str]
+    absent: dict[str, Text]
 
 
-def read_entry(path: Path, ensemble: str) -> Entry:
+@dataclass(frozen=True)
+class Agreed:
+    """What is agreed on today.
+
+    digest: of its cells. cells: data set, victim, federation and attack of each. adaptive: the attacks that
+    adapt to a defence. metrics: what is measured.
+    """
+
+    digest: str
+    cells: frozenset[tuple[str, str, str, str]]
+    adaptive: frozenset[str]
+    metrics: frozenset[str]
+
+
+def read_entry(path: Path, agreed: Agreed) -> Entry:
     """Return the entry of a file.
 
-    ensemble: the digest of the cells that are agreed today. Raises UserError where the file is too large,
-    altered, incomplete, of another version, or of other cells.
+    Raises UserError where the file is too large, altered, incomplete, of another version or of other cells,
+    where a number cannot be, and where its bytes are not those that are written of such an entry.
     """
     again = "enter the defence again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
@@ -81,32 +100,89 @@ def read_entry(path: Path, ensemble: str) -> Entry:
         value = read_json(path, "an entry", again)
     except Altered as problem:
         raise Altered(path, problem.what, again) from problem
-    if SEAL.encode() not in path.read_bytes():
-        raise UserError(f"{path}: has no digest of its own ({again})")
     if value.get("version") != VERSION:
         raise UserError(f"{path}: version: is {value.get('version')!r} and must be {VERSION} ({again})")
     entry = validated(Entry, value, f"{path}: ", "docs/entering.md")
+    if path.read_bytes() != _written(entry):
+        raise UserError(f"{path}: has no digest of its own in the form that is written ({again})")
     if path.stem != entry.name:
         raise UserError(f"{path}: name: is '{entry.name}' and must be the file's ({again})")
-    if entry.ensemble != ensemble:
-        raise UserError(f"{path}: ensemble: other attacks were agreed on since ({again})")
-    victims = {(line.dataset, line.victim) for line in entry.lines}
-    ranked = (strongest(entry, defence) for defence in (entry.name, "none"))
-    if not victims or any({(line.dataset, line.victim) for line in lines} != victims for lines in ranked):
-        raise UserError(
-            f"{path}: lines: must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim ({again})"
-        )
+    return agreeing(entry, agreed, f"{path}: ", again)
+
+
+def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
+    """Return an entry. Raises UserError, at `where`, unless it has what is agreed, and nothing else."""
+    if entry.ensemble != agreed.digest:
+        raise UserError(f"{where}ensemble: other attacks were agreed on since ({mend})")
+    if wrong := _beyond(entry, agreed) or _lacking(entry, agreed):
+        raise UserError(f"{where}lines: {wrong} ({mend})")
     return entry
+
+
+def _written(entry: Entry) -> bytes:
+    """Return the bytes that are written of an entry, its digest among them.
+
+    Only a file of these bytes is an entry: in another form its digest may not be found, and not be compared.
+    """
+
+    def text(seal: str) -> bytes:
+        # No file has a lone surrogate, which an escape may stand for: its bytes then differ.
+        own = entry.model_dump(mode="json") | {SEAL: seal}
+        return f"{to_json(own)}\n".encode(errors="surrogatepass")
+
+    return text(hashlib.sha256(text(UNSEALED)).hexdigest())
+
+
+def _beyond(entry: Entry, agreed: Agreed) -> str:
+    """Return in words which line is of no agreed cell, is there twice or cannot be; empty where none is."""
+    cells = {(dataset, victim, attack) for dataset, victim, _, attack in agreed.cells}
+    seen = set()
+    for line in entry.lines:
+        place = line.place()
+        what = ", ".join(map(str, place))
+        if (line.dataset, line.victim, line.attack) not in cells or line.metric not in agreed.metrics:
+            return f"{what}: is no agreed attack or metric"
+        if line.defence not in (entry.name, "none"):
+            return f"{what}: is of another defence than '{entry.name}' and 'none'"
+        if place in seen:
+            return f"{what}: is there twice"
+        seen.add(place)
+        if possible(line.metric, line.mean, line.mean) != (line.mean, line.mean):
+            return f"{what}: {line.mean:g} is no value of {line.metric}"
+        if line.ci_low is not None and line.ci_high is not None and line.ci_low > line.ci_high:
+            return f"{what}: its interval ends before it begins"
+    return ""
+
+
+def _lacking(entry: Entry, agreed: Agreed) -> str:
+    """Return in words what has neither a number that ranks nor a reason; empty where nothing lacks it."""
+    for defence in (entry.name, "none"):
+        if {line[:2] for line in _ranked(entry, defence)} != {cell[:2] for cell in agreed.cells}:
+            return f"must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim"
+        for dataset, victim, federation, attack in sorted(agreed.cells):
+            # Without a defence there is nothing to adapt to.
+            idle = defence == "none" and attack in agreed.adaptive
+            stem = f"{dataset}/{victim}/{federation}/{defence}/{attack}"
+            excused = idle or any(cell.startswith(f"{stem}/") for cell in entry.absent)
+            if not excused and (dataset, victim, attack) not in _ranked(entry, defence):
+                return f"have no {RANKED_BY} of {stem}, and no reason is given"
+    return ""
+
+
+def _ranked(entry: Entry, defence: str) -> set[tuple[str, str, str]]:
+    """Return data set, victim and attack of each number that may rank a defence."""
+    lines = (line for line in entry.lines if line.metric == RANKED_BY and line.defence == defence)
+    return {(line.dataset, line.victim, line.attack) for line in lines}
 
 
 def lines_of(rows: Iterable[dict[str, Any]]) -> list[Line]:
     """Return an experiment's table, row by row, as an entry's lines; baselines are left out."""
     keys = set(Line.model_fields)
     return [
-        Line(**{
+        validated(Line, {
             key: None if isinstance(value, float) and math.isnan(value) else value
             for key, value in row.items() if key in keys
-        })
+        }, "a line of the table: ", "docs/entering.md")
         for row in rows
         if not row["baseline"] and not math.isnan(row["mean"])
     ]  # fmt: skip
@@ -135,18 +211,32 @@ def board(entries: Sequence[Entry]) -> str:
     )  # fmt: skip
     head = ["| " + " | ".join(titles) + " |", "| --- " * len(titles) + "|"]
     rows = [
-        f"| [{entry.name}]({entry.name}.json): {_cell(entry.summary)} | {line.dataset}, {line.victim} | "
-        f"{line.attack} | {line.mean:.3f} | {_interval(line)} | {line.n} | {plain.attack} {plain.mean:.3f} | "
-        f"{'its own' if entry.attacker else 'none was written'} | {entry.scale} |"
+        f"| [{entry.name}]({entry.name}.json): "
+        + " | ".join(map(_cell, (
+            entry.summary, f"{line.dataset}, {line.victim}", f"{line.attack}{_without(entry, line)}",
+            f"{line.mean:.3f}", _interval(line), str(line.n), f"{plain.attack} {plain.mean:.3f}",
+            "its own" if entry.attacker else "none was written", entry.scale,
+        ))) + " |"
         for entry in ranked
         for line, plain in zip(strongest(entry, entry.name), strongest(entry, "none"), strict=True)
-    ]
+    ]  # fmt: skip
     return "\n".join([*head, *rows])
 
 
+def _without(entry: Entry, line: Line) -> str:
+    """Return in words which attacks on a line's victim have no number under the defence."""
+    cells = [cell.split("/") for cell in sorted(entry.absent)]
+    names = [
+        cell[4]
+        for cell in cells
+        if len(cell) == 6 and [*cell[:2], cell[3]] == [line.dataset, line.victim, entry.name]
+    ]
+    return f" (no number: {', '.join(names)})" if names else ""
+
+
 def _cell(text: str) -> str:
-    """Return a stranger's text as it may stand in a cell of a table."""
-    return html.escape(" ".join(text.split()), quote=False).replace("|", "\\|")
+    """Return a stranger's text as it may stand in a cell of a table: with no sign that Markdown reads."""
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 
 def _interval(line: Line) -> str:

@@ -6,11 +6,17 @@ from typing import Any
 
 import pytest
 
-from leakbench.artefacts import write_json
-from leakbench.entries import Entry, Line, board, lines_of, read_entry, strongest
+from leakbench.artefacts import to_json, write_json
+from leakbench.entries import Agreed, Entry, Line, board, lines_of, read_entry, strongest
 from leakbench.errors import Altered, UserError
+from leakbench.verbs.enter import agreed
+from leakbench.whole import SEAL, UNSEALED
 
-AGREED = "a" * 64
+ATTACKS = ("fidel", "invg", "invg-adapted")
+AGREED = Agreed(
+    "a" * 64, frozenset(("mnist", "dense", "one", attack) for attack in ATTACKS), frozenset(["invg-adapted"]),
+    frozenset(["ssim", "identified"]),
+)  # fmt: skip
 
 
 def line(defence: str, attack: str, mean: float, metric: str = "ssim", victim: str = "dense") -> Line:
@@ -22,11 +28,12 @@ def line(defence: str, attack: str, mean: float, metric: str = "ssim", victim: s
 
 def made(name: str = "halve", worst: float = 0.9, **changes: Any) -> Entry:
     lines = [line(name, "fidel", worst), line(name, "invg", 0.2), line(name, "invg", 0.99, "identified"),
+             line(name, "invg-adapted", 0.1),
              line("none", "fidel", 0.95), line("none", "invg", 0.3)]  # fmt: skip
     values: dict[str, Any] = {
-        "version": 1, "name": name, "summary": "Halves.", "source": "", "settings": "", "attacker": "",
-        "ensemble": AGREED, "scale": "standard", "device": "cpu", "commit": "", "versions": {},
-        "lines": lines, "absent": {},
+        "version": 1, "name": name, "summary": "Halves.", "source": "def halve(): ...", "settings": "{}",
+        "attacker": "", "ensemble": AGREED.digest, "scale": "standard", "device": "cpu", "commit": "",
+        "versions": {}, "lines": lines, "absent": {},
     }  # fmt: skip
     return Entry(**values | changes)
 
@@ -55,7 +62,9 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
         ({"name": "other"}, "name: is 'other' and must be the file's"),
         ({"ensemble": "b" * 64}, "other attacks were agreed on since"),
         ({"lines": []}, "lines: must have ssim of 'halve' and of 'none'"),
+        ({"version": True}, "no digest of its own in the form that is written"),
         ({"source": None}, "source"),
+        ({"source": ""}, "source"),
         ({"extra": 1}, "extra"),
     ],
 )
@@ -69,24 +78,91 @@ def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, 
     assert "\n" not in str(caught.value)
 
 
-def test_an_entry_that_misses_a_victim_is_incomplete(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"mean": 7.0}, "mnist, dense, halve, fidel, 0, 1, ssim: 7 is no value of ssim"),
+        ({"metric": "identified", "mean": -0.1}, "-0.1 is no value of identified"),
+        ({"n": 0}, "lines.0.n: Input should be greater than or equal to 1, got 0"),
+        ({"n": True}, "no digest of its own in the form that is written"),
+        ({"client": -1}, "lines.0.client"),
+        ({"local_samples": 0}, "lines.0.local_samples"),
+        ({"ci_low": 0.9, "ci_high": 0.1}, "its interval ends before it begins"),
+        ({"attack": "invg"}, "mnist, dense, halve, invg, 0, 1, ssim: is there twice"),
+        ({"attack": "dlg"}, "dlg, 0, 1, ssim: is no agreed attack or metric"),
+        ({"victim": "<b>"}, "is no agreed attack or metric"),
+        ({"metric": "psnr"}, "is no agreed attack or metric"),
+        ({"defence": "clip"}, "is of another defence than 'halve' and 'none'"),
+        (None, "have no ssim of mnist/dense/one/halve/fidel, and no reason is given"),
+    ],
+)
+def test_a_line_that_cannot_be_or_is_not_agreed_on_is_one_line(
+    tmp_path: Path, change: dict[str, Any] | None, words: str
+) -> None:
+    """The first line is of the attack that reads most."""
+    path, value = tmp_path / "halve.json", made().model_dump(mode="json")
+    first, *others = value["lines"]
+    write_json(path, value | {"lines": others if change is None else [first | change, *others]})
+    with pytest.raises(UserError) as caught:
+        read_entry(path, AGREED)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert words in str(caught.value)
+
+
+def test_an_attack_without_a_number_is_named_with_its_reason_or_refused(tmp_path: Path) -> None:
     path = tmp_path / "halve.json"
-    saved(path, made(lines=[*made().lines, line("none", "dlg", 0.5, victim="lenet")]))
-    with pytest.raises(UserError, match="on each victim"):
+    less = [each for each in made().lines if each.attack != "fidel" or each.defence == "none"]
+    lacking = made(lines=less, absent={"mnist/dense/one/halve/fidel/0": "does not fit"})
+    saved(path, lacking)
+    assert "| invg (no number: fidel) | 0.200 |" in board([read_entry(path, AGREED)])
+    write_json(path, lacking.model_dump(mode="json") | {"absent": {"mnist/dense/one/halve/fidel/0": ""}})
+    with pytest.raises(UserError, match="absent"):
+        read_entry(path, AGREED)
+    saved(path, made(lines=[each for each in made().lines if each.defence != "none"]))
+    with pytest.raises(UserError, match="must have ssim of 'halve' and of 'none' on each victim"):
         read_entry(path, AGREED)
 
 
-def test_a_victim_without_the_number_that_ranks_is_incomplete(tmp_path: Path) -> None:
-    others = [line(defence, "dlg", 0.5, "psnr", "lenet") for defence in ("halve", "none")]
-    saved(tmp_path / "halve.json", made(lines=[*made().lines, *others]))
-    with pytest.raises(UserError, match="must have ssim of 'halve' and of 'none' on each victim"):
-        read_entry(tmp_path / "halve.json", AGREED)
+@pytest.mark.parametrize(
+    "reformed",
+    [
+        lambda value: json.dumps(value, separators=(",", ":")),
+        lambda value: json.dumps(value),
+        *(lambda value, seal=seal: to_json(value | {SEAL: seal}) + "\n" for seal in ("", None, 5, UNSEALED)),
+        lambda value: to_json({k: v for k, v in value.items() if k != SEAL} | {"summary": SEAL}) + "\n",
+        lambda value: to_json(value | {"mean": "\ud800"}) + "\n",
+        lambda value: to_json(value) + "\n\n",
+    ],
+)
+def test_an_entry_in_another_form_counts_no_more_than_an_altered_one(tmp_path: Path, reformed: Any) -> None:
+    """The digest is compared where it is found, so it must be where we write it."""
+    path = tmp_path / "halve.json"
+    saved(path, made())
+    value = json.loads(path.read_text())
+    value["lines"][0]["mean"] = 0.001
+    path.write_text(reformed(value), errors="surrogatepass")
+    with pytest.raises(UserError):
+        read_entry(path, AGREED)
+    value["lines"][0]["mean"] = 0.9
+    path.write_text(reformed(value), errors="surrogatepass")
+    with pytest.raises(UserError):
+        read_entry(path, AGREED)
 
 
 def test_a_strangers_text_stays_in_its_cell() -> None:
-    text = board([made(summary="One | two\n<script>three</script>")])
-    assert "halve.json): One \\| two &lt;script&gt;three&lt;/script&gt; |" in text
+    text = board([made(summary="One | two\n<script>three</script> ![a](b) `c`")])
+    assert "halve.json): One \\| two &lt;script&gt;three&lt;/script&gt; !\\[a\\](b) \\`c\\` |" in text
     assert len(text.splitlines()) == 3
+    lines = [each.model_copy(update={"victim": "<b>|", "attack": "<i>|"}) for each in made().lines]
+    text = board([made(lines=lines, scale="<u>|")])
+    assert "<" not in text
+    assert text.count("\\|") == 4
+
+
+def test_the_projects_own_entries_are_valid_and_the_leaderboard_is_theirs() -> None:
+    root = Path(__file__).parents[2]
+    entries = [read_entry(path, agreed(root)) for path in sorted((root / "entries").glob("*.json"))]
+    assert (root / "entries/README.md").read_text().endswith(f"\n\n{board(entries)}\n")
 
 
 def test_a_file_without_a_digest_or_too_large_is_refused(tmp_path: Path) -> None:

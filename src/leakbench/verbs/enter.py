@@ -1,6 +1,7 @@
 """enter: run the agreed attacks on a defence that is one file, and write what they found as an entry."""
 
 import ast
+import itertools
 import json
 import math
 import os
@@ -8,14 +9,16 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from leakbench.artefacts import read_csv, read_facts, to_json, write_json, write_text
 from leakbench.catalogue.digest import digest
-from leakbench.entries import VERSION, Entry, board, lines_of, read_entry
-from leakbench.errors import UserError
+from leakbench.catalogue.load import load_kind
+from leakbench.cells import CELL
+from leakbench.entries import VERSION, Agreed, Entry, Line, agreeing, board, lines_of, read_entry
+from leakbench.errors import UserError, raise_unless_file
 from leakbench.parts import stem
 from leakbench.process import commit
 from leakbench.provenance import machine, versions
@@ -54,20 +57,25 @@ def enter(
     the run fails, or an entry is not valid.
     """
     if file is None:
-        for own in _of_the_record(root, scale) if recorded else ():
+        if option := "--check" if check else "--attacker" if attacker else "":
+            raise UserError(f"{option}: of which FILE? (name it, or leave {option} out)")
+        for own in list(_of_the_record(root, scale)) if recorded else ():
             write_json(root / "entries" / f"{own.name}.json", own.model_dump(mode="json"))
         _write_board(root)
         return 0
     if recorded:
         raise UserError(f"{file}: --recorded makes entries of the recorded table (leave the file out)")
+    if check and attacker:
+        raise UserError(f"--attacker {attacker}: the entry {file} has its own (leave it out)")
     if check:
         return _checked(root, file, cores)
     name = checked_name(file.stem.replace("_", "-"))
     given = file.with_suffix(".yaml")
     made = _run(
-        root, name, _text(file), _text(given) if given.is_file() else "",
-        _text(attacker) if attacker else "", scale, cores,
+        root, name, _text(file), _text(given) if given.exists() else "",
+        _text(attacker) if attacker else "", scale, cores, (str(file), str(given), str(attacker)),
     )  # fmt: skip
+    agreeing(made, agreed(root), f"{file}: ", "see docs/entering.md")
     path = root / "entries" / f"{name}.json"
     write_json(path, made.model_dump(mode="json"))
     print(path)
@@ -75,13 +83,21 @@ def enter(
     return 0
 
 
-def agreed(root: Path) -> str:
-    """Return the digest of the cells that are agreed, whatever the defences."""
-    cells = read_yaml(root / AGREED)["cells"]
-    return digest({"cells": [{k: v for k, v in cell.items() if k != "defence"} for cell in cells]})
+def agreed(root: Path) -> Agreed:
+    """Return the cells that are agreed, whatever the defences."""
+    experiment = read_yaml(root / AGREED)
+    cells = [{k: v for k, v in cell.items() if k != "defence"} for cell in experiment["cells"]]
+    attacks = load_kind(root / "config", "attacks")
+    names = (itertools.product(*(cell[key] for key in CELL if key != "defence")) for cell in cells)
+    return Agreed(
+        digest({"cells": cells}), frozenset(itertools.chain(*names)),
+        frozenset(name for name, attack in attacks.items() if attack.adaptive),
+        frozenset(experiment["metrics"]),
+    )  # fmt: skip
 
 
 def _text(file: Path) -> str:
+    raise_unless_file(file, "file of a defence", "name a Python file")
     try:
         if file.stat().st_size > FILE_BYTES:
             raise UserError(f"{file}: larger than {FILE_BYTES} bytes")
@@ -91,22 +107,37 @@ def _text(file: Path) -> str:
         raise UserError(f"{file}: is no file of a defence: {why} (name a Python file)") from problem
 
 
-def _run(root: Path, name: str, source: str, settings: str, attacker: str, scale: str, cores: int) -> Entry:
-    """Run the agreed cells in a copy of the checkout that has the defence; return the entry."""
+def _files(name: str) -> tuple[str, str, str]:
+    """Return where a checkout has a defence's file, its settings and its attacker."""
+    own = f"{stem(name)}.py"
+    return f"src/leakbench/defences/{own}", f"config/defences/{name}.yaml", f"src/leakbench/adaptive/{own}"
+
+
+def _run(
+    root: Path, name: str, source: str, settings: str, attacker: str, scale: str, cores: int,
+    given: Sequence[str],
+) -> Entry:  # fmt: skip
+    """Run the agreed cells in a copy of the checkout that has the defence; return the entry.
+
+    given: what messages call the defence's file, its settings and its attacker.
+    """
+    for text, where in ((source, given[0]), (attacker, given[2])):
+        if text or where == given[0]:
+            _check_source(text, name, where)
     settings = settings or f"summary: {_summary(source, name)}\ntitle: {name}\n"
-    files = {f"src/leakbench/defences/{stem(name)}.py": source, f"config/defences/{name}.yaml": settings}
-    files |= {f"src/leakbench/adaptive/{stem(name)}.py": attacker} if attacker else {}
+    places = _files(name)
+    files = {place: text for place, text in zip(places, (source, settings, attacker), strict=True) if text}
     copy = _copied(root, name, files)
-    _snakemake(copy, name, scale, cores)
+    _snakemake(copy, name, scale, cores, dict(zip(places, given, strict=True)))
     results = copy / "results" / scale
-    rows = read_csv(results / f"tables/{EXPERIMENT}.csv").fillna({"baseline": ""}).to_dict("records")
+    rows = _rows(results / f"tables/{EXPERIMENT}.csv")
     absent = read_facts(results / f"exhibits/{EXPERIMENT}.safetensors")["absent_cells"]
     if all(row["defence"] != name for row in rows):
         reasons = sorted({reason for cell, reason in absent.items() if f"/{name}/" in cell})
         raise UserError(f"{name}: no attack has a number ({'; '.join(reasons) or 'no cell was run'})")
     entry = Entry(
-        version=VERSION, name=name, summary=str(read_yaml(copy / f"config/defences/{name}.yaml")["summary"]),
-        source=source, settings=settings, attacker=attacker, ensemble=agreed(root), scale=scale,
+        version=VERSION, name=name, summary=str(read_yaml(copy / places[1])["summary"]) or name,
+        source=source, settings=settings, attacker=attacker, ensemble=agreed(root).digest, scale=scale,
         device=machine(), commit=commit(root), versions=versions(), lines=lines_of(rows), absent=absent,
     )  # fmt: skip
     shutil.rmtree(copy)
@@ -124,21 +155,28 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
     made = read_record(table)
     if age := outdated(root, scale, EXPERIMENT, made):
         raise UserError(f"{table}: {age} (run `make verify-recorded`, or record it again)")
-    rows = read_csv(table).fillna({"baseline": ""}).to_dict("records")
+    rows = _rows(table)
     for name in sorted({row["defence"] for row in rows} - {"none"}):
-        files = (
-            root / f"src/leakbench/defences/{stem(name)}.py",
-            root / f"config/defences/{name}.yaml",
-            root / f"src/leakbench/adaptive/{stem(name)}.py",
-        )
-        source, settings, attacker = (_text(path) if path.is_file() else "" for path in files)
-        yield Entry(
+        files = [root / place for place in _files(name)]
+        source, settings = map(_text, files[:2])
+        attacker = _text(files[2]) if files[2].is_file() else ""
+        entry = Entry(
             version=VERSION, name=name, summary=str(read_yaml(files[1])["summary"]), source=source,
-            settings=settings, attacker=attacker, ensemble=agreed(root), scale=scale, device=made["device"],
-            commit=made["commit"], versions=made["versions"],
+            settings=settings, attacker=attacker, ensemble=agreed(root).digest, scale=scale,
+            device=made["device"], commit=made["commit"], versions=made["versions"],
             lines=lines_of(row for row in rows if row["defence"] in ("none", name)),
             absent={cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell},
         )  # fmt: skip
+        yield agreeing(entry, agreed(root), f"{table}: ", f"record {EXPERIMENT} again")
+
+
+def _rows(table: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table of the agreed cells. Raises UserError where a column is missing."""
+    frame = read_csv(table)
+    if missing := [name for name in (*Line.model_fields, "baseline") if name not in frame]:
+        raise UserError(f"{table}: column '{missing[0]}' is missing (run {EXPERIMENT} again)")
+    rows: list[dict[str, Any]] = frame.fillna({"baseline": ""}).to_dict("records")
+    return rows
 
 
 def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
@@ -182,16 +220,25 @@ def _paying(scale: dict[str, Any]) -> dict[str, Any]:
     return scale
 
 
-def _summary(source: str, name: str) -> str:
-    """Return the first sentence of a file's docstring, as YAML."""
+def _check_source(source: str, name: str, where: str) -> None:
+    """Raise UserError, at `where`, unless a text is Python with a function of the part's name."""
     try:
-        words = ast.get_docstring(ast.parse(source)) or name
-    except (SyntaxError, ValueError) as problem:
-        raise UserError(f"{name}.py: is no Python file: {problem} (mend the line)") from problem
+        tree = ast.parse(source)
+        compile(tree, where, "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        raise UserError(f"{where}: is no Python file: {problem} (mend the line)") from problem
+    if not any(isinstance(node, ast.FunctionDef) and node.name == stem(name) for node in tree.body):
+        raise UserError(f"{where}: has no function '{stem(name)}' (it must be called as the defence's file)")
+
+
+def _summary(source: str, name: str) -> str:
+    """Return the first paragraph of a file's docstring, as YAML."""
+    words = ast.get_docstring(ast.parse(source)) or name
     return json.dumps(" ".join(words.partition("\n\n")[0].split()), ensure_ascii=False)
 
 
-def _snakemake(copy: Path, name: str, scale: str, cores: int) -> None:
+def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
+    """Run the agreed cells of a copy. Raises UserError, which calls the copy's files as they were given."""
     files = ("tables", "csv"), ("exhibits", "safetensors")
     targets = [f"results/{scale}/{kind}/{EXPERIMENT}.{suffix}" for kind, suffix in files]
     command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--config", f"scale={scale}", "--"]
@@ -201,14 +248,18 @@ def _snakemake(copy: Path, name: str, scale: str, cores: int) -> None:
     if ran.returncode:
         log = copy / "enter.log"
         write_text(log, ran.stdout + ran.stderr)
-        said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.startswith("leakbench")]
-        raise UserError(f"{name}: {said[0] if said else 'the run failed'} (see {log})")
+        lines = (ran.stdout + ran.stderr).splitlines()
+        said = next((line for line in lines if line.startswith("leakbench")), "the run failed")
+        for place, name_given in given.items():
+            said = said.replace(str(copy / place), name_given).replace(place, name_given)
+        raise UserError(f"{name}: {said} (see {log})")
 
 
 def _checked(root: Path, file: Path, cores: int) -> int:
     """Run an entry's defence again; print how many numbers agree, and return 1 where one differs."""
     known = read_entry(file, agreed(root))
-    found = _run(root, known.name, known.source, known.settings, known.attacker, known.scale, cores)
+    given = [f"{file}: {key}" for key in ("source", "settings", "attacker")]
+    found = _run(root, known.name, known.source, known.settings, known.attacker, known.scale, cores, given)
     fresh, before = ({line.place(): line for line in entry.lines} for entry in (found, known))
     words = [NEW] * len(set(fresh) - set(before))
     for place, line in before.items():

@@ -1,8 +1,10 @@
 """Entries of leakbench's own defences, from the recorded table of the agreed cells."""
 
 import json
+import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -19,9 +21,18 @@ from leakbench.verbs.enter import AGREED, EXPERIMENT, MINUTES, _paying, agreed, 
 SCALES = ("quick", "standard")
 
 
-def row(defence: str, attack: str, mean: float, baseline: str = "") -> dict[str, Any]:
+DENSE, DEEP = ("mnist-32", "fcnn-relu-untrained"), ("cifar10", "lenet-dlg-running-norm")
+ON = {DENSE: ("fidel", "peel", "invg", "invg-adapted"), DEEP: ("dlg", "dlg-adapted", "invg", "invg-adapted")}
+
+
+PEELED = "mnist-32/fcnn-relu-untrained/grnn-matrix/clip/peel/0"
+
+
+def row(
+    defence: str, attack: str, mean: float, baseline: str = "", place: tuple[str, str] = DENSE
+) -> dict[str, Any]:
     return {
-        "dataset": "mnist-32", "victim": "fcnn-relu-untrained", "federation": "grnn-matrix",
+        "dataset": place[0], "victim": place[1], "federation": "grnn-matrix",
         "defence": defence, "attack": attack, "client": 0, "local_samples": 1, "baseline": baseline,
         "metric": "ssim", "mean": mean, "ci_low": mean - 0.1, "ci_high": float("nan"), "n": 10,
         "failure_rate": 0.0,
@@ -31,19 +42,24 @@ def row(defence: str, attack: str, mean: float, baseline: str = "") -> dict[str,
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout with two defences and a recorded table of them."""
-    for name in (AGREED, "config/defences", "src/leakbench/defences", "src/leakbench/adaptive"):
+    kept = ("config/attacks", "config/defences", "src/leakbench/defences", "src/leakbench/adaptive")
+    for name in (AGREED, *kept):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, tmp_path / name)
     monkeypatch.setattr(verb, "outdated", lambda *asked: "")
     table = tmp_path / "reference" / "standard" / f"{EXPERIMENT}.csv"
     table.parent.mkdir(parents=True)
+    means = {("none", "fidel"): 0.95, ("clip", "fidel"): 0.94, ("clip", "invg-adapted"): 0.99}
     rows = [
-        row("none", "fidel", 0.95), row("clip", "fidel", 0.94), row("clip", "invg-adapted", 0.99),
-        row("sign", "fidel", 0.1), row("sign", "fidel", 0.7, "dataset-mean"),
-    ]  # fmt: skip
-    pd.DataFrame(rows).to_csv(table, index=False)
-    absent = {"mnist-32/v/f/sign/invg/0": "too long", "mnist-32/v/f/clip/peel/0": "no"}
+        row(defence, attack, means.get((defence, attack), 0.05), place=place)
+        for defence in ("none", "clip", "sign")
+        for place, attacks in ON.items()
+        for attack in attacks
+        if not (defence == "none" and "adapted" in attack) and (defence, attack) != ("clip", "peel")
+    ]
+    pd.DataFrame([*rows, row("sign", "fidel", 0.7, "dataset-mean")]).to_csv(table, index=False)
+    absent = {PEELED: "no", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/invg-adapted/0": "idle"}
     made = {"device": "cpu: a", "commit": "abc", "date": "2026-01-01", "specs": "1", "code": "2"}
     made |= {"versions": {"torch": "2"}, "absent": absent, "files": kept_digests(table)}
     table.with_suffix(".json").write_text(json.dumps(made))
@@ -54,17 +70,18 @@ def test_each_recorded_defence_is_an_entry_and_the_leaderboard_ranks_them(checko
     assert enter(checkout, None, recorded=True) == 0
     assert sorted(path.name for path in (checkout / "entries").glob("*.json")) == ["clip.json", "sign.json"]
     clip = read_entry(checkout / "entries" / "clip.json", agreed(checkout))
-    assert [(line.defence, line.attack, line.mean) for line in clip.lines] == [
+    assert len(clip.lines) == 5 + 7
+    assert {(line.defence, line.attack, line.mean) for line in clip.lines if line.mean > 0.05} == {
         ("none", "fidel", 0.95), ("clip", "fidel", 0.94), ("clip", "invg-adapted", 0.99),
-    ]  # fmt: skip
+    }  # fmt: skip
     assert clip.source == (ROOT / "src/leakbench/defences/clip.py").read_text()
     assert clip.settings == (ROOT / "config/defences/clip.yaml").read_text()
     assert clip.attacker == (ROOT / "src/leakbench/adaptive/clip.py").read_text()
-    assert (clip.device, clip.commit, clip.absent) == ("cpu: a", "abc", {"mnist-32/v/f/clip/peel/0": "no"})
+    assert (clip.device, clip.commit, clip.absent) == ("cpu: a", "abc", {PEELED: "no"})
     ranks = (checkout / "entries" / "README.md").read_text().split("| [")[1:]
     # The strongest attack on clipping reads 0.99; a baseline is no attack.
-    assert [rank.split("]")[0] for rank in ranks] == ["sign", "clip"]
-    assert "| invg-adapted | 0.990 |" in ranks[1]
+    assert [rank.split("]")[0] for rank in ranks] == ["sign", "sign", "clip", "clip"]
+    assert "| invg-adapted (no number: peel) | 0.990 |" in ranks[3]
 
 
 def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
@@ -83,6 +100,92 @@ def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
     with pytest.raises(UserError, match=r"leakbench-entries\.csv: recorded with other settings"):
         enter(checkout, None, recorded=True)
     assert not list((checkout / "entries").glob("*.json"))
+
+
+def changed(checkout: Path, frame: pd.DataFrame) -> None:
+    """Record another table."""
+    table = checkout / "reference" / "standard" / f"{EXPERIMENT}.csv"
+    frame.to_csv(table, index=False)
+    made = json.loads(table.with_suffix(".json").read_text())
+    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda rows: rows.drop(columns="mean"), "column 'mean' is missing"),
+        (lambda rows: rows.drop(columns="baseline"), "column 'baseline' is missing"),
+        (lambda rows: rows.assign(n=-1), "a line of the table: n: "),
+        (lambda rows: rows[rows["attack"] != "invg"], "lines: have no ssim of cifar10/.*/clip/invg"),
+    ],
+)
+def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change: Any, words: str) -> None:
+    changed(checkout, change(pd.read_csv(checkout / "reference" / "standard" / f"{EXPERIMENT}.csv")))
+    with pytest.raises(UserError, match=words):
+        enter(checkout, None, recorded=True)
+    assert not (checkout / "entries").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"check": True}, "--check: of which FILE"),
+        ({"attacker": Path("a.py")}, "--attacker: of which FILE"),
+        ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(
+    checkout: Path, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UserError, match=words):
+        enter(checkout, **{"file": None} | options)
+    assert not (checkout / "entries").exists()
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("def halve(:\n", "is no Python file"),
+        ("return 5\n", "is no Python file"),
+        ("\0", "is no Python file"),
+        ("def other(): ...\n", "has no function 'halve'"),
+    ],
+)
+def test_both_files_are_checked_before_anything_runs(checkout: Path, source: str, words: str) -> None:
+    good, bad = checkout / "halve.py", checkout / "bad.py"
+    good.write_text("def halve(): ...\n")
+    bad.write_text(source)
+    with pytest.raises(UserError, match=rf"bad\.py: {words}"):
+        enter(checkout, good, attacker=bad)
+    good.write_text(source)
+    # A file of settings says nothing of the source.
+    (checkout / "halve.yaml").write_text("summary: Halves.\n")
+    with pytest.raises(UserError, match=rf"halve\.py: {words}"):
+        enter(checkout, good)
+    assert not (checkout / "scratch").exists()
+
+
+def test_nobody_waits_for_a_pipe(checkout: Path) -> None:
+    pipe, good = checkout / "pipe.py", checkout / "halve.py"
+    os.mkfifo(pipe)
+    good.write_text("def halve(): ...\n")
+    for file, attacker in ((pipe, None), (good, pipe)):
+        with pytest.raises(UserError, match=r"pipe\.py: not a regular file"):
+            enter(checkout, file, attacker=attacker)
+    os.mkfifo(checkout / "halve.yaml")
+    with pytest.raises(UserError, match=r"halve\.yaml: not a regular file"):
+        enter(checkout, good)
+
+
+def test_what_the_run_says_of_a_copy_is_said_of_the_users_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = f"leakbench: {tmp_path}/config/defences/halve.yaml: summry: no such key; src/leakbench/a.py\n"
+    ran = SimpleNamespace(returncode=1, stdout="", stderr=f"Traceback\n{said}")
+    monkeypatch.setattr(verb.subprocess, "run", lambda *given, **more: ran)
+    given = dict(zip(verb._files("halve"), ("h.py", "h.yaml", "a.py"), strict=True))
+    with pytest.raises(UserError, match=r"halve: leakbench: h\.yaml: summry: no such key; src"):
+        verb._snakemake(tmp_path, "halve", "quick", 1, given)
 
 
 def test_an_entry_gets_its_agreed_cells_at_a_scale_that_cannot_pay_for_them() -> None:
