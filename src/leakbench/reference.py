@@ -10,12 +10,12 @@ no verdict.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from leakbench.artefacts import read_csv, read_json, read_table
 from leakbench.errors import UserError
@@ -28,10 +28,13 @@ if TYPE_CHECKING:
 # The files beside a record; it names the digest of each.
 EXHIBIT = ".exhibit.safetensors"
 KEPT = (".csv", ".parquet", ".safetensors", EXHIBIT)
+_Suffix = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, KEPT))})$")]
+Files = dict[_Suffix, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
 # Columns of a table that are text, if one is empty in every line or has digits alone.
 TEXT = {"seeds": str, "baseline": str, "key": str}
 # How a record is made.
 _AGAIN = "run `leakbench record`"
+_MEND = "restore it with `git checkout`, or run `leakbench record` again"
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
@@ -54,7 +57,7 @@ class Record(BaseModel):
     code: str
     versions: dict[str, str]
     absent: dict[str, str]
-    files: dict[str, str] = {}
+    files: Files
     shares: dict[str, dict[str, float]] = {}
     falls: dict[str, list[float]] = {}
     knows: dict[str, dict[str, str]] = {}
@@ -67,33 +70,60 @@ def run_of(folder: str) -> tuple[str, int | None]:
     return (found[1], int(found[2])) if found else (folder, None)
 
 
+def recorded(folder: Path, experiment: str = "*") -> list[Path]:
+    """Return, sorted, the table of every experiment that has a file in a folder below reference/.
+
+    A table that is gone is named too, so that whoever reads it says so. experiment: a name or a glob.
+    """
+    found = (path for path in folder.glob(f"{experiment}.*") if not path.name.startswith("."))
+    return sorted({table for path in found if (table := _table(path))})
+
+
+def _table(path: Path) -> Path | None:
+    """Return the table that a recorded file belongs to; None for another file."""
+    name, dot, suffix = path.name.partition(".")
+    return path.with_name(f"{name}.csv") if f"{dot}{suffix}" in (".json", *KEPT) else None
+
+
 def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
     """Return every recorded file of an experiment below the checkout `root`, sorted.
 
     experiment: a name or a glob. seeded: whether those of raised seeds are meant, or those of the
     experiments' own.
     """
-    tables = sorted((root / "reference").glob(f"*/{experiment}.csv"))
-    meant = (table for table in tables if (run_of(table.parent.name)[1] is not None) is seeded)
-    beside = [table.with_suffix(suffix) for table in meant for suffix in (".json", *KEPT)]
+    folders = (path for path in (root / "reference").glob("*/") if path.is_dir())
+    meant = (folder for folder in folders if (run_of(folder.name)[1] is not None) is seeded)
+    tables = (table for folder in meant for table in recorded(folder, experiment))
+    beside = [table.with_suffix(suffix) for table in tables for suffix in (".json", *KEPT)]
     return sorted(path for path in beside if path.is_file())
 
 
 def read_record(table: Path) -> dict[str, Any]:
     """Return the record beside a recorded table.
 
-    Raises UserError naming the file, and the key, where it is missing or says too little, or where the table
-    or its trials are not the bytes that were recorded. Records older than this check name no digests.
+    Raises UserError naming the file, and the key, where it is missing or says too little, or where the files
+    beside it are not those that were recorded, byte by byte.
     """
     path = table.with_suffix(".json")
-    value = read_json(path, f"the record of {table.name}", _AGAIN)
+    value = read_json(path, f"{table.name}'s record", _AGAIN)
     validated(Record, value, f"{path}: ", "reference/README.md")
-    for suffix, digest in value.get("files", {}).items():
-        kept = table.with_suffix(suffix)
-        if not kept.is_file() or file_digest(kept) != digest:
-            mend = "restore it with `git checkout`, or run `leakbench record` again"
-            raise UserError(f"{kept}: is not the file that was recorded ({mend})")
+    hold(table, value["files"], f"{path}: ", _MEND)
     return value
+
+
+def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None:
+    """Raise UserError unless a table and the files beside it are those of a record.
+
+    digests: suffix → sha256, of the record at `where`.
+    """
+    if ".csv" not in digests:
+        raise UserError(f"{where}files: has no digest of {table.name} ({mend})")
+    for suffix in KEPT:
+        kept, digest = table.with_suffix(suffix), digests.get(suffix)
+        if digest is None and kept.exists():
+            raise UserError(f"{kept}: is not in the record beside it (remove the file, or {mend})")
+        if digest is not None and (not kept.is_file() or file_digest(kept) != digest):
+            raise UserError(f"{kept}: is not the file that was recorded ({mend})")
 
 
 def kept_digests(table: Path) -> dict[str, str]:
@@ -140,13 +170,15 @@ class Kept:
 
 
 def tables(paths: Iterable[Path]) -> list[Kept]:
-    """Return the recorded run of every table among `paths`, in their order.
+    """Return the recorded run of every table that one of `paths` belongs to, in their order.
 
     Raises UserError as `read_record` does.
     """
-    found = [path for path in paths if path.suffix == ".csv"]
+    found = dict.fromkeys(table for path in paths if (table := _table(path)))
+    made = {path: read_record(path) for path in found}
     return [
-        Kept(path, read_csv(path, dtype=TEXT).fillna({"baseline": ""}), read_record(path)) for path in found
+        Kept(path, read_csv(path, dtype=TEXT).fillna({"baseline": ""}), record)
+        for path, record in made.items()
     ]
 
 

@@ -28,8 +28,15 @@ def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> 
         "versions": {},
         "absent": {},
     } | changes
-    (folder / f"{experiment}.json").write_text(json.dumps(told))
-    return folder / f"{experiment}.csv"
+    table = folder / f"{experiment}.csv"
+    table.with_suffix(".json").write_text(json.dumps({"files": kept_digests(table)} | told))
+    return table
+
+
+def again(table: Path, **changes: Any) -> None:
+    """Write the record of what now lies beside a table."""
+    told = json.loads(table.with_suffix(".json").read_text()) | {"files": kept_digests(table)}
+    table.with_suffix(".json").write_text(json.dumps(told | changes))
 
 
 def test_a_recorded_run_is_read_with_its_scale_and_device(tmp_path: Path) -> None:
@@ -56,6 +63,7 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
         "some.json",
         "some.parquet",
     ]
+    again(table)
     (other, some) = tables(files(tmp_path, "*"))
     assert (other.name, other.trials(), some.name) == ("other", None, "some")
     trials = some.trials()
@@ -75,9 +83,13 @@ def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> N
     [
         ("files", 5, "files: Input should be a valid dictionary, got 5"),
         ("files", {".csv": 5}, r"files\.\.csv: Input should be a valid string, got 5"),
+        ("files", {".csv": "ab"}, r"files\.\.csv: String should match pattern"),
+        ("files", {"csv": "a" * 64}, r"files\.csv.*: String should match pattern"),
+        ("files", {"/../../x": "a" * 64}, r"files\./\.\./\.\./x.*: String should match pattern"),
+        ("files", {}, r"files: has no digest of some\.csv"),
         ("absent", "x", "absent: Input should be a valid dictionary, got 'x'"),
         ("falls", {"a": ["x"]}, r"falls\.a\.0: Input should be a valid number, got 'x'"),
-        ("shares", {"a": {"victim": math.nan}}, "the record of some.csv: victim: nan is no finite number"),
+        ("shares", {"a": {"victim": math.nan}}, "some.csv's record: victim: nan is no finite number"),
         ("knows", {"a": 1}, r"knows\.a: Input should be a valid dictionary, got 1"),
         ("confirmed", ["code"], r"confirmed: Input should be a valid dictionary, got \['code'\]"),
     ],
@@ -94,11 +106,12 @@ def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
     path = record(tmp_path, "long")
     whole = path.read_text()
     path.write_text(whole[:-5])
+    again(path)
     with pytest.raises(UserError, match=r"some\.csv: not a whole table"):
         tables(files(tmp_path, "some"))
     path.write_text(whole)
     path.with_suffix(".json").write_text("{")
-    with pytest.raises(UserError, match=r"some\.json: not the record of some\.csv"):
+    with pytest.raises(UserError, match=r"some\.json: not some\.csv's record"):
         tables(files(tmp_path, "some"))
 
 
@@ -106,7 +119,7 @@ def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path)
     table = record(tmp_path, "long")
     trials = table.with_suffix(".parquet")
     write_table(trials, pd.DataFrame({"line": [0], "value": [20.0]}), {})
-    record(tmp_path, "long", files=kept_digests(table))
+    again(table)
     assert len(tables(files(tmp_path, "some"))) == 1
     whole = table.read_text()
     table.write_text(whole.replace("20.0", "29.0"))
@@ -122,6 +135,42 @@ def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path)
         tables(files(tmp_path, "some"))
 
 
+def test_a_record_without_digests_is_none(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
+    told = json.loads(table.with_suffix(".json").read_text())
+    del told["files"]
+    table.with_suffix(".json").write_text(json.dumps(told))
+    with pytest.raises(UserError, match=r"some\.json: files: Field required"):
+        tables(files(tmp_path, "some"))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".safetensors", EXHIBIT])
+def test_a_file_that_no_record_lists_is_refused(tmp_path: Path, suffix: str) -> None:
+    table = record(tmp_path, "long")
+    table.with_suffix(suffix).touch()
+    with pytest.raises(UserError, match=rf"some{suffix}: is not in the record beside it \(remove the file"):
+        tables(files(tmp_path, "some"))
+
+
+def test_a_record_of_which_a_part_is_gone_does_not_vanish(tmp_path: Path) -> None:
+    table = record(tmp_path, "long")
+    table.with_suffix(".parquet").touch()
+    again(table)
+    text = table.read_text()
+    table.unlink()
+    with pytest.raises(UserError, match=r"some\.csv: is not the file that was recorded \(restore it"):
+        tables(files(tmp_path, "some"))
+    table.write_text(text)
+    table.with_suffix(".json").unlink()
+    for _ in ("with its table", "the trials alone"):
+        with pytest.raises(UserError, match=r"some\.json: no such record"):
+            tables(files(tmp_path, "*"))
+        table.unlink(missing_ok=True)
+    # What else lies there is nobody's.
+    table.with_suffix(".parquet").rename(table.with_suffix(".txt"))
+    assert files(tmp_path, "*") == []
+
+
 def test_what_the_project_has_recorded_can_be_read() -> None:
     root = Path(__file__).parents[2]
     for table in sorted((root / "reference").glob("*/*.csv")):
@@ -135,6 +184,7 @@ def test_a_record_stands_in_for_a_run_that_has_less(tmp_path: Path) -> None:
     kept = record(tmp_path, "paper")
     more = pd.DataFrame([ROW, ROW | {"metric": "ssim"}])
     more.to_csv(kept, index=False)
+    again(kept)
     runs, one = tables(files(tmp_path, "some")), pd.DataFrame([ROW])
     found = fuller(one, runs, "quick", pictured=False)
     assert found is not None

@@ -3,16 +3,18 @@
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from leakbench.artefacts import read_csv, read_json, to_json, write_text
+from leakbench.catalogue.load import find
 from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
 from leakbench.provenance import versions
+from leakbench.reference import Files, hold, kept_digests
 from leakbench.yamls import validated
 
 # What a clock tells is never the same twice.
@@ -30,28 +32,39 @@ IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "d
 
 class _Tree(BaseModel):
     """What made a recorded tree, beside its numbers: device, library → version, table → digest of its text,
-    and how many tables a second run had the same of how many."""
+    suffix → digest of the file of the numbers, and how many tables a second run had the same of how many."""
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
     device: str
     versions: dict[str, str]
-    tables: dict[str, str]
+    tables: Annotated[dict[str, str], Field(min_length=1)]
+    files: Files
     twice: dict[str, int] = {}
 
 
 def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the numbers of a recorded tree and what made them. Raises UserError naming file and key."""
-    known = read_csv(csv, dtype=str, keep_default_na=False)
-    if missing := [name for name in (*KEYS, *NUMBERS) if name not in known]:
-        raise UserError(f"{csv}: column '{missing[0]}' is missing ({_AGAIN})")
-    facts = read_json(made, f"the record of {csv.name}", _AGAIN)
+    facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
+    hold(csv, facts["files"], f"{made}: ", _AGAIN)
+    known = _text_of(csv, (*KEYS, *NUMBERS), _AGAIN)
+    if unknown := set(known["experiment"]) - set(facts["tables"]):
+        raise UserError(f"{made}: tables: has no digest of '{min(unknown)}', unlike {csv.name} ({_AGAIN})")
     return known, facts
 
 
+def _text_of(table: Path, columns: Sequence[str], mend: str) -> pd.DataFrame:
+    """Return a table, all as text. Raises UserError where a column is missing."""
+    rows: pd.DataFrame = read_csv(table, dtype=str, keep_default_na=False)
+    if missing := [name for name in columns if name not in rows]:
+        raise UserError(f"{table}: column '{missing[0]}' is missing ({mend})")
+    return rows
+
+
 def _read(table: Path) -> pd.DataFrame:
-    rows = read_csv(table, dtype=str, keep_default_na=False)
+    columns = ("metric", "convention", "baseline", *NUMBERS)
+    rows = _text_of(table, columns, "give a table below results/<scale>/tables")
     return rows[~rows["metric"].isin(TIMES)]
 
 
@@ -103,7 +116,7 @@ def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
         }
     csv, made = _place(root, scale)
     write_text(csv, numbers(tables).to_csv(index=False))
-    write_text(made, to_json(facts) + "\n")
+    write_text(made, to_json(facts | {"files": kept_digests(csv)}) + "\n")
     print(
         f"{csv}: {len(tables)} tables recorded"
         + (f", {facts['twice']['identical']} identical twice" if again else "")
@@ -146,6 +159,13 @@ def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     return both
 
 
+def summary_of(out: Path) -> Path:
+    """Return where the summary of a table that is written lies. Raises UserError where that is its place."""
+    if out.suffix == ".json":
+        raise UserError(f"--out {out}: its summary has this place (name a .csv file)")
+    return out.with_suffix(".json")
+
+
 def verify(
     root: Path,
     scale: str,
@@ -161,8 +181,12 @@ def verify(
     `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the
     recorded ones. With `record`, the device in words, the tree's numbers are kept instead (`keep`). Recorded
     numbers are of the seeds that the experiments name: those of a run whose seeds are raised by `seed` are
-    compared with none. Raises UserError where there are no tables.
+    compared with none. Raises UserError where there are no tables, and for a scale that there is not.
     """
+    if out is not None:
+        summary_of(out)
+    # A name that is no scale's could lead anywhere.
+    find(root / "config", "scales", scale, "--scale")
     if record is not None:
         if seed is not None:
             raise UserError(
@@ -173,7 +197,7 @@ def verify(
     tables = tables or _tables(root, run_name(scale, seed))
     known = pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)
     facts: dict[str, Any] = {}
-    if csv.is_file() and seed is None:
+    if (csv.exists() or made.exists()) and seed is None:
         known, facts = _recorded(csv, made)
     rows = compared(numbers(tables), known)
     same = [path.stem for path in tables if facts.get("tables", {}).get(path.stem) == table_digest(path)]
@@ -191,7 +215,7 @@ def verify(
         summary["seed"] = seed
     if out is not None:
         write_text(out, rows.to_csv(index=False, float_format="%.6g"))
-        write_text(out.with_suffix(".json"), to_json(summary) + "\n")
+        write_text(summary_of(out), to_json(summary) + "\n")
     if seed is not None:
         print(
             f"every seed is raised by {seed}; recorded are only numbers of the experiments' own seeds, "

@@ -14,7 +14,7 @@ from leakbench.artefacts import read_csv, read_facts, write_table, write_tensors
 from leakbench.drawing import page
 from leakbench.drawing.result import read_result
 from leakbench.errors import UserError
-from leakbench.reference import EXHIBIT, TEXT
+from leakbench.reference import EXHIBIT, TEXT, kept_digests
 from leakbench.verbs.figure import figure, fullest
 
 NOTEBOOKS = sorted((Path(__file__).parents[3] / "notebooks").glob("experiment*.ipynb"))
@@ -29,7 +29,14 @@ def _record(root: Path, rows: list[dict], **more: Any) -> list[Path]:
     made = {"device": "cpu: another", "commit": "abc", "date": "2026-01-02", "specs": "", "code": ""}
     made |= {"versions": {}, "absent": {}, "seeds": [3], "knows": {"cell": {"labels": "given"}}} | more
     (folder / "t.json").write_text(json.dumps(made))
-    return sorted(folder.iterdir())
+    return _recorded(folder / "t.csv")
+
+
+def _recorded(table: Path) -> list[Path]:
+    """Give a record the digests of the files beside it; return all its files."""
+    made = json.loads(table.with_suffix(".json").read_text())
+    table.with_suffix(".json").write_text(json.dumps(made | {"files": kept_digests(table)}))
+    return sorted(table.parent.iterdir())
 
 
 def _files(folder: Path, rows: list[dict], spec: dict, **facts: object) -> dict[str, Path]:
@@ -178,7 +185,8 @@ def test_recorded_pictures_are_the_median_of_their_cells(tmp_path: Path) -> None
     pair = np.stack([np.arange(48), np.arange(48)[::-1]]).reshape(2, 4, 4, 3).astype(np.uint8)
     pictures = recorded[0].with_name("t.safetensors")
     write_tensors(pictures, {"mnist-32/lenet-dlg/grnn/none/grnn": pair}, {})
-    shown = read_result(*files, recorded=[str(path) for path in [*recorded, pictures]])
+    recorded = _recorded(recorded[0])
+    shown = read_result(*files, recorded=[str(path) for path in recorded])
     (only,) = shown.panels
     assert only.truth.shape == (1, 3, 4, 4)
     assert only.score[0] == pytest.approx(-1)
@@ -194,11 +202,13 @@ def test_a_recorded_exhibit_is_drawn_rather_than_pictures_at_the_median(tmp_path
     exhibit, medians = (recorded[0].with_name(name) for name in (f"t{EXHIBIT}", "t.safetensors"))
     write_tensors(exhibit, arrays, {"panels": [given.about], "classes": {"mnist-32": 10}})
     write_tensors(medians, {"mnist-32/lenet-dlg/grnn/none/grnn": np.zeros((2, 4, 4, 1), np.uint8)}, {})
-    shown = read_result(*files, recorded=[str(path) for path in [*recorded, exhibit, medians]])
+    recorded = _recorded(recorded[0])
+    shown = read_result(*files, recorded=[str(path) for path in recorded])
     assert [len(each.guess) for each in shown.panels] == [3]
     assert (shown.facts["classes"], shown.facts["seeds"]) == ({"mnist-32": 10}, [3])
     assert "private samples" in texts(drawn(shown))
     write_tensors(exhibit, dict(list(arrays.items())[:2]), {"panels": [given.about]})
+    _recorded(recorded[0])
     with pytest.raises(UserError, match=r"t\.exhibit\.safetensors: tensor '0/usable' is missing"):
         read_result(*files, recorded=[str(path) for path in recorded])
 

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 from leakbench.errors import UserError
-from leakbench.verbs.verify import compared, numbers, status, table_digest, verify
+from leakbench.reference import kept_digests
+from leakbench.verbs.verify import _recorded, compared, numbers, status, table_digest, verify
 
 LINE = {
     "dataset": "d",
@@ -19,6 +20,15 @@ LINE = {
     "scale": "quick",
 }
 DEVICE = "cpu: a test"
+
+
+@pytest.fixture(autouse=True)
+def checkout(tmp_path: Path) -> None:
+    """Give every tree of a test the scale that is called quick."""
+    for tree in ("", "one", "two"):
+        folder = tmp_path / tree / "config/scales"
+        folder.mkdir(parents=True)
+        (folder / "quick.yaml").write_text("summary: Short.\nnull_rounds: 2\n")
 
 
 def write(root: Path, name: str, *rows: dict[str, object]) -> Path:
@@ -70,9 +80,13 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
+        ({"tables": {}}, r"quick\.json: tables: Dictionary should have at least 1 item"),
+        ({"tables": {"y": "1"}}, r"quick\.json: tables: has no digest of 'x', unlike quick\.csv"),
+        ({"files": {}}, r"quick\.json: files: has no digest of quick\.csv"),
+        ({"files": None}, r"quick\.json: files: Input should be a valid dictionary, got None"),
         ({"tables": 5}, r"quick\.json: tables: Input should be a valid dictionary, got 5"),
         ({"device": None}, r"quick\.json: device: Input should be a valid string, got None"),
-        ({"twice": {"tables": math.nan}}, r"quick\.json: not the record of quick.csv: tables: nan is no"),
+        ({"twice": {"tables": math.nan}}, r"quick\.json: not quick.csv's record: tables: nan is no"),
     ],
 )
 def test_a_record_of_a_tree_that_is_none_is_one_line(
@@ -91,8 +105,59 @@ def test_recorded_numbers_without_a_column_are_one_line(tmp_path: Path) -> None:
     verify(tmp_path, "quick", record=DEVICE)
     csv = tmp_path / "reference/quick.csv"
     csv.write_text(csv.read_text().replace("ci_low", "low"))
+    made = csv.with_suffix(".json")
+    made.write_text(json.dumps(json.loads(made.read_text()) | {"files": kept_digests(csv)}))
     with pytest.raises(UserError, match=r"quick\.csv: column 'ci_low' is missing"):
         verify(tmp_path, "quick")
+
+
+def test_recorded_numbers_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:
+    write(tmp_path, "x", {"metric": "mse"}, {"metric": "psnr"})
+    verify(tmp_path, "quick", record=DEVICE)
+    csv = tmp_path / "reference/quick.csv"
+    text = csv.read_text()
+    for other in (text.replace("1.5", "1.6"), "".join(text.splitlines(keepends=True)[:2])):
+        csv.write_text(other)
+        with pytest.raises(UserError, match=r"quick\.csv: is not the file that was recorded \(restore it"):
+            verify(tmp_path, "quick")
+    csv.unlink()
+    with pytest.raises(UserError, match=r"quick\.csv: is not the file that was recorded \(restore it"):
+        verify(tmp_path, "quick")
+    csv.write_text(text)
+    csv.with_suffix(".json").unlink()
+    with pytest.raises(UserError, match=r"quick\.json: no such record"):
+        verify(tmp_path, "quick")
+
+
+def test_what_the_project_has_recorded_of_a_tree_is_whole() -> None:
+    csv = Path(__file__).parents[3] / "reference/quick.csv"
+    known, facts = _recorded(csv, csv.with_suffix(".json"))
+    assert set(known["experiment"]) <= set(facts["tables"])
+
+
+@pytest.mark.parametrize("column", ["metric", "baseline", "mean", "convention"])
+def test_a_table_without_a_column_is_one_line(tmp_path: Path, column: str) -> None:
+    table = write(tmp_path, "x", {"metric": "mse"})
+    pd.read_csv(table).drop(columns=column).to_csv(table, index=False)
+    with pytest.raises(UserError, match=rf"x\.csv: column '{column}' is missing \(give a table below"):
+        verify(tmp_path, "quick", [table])
+
+
+@pytest.mark.parametrize("scale", ["qiuck", "../results/quick", "/tmp/x"])
+def test_a_scale_that_there_is_not_is_no_path(tmp_path: Path, scale: str) -> None:
+    table = write(tmp_path, "x", {"metric": "mse"})
+    before = sorted(tmp_path.rglob("*"))
+    for given in ({"tables": [table]}, {"record": DEVICE}):
+        with pytest.raises(UserError, match=f"--scale: scale '{scale}' is not in .* \\(.*'?quick"):
+            verify(tmp_path, scale, **given)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_summary_does_not_take_the_place_of_the_numbers(tmp_path: Path) -> None:
+    table = write(tmp_path, "x", {"metric": "mse"})
+    with pytest.raises(UserError, match=r"--out .*n\.json: its summary has this place"):
+        verify(tmp_path, "quick", [table], tmp_path / "n.json")
+    assert not (tmp_path / "n.json").exists()
 
 
 def test_every_number_says_how_it_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
