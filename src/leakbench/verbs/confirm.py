@@ -15,7 +15,7 @@ from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.process import commit
 from leakbench.provenance import machine
-from leakbench.reference import read_record
+from leakbench.reference import read_record, recorded
 from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
@@ -69,7 +69,10 @@ def confirm(
 
 def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[tuple[Path, Spec, Plan, str]]:
     """Yield table, record, plan and digest of today's code of each record whose code alone is older."""
-    tables = {table.stem: table for table in sorted((root / "reference" / scale).glob("*.csv"))}
+    scales = [folder.name for folder in (root / "reference").glob("*/") if folder.is_dir()]
+    if scale not in scales:
+        raise UserError(f"--scale {scale}: nothing is recorded at it ({suggest(scale, scales)})")
+    tables = {table.stem: table for table in recorded(root / "reference" / scale)}
     if unknown := next((name for name in only or () if name not in tables), ""):
         raise UserError(f"--only {unknown}: not recorded at scale {scale} ({suggest(unknown, tables)})")
     for table in (table for name, table in tables.items() if not only or name in only):

@@ -53,6 +53,9 @@ def record(
     run = run_name(scale, seed)
     if headlines == (experiment is not None):
         raise UserError("name one experiment, or give --headlines alone")
+    known = planned(root, run).experiments
+    if experiment is not None and experiment not in known:
+        raise UserError(f"record: no experiment {experiment!r} ({suggest(experiment, known)})")
     for name in _lacking(root, run) if experiment is None else (experiment,):
         own = root / "reference" / scale / f"{name}.csv"
         if seed is not None and not own.is_file():
@@ -74,8 +77,6 @@ def _lacking(root: Path, run: str) -> Iterator[str]:
 
 def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     asked = planned(root, run)
-    if experiment not in asked.experiments:
-        raise UserError(f"record: no experiment {experiment!r} ({suggest(experiment, asked.experiments)})")
     results, kept = root / "results" / run, root / "reference" / run
     table, trials, exhibit = (
         results / f"{folder}/{experiment}.{suffix}"
@@ -106,16 +107,24 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     }  # fmt: skip
     kept.mkdir(parents=True, exist_ok=True)
     # The record is taken away first and written last, so that a fault between leaves none.
+    _take_away(kept, experiment)
+    try:
+        shutil.copyfile(trials, kept / f"{experiment}.parquet")
+        shutil.copyfile(table, kept / f"{experiment}.csv")
+        if pictures:
+            write_tensors(kept / f"{experiment}.safetensors", pictures, {})
+        if open_tensors(exhibit)[0] and exhibit.stat().st_size <= LARGEST:
+            shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
+        made["files"] = kept_digests(kept / f"{experiment}.csv")
+        write_text(kept / f"{experiment}.json", to_json(made) + "\n")
+    except BaseException:
+        _take_away(kept, experiment)
+        raise
+
+
+def _take_away(kept: Path, experiment: str) -> None:
     for suffix in (".json", *KEPT):
         (kept / f"{experiment}{suffix}").unlink(missing_ok=True)
-    shutil.copyfile(trials, kept / f"{experiment}.parquet")
-    shutil.copyfile(table, kept / f"{experiment}.csv")
-    if pictures:
-        write_tensors(kept / f"{experiment}.safetensors", pictures, {})
-    if open_tensors(exhibit)[0] and exhibit.stat().st_size <= LARGEST:
-        shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
-    made["files"] = kept_digests(kept / f"{experiment}.csv")
-    write_text(kept / f"{experiment}.json", to_json(made) + "\n")
 
 
 def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, Any]]:

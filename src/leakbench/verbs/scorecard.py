@@ -11,6 +11,7 @@ from leakbench.artefacts import open_tensors, read_csv, read_facts, read_table, 
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.published import published_costs
 from leakbench.catalogue.schema import Scale as ScaleFile
+from leakbench.errors import UserError
 from leakbench.papers.facts import reader
 from leakbench.papers.work import read_papers
 from leakbench.process import commit
@@ -23,6 +24,7 @@ from leakbench.scorecard.recorded import of_records
 from leakbench.scorecard.scorecard import Card
 from leakbench.scorecard.seeds import COLUMNS, by_seed
 from leakbench.verbs.record import outdated
+from leakbench.verbs.verify import summary_of
 
 
 def scorecard(
@@ -40,7 +42,9 @@ def scorecard(
     works. spec: what the catalogue says, the run's scale, where facts lie, and which experiments it leaves
     out and why.
     """
-    described = read_spec(spec)
+    summary, described = summary_of(out), read_spec(spec)
+    if seeds in (out, summary):
+        raise UserError(f"--seeds {seeds}: is also the place of another file of --out (name another)")
     drawn = {path.stem: path for path in exhibits}
     beside = {name: read_facts(path) for name, path in drawn.items()}
     left_out = described["left_out"]
@@ -84,7 +88,7 @@ def scorecard(
     card = Card(works, scales, run, published_costs(root), missing).frame()
     write_text(out, card.to_csv(index=False, float_format="%.6g"))
     counts = pd.crosstab(card["class"], card["verdict"])
-    write_text(out.with_suffix(".json"), counts.to_json(orient="index", indent=1) + "\n")
+    write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
     for each in _recorded(seeded or [], root, known):
         scale, seed = run_of(each.scale)

@@ -14,6 +14,7 @@ from leakbench.artefacts import read_json, read_table, write_table
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.provenance import machine
+from leakbench.reference import kept_digests
 from leakbench.verbs import confirm as module
 from leakbench.verbs import record as module_of_record
 from leakbench.verbs.confirm import confirm
@@ -34,7 +35,7 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir(parents=True)
     (folder / "x.csv").write_text((cell.results / "x.csv").read_text())
     made = {"device": machine(), "commit": "abc", "date": "2026-01-01", "specs": "same", "code": "old"}
-    made |= {"versions": {}, "absent": {}}
+    made |= {"versions": {}, "absent": {}, "files": kept_digests(folder / "x.csv")}
     (folder / "x.json").write_text(json.dumps(made))
     asked = Plan("quick", {"x": []}, {}, {"table/x": SPEC}, {"x": []})
     for where in (module, outdated.__globals__):
@@ -101,6 +102,18 @@ def test_what_must_be_made_first_is_listed_and_asked_for(
         confirm(cell.root, "quick")
 
 
+@pytest.mark.parametrize("scale", ["nosuch", "../results/quick", "../reference/quick", "."])
+def test_a_scale_that_nothing_is_recorded_at_is_one_line(cell: Cell, recorded: Path, scale: str) -> None:
+    with pytest.raises(UserError, match=r"--scale .*: nothing is recorded at it \(.*quick"):
+        confirm(cell.root, scale, targets=True)
+
+
+def test_a_record_whose_table_is_gone_is_not_left_out(cell: Cell, recorded: Path) -> None:
+    recorded.with_suffix(".csv").unlink()
+    with pytest.raises(UserError, match=r"x\.csv: is not the file that was recorded"):
+        confirm(cell.root, "quick")
+
+
 def test_a_record_of_other_settings_is_not_sampled(
     cell: Cell, recorded: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,6 +156,7 @@ def test_a_record_follows_from_all_code_but_that_of_pictures(
 def test_a_column_that_other_conditions_need_does_not_hide_a_line(cell: Cell, recorded: Path) -> None:
     table = recorded.with_suffix(".csv")
     table.write_text(pd.read_csv(table).assign(iterations=0).to_csv(index=False))
+    recorded.write_text(json.dumps(json.loads(recorded.read_text()) | {"files": kept_digests(table)}))
     confirm(cell.root, "quick")
     (entry,) = read_json(recorded, "", "")["confirmed"].values()
     assert entry["numbers"]["identical"] > 0

@@ -84,6 +84,12 @@ def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("targets", [True, False])
+def test_an_experiment_that_there_is_not_is_one_line(finished: Path, targets: bool) -> None:
+    with pytest.raises(UserError, match=r"record: no experiment 'y' \(there are: x\)"):
+        record(finished, "quick", "y", targets=targets)
+
+
 @pytest.mark.parametrize(("experiment", "headlines"), [("x", True), (None, False)])
 def test_one_experiment_or_the_headlines(experiment: str | None, headlines: bool, finished: Path) -> None:
     with pytest.raises(UserError, match="name one experiment, or give --headlines alone"):
