@@ -4,10 +4,32 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
-from leakbench.errors import UserError
+from pydantic import BaseModel, Field
+
+from leakbench.errors import UserError, raise_unless_file
 from leakbench.whole import file_digest
-from leakbench.yamls import read_yaml
+from leakbench.yamls import read_yaml, validated
+
+
+class _Out(BaseModel):
+    """An output that DVC recorded: where it lies below the checkout, and its digest."""
+
+    path: Annotated[str, Field(pattern=r"^[\w-][\w .-]*(/[\w-][\w .-]*)*$")]
+    md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
+
+
+class _Stage(BaseModel):
+    """A stage of dvc.lock, of which only the outputs matter here."""
+
+    outs: Annotated[list[_Out], Field(min_length=1)]
+
+
+class _Lock(BaseModel):
+    """dvc.lock; it may say more."""
+
+    stages: dict[str, _Stage]
 
 
 def check(root: Path) -> None:
@@ -16,14 +38,15 @@ def check(root: Path) -> None:
     DVC itself takes the bytes of a remote, and of a file that it has seen before, on trust. Raises UserError
     that counts the files that differ, after a line for each.
     """
-    recorded = read_yaml(root / "dvc.lock").get("stages", {}).values()
-    outs = {str(out["path"]): str(out["md5"]) for stage in recorded for out in stage["outs"]}
+    lock = root / "dvc.lock"
+    recorded = validated(_Lock, read_yaml(lock), f"{lock}: ", "`git checkout dvc.lock`").stages.values()
+    outs = {out.path: out.md5 for stage in recorded for out in stage.outs}
     here = {name: md5 for name, md5 in outs.items() if (root / name).exists()}
     wrong = sorted(line for name, md5 in here.items() for line in _differences(root, name, md5))
     print(*wrong, sep="\n", end="\n" if wrong else "")
     if wrong:
         raise UserError(
-            f"{root / 'dvc.lock'}: {len(wrong)} differences from what it records (remove what was altered "
+            f"{lock}: {len(wrong)} differences from what it records (remove what was altered "
             f"and pull again, or run `dvc repro`, which records what is here)"
         )
     print(f"{len(here)} of the {len(outs)} outputs of dvc.lock are here, each as recorded")
@@ -33,6 +56,7 @@ def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
     """Yield a line for each file of an output that is not as DVC recorded it; the name of a folder's digest
     ends in `.dir`."""
     if not md5.endswith(".dir"):
+        raise_unless_file(root / name, mend="run `dvc pull`")
         if file_digest(root / name, "md5") != md5:
             yield f"{name}: other bytes"
         return
