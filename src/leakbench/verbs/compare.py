@@ -28,9 +28,11 @@ def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
         changed = rows[rows["old"] != rows["new"]]
     if len(new) > 1:
         names = [path.resolve().parent.name for path in (old, *others)]
-        if len(set(names)) < len(names):
+        # Each is a column beside these two.
+        if len({*names, "id", "class"}) < len(names) + 2:
             raise UserError(
-                f"compare: two of {', '.join(names)} are one name (put the files in other folders)"
+                f"compare: two of {', '.join(names)} are one name, or one is id or class (put the files in "
+                "other folders)"
             )
         changed, words = together(dict(zip(names, (before, *others.values()), strict=True)))
         print(words)

@@ -97,6 +97,16 @@ def test_scorecards_of_one_folder_have_no_names_of_their_own(
     assert "put the files in other folders" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["id", "class"])
+def test_a_folder_of_a_columns_name_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    files = cards(tmp_path)
+    (tmp_path / "quick").rename(tmp_path / name)
+    assert main(["compare", str(tmp_path / name / "scorecard.csv"), *files[1:]]) == 2
+    assert "or one is id or class (put the files in other folders)" in capsys.readouterr().err
+
+
 def test_nothing_decided_is_no_share(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(tmp_path, {"a": "not-run"}, {"a": "not-run"}) == 0
     assert capsys.readouterr().out.startswith("0 of 0 rows that both decide")
