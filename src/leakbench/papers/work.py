@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from leakbench.errors import UserError
 from leakbench.papers.printed import Row, read_tables
-from leakbench.yamls import Strict, read_yaml, validated
+from leakbench.yamls import Strict, read_yaml, suggest, validated
 
 MANUAL = "papers/README.md"
 ID = re.compile(r"[A-Za-z0-9.-]+")
@@ -103,6 +103,8 @@ class Claim(Strict):
     def _one_way(self) -> "Claim":
         if sum(each is not None for each in (self.quantity, self.check, self.absent)) != 1:
             raise ValueError(f"{self.id}: give exactly one of quantity, check and absent")
+        if "tolerance" in self.model_fields_set and self.relation != "=":
+            raise ValueError(f"{self.id}: tolerance: belongs to the relation = alone, not to {self.relation}")
         try:
             named = "{value" in self.headline and self.headline.format(value=0.0)
         except (LookupError, ValueError):
@@ -231,8 +233,14 @@ def _work(folder: Path) -> Work:
             raise UserError(
                 f"{folder / 'measured.yaml'}: {stem}: no such file in tables/ (there are: {known})"
             )
-        if not isinstance(value, dict):
+        if not isinstance(value, dict) or not isinstance(value.get("rows") or {}, dict):
             raise UserError(f"{folder / 'measured.yaml'}: {stem}: must be a mapping (see {MANUAL})")
+        ids = {row.id for row in tables[stem]}
+        if unknown := [key for key in value.get("rows") or {} if key not in ids]:
+            raise UserError(
+                f"{folder / 'measured.yaml'}: {stem}.rows: {unknown[0]}: is no printed row of {stem}.csv "
+                f"({suggest(str(unknown[0]), ids)})"
+            )
     claims, differs = folder / "claims.yaml", folder / "differs.yaml"
     why = read_yaml(differs) if differs.is_file() else {}
     return Work(
@@ -250,6 +258,6 @@ def _module(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as problem:
+    except (Exception, SystemExit) as problem:
         raise UserError(f"{path}: {type(problem).__name__}: {problem} (mend the file)") from problem
     return module

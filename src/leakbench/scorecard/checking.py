@@ -29,8 +29,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "round": lambda q: exactly(round(as_measured(q).value)),
 }  # fmt: skip
 # What a mistake in an expression raises.
-WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, TypeError,
-         ValueError)  # fmt: skip
+WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, SyntaxError,
+         TypeError, ValueError)  # fmt: skip
 OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
@@ -161,7 +161,8 @@ class Evidence:
         return Measured(number.value, number.value - half, number.value + half)
 
     def _row(self, **words: Any) -> Measured:
-        assert self.row is not None
+        if self.row is None:
+            raise UserError(f"{self.where}: row(): a claim is no printed row (name one by measured('id'))")
         wanted = {**self.row.words, **{key: str(word) for key, word in words.items()}}
         found = [r.id for r in self.work.tables[self.row.table] if r.words == wanted and not r.spread]
         if len(found) != 1:

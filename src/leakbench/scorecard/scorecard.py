@@ -145,7 +145,7 @@ class Card:
                 return _outcome(view)
             case "check":
                 words = join.words_of(entry.row) if entry.row else {}
-                found = entry.work.check(reading.text, entry.where)(view, words)
+                found = _checked(entry, view, words)
             case "quantity":
                 found, unit = view.evaluate(reading.text), reading.unit
             case "deviation":
@@ -277,6 +277,19 @@ class Card:
         if seconds:
             words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
         return "; ".join(words)
+
+
+def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
+    """Return what a function of a work's checks.py gives. Raises UserError for what it raises."""
+    name = entry.reading.text
+    check = entry.work.check(name, entry.where)
+    try:
+        return check(view, words)
+    except (UserError, NotMeasured):
+        raise
+    except (Exception, SystemExit) as problem:
+        told = f"{name}: {type(problem).__name__}: {problem}"
+        raise UserError(f"{entry.where}: check: {told} (mend {entry.work.folder / 'checks.py'})") from problem
 
 
 def _count(value: Measured) -> int:

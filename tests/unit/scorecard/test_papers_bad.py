@@ -138,6 +138,24 @@ def claimed(**keys: Any) -> dict[str, Any]:
             r"table-1\.csv: line 6: tiny\.table-1\.5: 2 cells for 9 columns",
         ),
         ({"checks": "import nothing_at_all"}, r"checks\.py: ModuleNotFoundError"),
+        ({"checks": "raise SystemExit(3)"}, r"checks\.py: SystemExit: 3 \(mend the file\)"),
+        (
+            mapped(check="odd") | {"checks": "def odd(view, words):\n    return 1 / 0\n"},
+            r"tiny\.table-1\.1: check: odd: ZeroDivisionError: division by zero \(mend .*checks\.py\)",
+        ),
+        (
+            mapped(check="odd") | {"checks": "def odd(view, words):\n    raise SystemExit(3)\n"},
+            r"check: odd: SystemExit: 3 ",
+        ),
+        (mapped(check="odd") | {"checks": "def odd():\n    return 1\n"}, r"check: odd: TypeError: "),
+        (claimed(quantity="row(attack='Slow')"), r"fast-better: row\(\): a claim is no printed row"),
+        (claimed(quantity="at(attack='fast', attack='slow')"), r"fast-better: SyntaxError: keyword"),
+        (claimed(tolerance=0.1, relation=">"), r"tolerance: belongs to the relation = alone, not to >"),
+        (
+            mapped(rows={"tiny.table-1.9": {"note": "gone"}}),
+            r"table-1\.rows: tiny\.table-1\.9: is no printed row of table-1\.csv \(did you mean",
+        ),
+        (mapped(rows=[1]), r"measured\.yaml: table-1: must be a mapping"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_one_line(files: dict[str, Any], message: str | None, tmp_path: Path) -> None:
@@ -154,10 +172,9 @@ def test_a_folder_without_papers_is_one_line(tmp_path: Path) -> None:
 
 
 def test_words_that_nothing_prints_are_found(tmp_path: Path) -> None:
-    table = MAP["table-1"] | {"rows": {"tiny.table-1.9": {"note": "gone"}}}
-    table["dataset"] = table["dataset"] | {"Painting": "paintings"}
+    table = MAP["table-1"] | {"dataset": MAP["table-1"]["dataset"] | {"Painting": "paintings"}}
     (work,) = read_papers(paper(tmp_path, measured={"table-1": table}))
-    assert unused_words(work) == ["table-1.dataset: Painting", "table-1.rows: tiny.table-1.9"]
+    assert unused_words(work) == ["table-1.dataset: Painting"]
 
 
 ANYTHING = st.recursive(

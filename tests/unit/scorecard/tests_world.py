@@ -155,12 +155,10 @@ def _unused(value: Any, key: str, rows: Sequence[Row]) -> list[str]:
 def unused_words(work: Work) -> list[str]:
     """Return, as "table.key: word", every word of the maps that no printed row has.
 
-    Such a word is misspelt, or its row is gone.
+    Such a word is misspelt, or its row is gone. Of `rows` a work is not read with one.
     """
     found = []
     for stem, table in work.maps.items():
         for key, value in table.items():
             found += [f"{stem}.{word}" for word in _unused(value, key, work.tables[stem])]
-        ids = {row.id for row in work.tables[stem]}
-        found += [f"{stem}.rows: {key}" for key in table.get("rows") or {} if key not in ids]
     return found
