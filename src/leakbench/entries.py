@@ -180,12 +180,16 @@ def lines_of(rows: Iterable[dict[str, Any]]) -> list[Line]:
     keys = set(Line.model_fields)
     return [
         validated(Line, {
-            key: None if isinstance(value, float) and math.isnan(value) else value
+            key: None if _none(value) else value
             for key, value in row.items() if key in keys
         }, "a line of the table: ", "docs/entering.md")
         for row in rows
-        if not row["baseline"] and not math.isnan(row["mean"])
+        if not row["baseline"] and not _none(row["mean"])
     ]  # fmt: skip
+
+
+def _none(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def strongest(entry: Entry, defence: str) -> list[Line]:

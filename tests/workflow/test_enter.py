@@ -67,8 +67,8 @@ def test_an_entry_that_is_run_again_gives_its_numbers_or_is_found_out(
     [
         ("halve.py", "def halve(:", "halve.py: is no Python file"),
         ("Halve.py", HALVE, "is no name of a part"),
-        ("clip.py", HALVE, "clip: leakbench has another defence of this name"),
-        ("fail.py", HALVE, "fail"),
+        ("clip.py", HALVE.replace("halve", "clip"), "clip: leakbench has another defence of this name"),
+        ("fail.py", HALVE, "fail.py: has no function 'fail'"),
         ("large.py", "#" * 100_001, "larger than 100000 bytes"),
     ],
 )

@@ -15,7 +15,7 @@ from typing import Any
 
 from leakbench.artefacts import read_csv, read_facts, to_json, write_json, write_text
 from leakbench.catalogue.digest import digest
-from leakbench.catalogue.load import load_kind
+from leakbench.catalogue.load import find, load_kind
 from leakbench.cells import CELL
 from leakbench.entries import VERSION, Agreed, Entry, Line, agreeing, board, lines_of, read_entry
 from leakbench.errors import UserError, raise_unless_file
@@ -56,6 +56,7 @@ def enter(
     src/leakbench/adaptive/. cores: how many Snakemake may use. Raises UserError where a file is no defence,
     the run fails, or an entry is not valid.
     """
+    find(root / "config", "scales", scale, "--scale")
     if file is None:
         if option := "--check" if check else "--attacker" if attacker else "":
             raise UserError(f"{option}: of which FILE? (name it, or leave {option} out)")

@@ -42,8 +42,8 @@ def row(
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a checkout with two defences and a recorded table of them."""
-    kept = ("config/attacks", "config/defences", "src/leakbench/defences", "src/leakbench/adaptive")
-    for name in (AGREED, *kept):
+    config = ("config/attacks", "config/defences", "config/scales")
+    for name in (AGREED, *config, "src/leakbench/defences", "src/leakbench/adaptive"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         copy(ROOT / name, tmp_path / name)
@@ -115,6 +115,7 @@ def changed(checkout: Path, frame: pd.DataFrame) -> None:
     [
         (lambda rows: rows.drop(columns="mean"), "column 'mean' is missing"),
         (lambda rows: rows.drop(columns="baseline"), "column 'baseline' is missing"),
+        (lambda rows: rows.assign(mean="much"), "a line of the table: mean: "),
         (lambda rows: rows.assign(n=-1), "a line of the table: n: "),
         (lambda rows: rows[rows["attack"] != "invg"], "lines: have no ssim of cifar10/.*/clip/invg"),
     ],
@@ -129,6 +130,7 @@ def test_a_recorded_table_of_another_form_makes_no_entry(checkout: Path, change:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"scale": "../results"}, "--scale: scale '../results' is not in"),
         ({"check": True}, "--check: of which FILE"),
         ({"attacker": Path("a.py")}, "--attacker: of which FILE"),
         ({"attacker": Path("a.py"), "check": True, "file": Path("a.json")}, "the entry a.json has its own"),
