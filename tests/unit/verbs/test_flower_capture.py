@@ -172,6 +172,18 @@ def test_a_folder_that_is_no_capture_is_refused(
     assert not (tmp_path / "out.safetensors").exists()
 
 
+def test_what_lay_there_stays_where_the_rounds_do_not_fit(tmp_path: Path, state: State) -> None:
+    _other_network(tmp_path / "rounds", state)
+    out = tmp_path / "out.safetensors"
+    out.write_text("of yesterday")
+    with pytest.raises(UserError) as refused:
+        flower_capture(tmp_path / "rounds", spec(tmp_path), out)
+    where = f"{tmp_path / 'network.json'}: does not fit the rounds in {tmp_path / 'rounds'}: "
+    assert str(refused.value).startswith(f"{where}global/dense1.bias is")
+    assert out.read_text() == "of yesterday"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "out.safetensors", "rounds"]
+
+
 def test_what_the_server_set_is_kept(tmp_path: Path, state: State) -> None:
     play(tmp_path, state, [{1: 1}])
     rounds = read_rounds(tmp_path)
