@@ -10,7 +10,7 @@ PUBLIC = {
     "audit": "leakbench.auditing.audit",
     "record": "leakbench.flower",
     "attack": "leakbench.by_name",
-    "measure": "leakbench.metrics",
+    "measure": "leakbench.by_name",
     "known": "leakbench.by_name",
     "Observation": "leakbench.attacks.observation",
     "Reconstruction": "leakbench.attacks.reconstruction",

@@ -1,13 +1,16 @@
 """Attacks by their name, on an observation at hand, and what names there are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from numbers import Integral
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from leakbench import attacks
+from leakbench import attacks, metrics
 from leakbench.attacks.observation import Observation, read_observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.catalogue.home import home
@@ -15,9 +18,12 @@ from leakbench.catalogue.load import find, load_kind, merge, validate
 from leakbench.errors import UserError
 from leakbench.metrics import METRICS
 from leakbench.seeds import stream
+from leakbench.whole import whole
 from leakbench.yamls import suggest
 
 KINDS = ("attacks", "defences", "victims")
+# How far beyond [0, 1] the values may be of what was measured, and of what an attack made of it.
+ROUNDING, OVERSHOT = 1 / 255, 1.0
 
 
 def known(kind: str) -> dict[str, str]:
@@ -34,7 +40,7 @@ def known(kind: str) -> dict[str, str]:
             for name, m in sorted(METRICS.items())
         }
     if kind not in KINDS:
-        raise UserError(f"known: there is no kind '{kind}' ({suggest(kind, [*KINDS, 'metrics'])})")
+        raise UserError(f"known: there is no kind {kind!r} ({suggest(str(kind), [*KINDS, 'metrics'])})")
     return {name: entry.summary for name, entry in sorted(load_kind(home(), kind).items())}
 
 
@@ -62,10 +68,18 @@ def attack(
     shape of `usable`, and `gap`, the squared difference of the gradients [rounds, clients]. Nothing seals the
     attack off from this process, as `leakbench attack` does.
 
-    Raises UserError for an unknown name, a wrong change, or a file that is malformed; its subclass Unfit if
-    the attack cannot work on this observation.
+    Raises UserError for an unknown name, a wrong change or seed, or a file that is malformed or was altered;
+    its subclass Unfit if the attack cannot work on this observation.
     """
-    where = f"attack '{name}'"
+    where = f"attack {name!r}"
+    if not isinstance(name, str):
+        raise UserError(f"{where}: is no name of an attack (leakbench.known('attacks') lists them)")
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or seed < 0:
+        raise UserError(f"{where}: seed {seed!r} is no whole number of at least 0")
+    if changes is not None and not isinstance(changes, Mapping):
+        raise UserError(
+            f"{where}: changes is {type(changes).__name__}, no mapping of keys (config/README.md)"
+        )
     entry = find(home(), "attacks", name, "attack").model_dump(mode="json")
     if changes:
         entry = validate("attacks", "", where, merge(entry, dict(changes))).model_dump(mode="json")
@@ -76,6 +90,81 @@ def attack(
         for what, file in (("labels", labels), ("generator", generator)):
             if needs[what] and file is None:
                 raise UserError(f"{where}: needs {what} (give the file, or take an attack without)")
-        own, given = (None if file is None else Path(file) for file in (generator, labels))
-        seen, _ = read_observation(Path(observation), own, given, entry["labels"])
-    return attacks.run(entry, seen, torch.Generator().manual_seed(stream("attack", name, seed)))
+        seen, _ = read_observation(
+            _file(observation, where),
+            None if generator is None else _file(generator, where),
+            None if labels is None else _file(labels, where),
+            entry["labels"],
+        )
+    return attacks.run(entry, seen, torch.Generator().manual_seed(stream("attack", name, int(seed))))
+
+
+def _file(file: Any, where: str) -> Path:
+    """Return the path of a file whose bytes are as they were written. Raises UserError if it is none."""
+    if not isinstance(file, str | PathLike):
+        raise UserError(f"{where}: {type(file).__name__} is neither a file's path nor an Observation")
+    path = Path(fspath(file))
+    whole(path)
+    return path
+
+
+def measure(
+    names: Iterable[str],
+    reconstructions: np.ndarray,
+    truths: np.ndarray,
+    resources: Mapping[str, Any] | None = None,
+) -> dict[str, np.ndarray]:
+    """Score reconstructions against their private images, each with its own.
+
+    names: of metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
+    reconstructions: float [n, channels, rows, columns] in [0, 1], of 1 or 3 channels. What lies up to 1
+    beyond is clipped, as a screen does; an image with a pixel that is no number scores none.
+    truths: the private images in [0, 1], of the same shape and in the same order.
+    resources: what some metrics need, by the name in `Metric.needs` (`lpips_backbones`: the tensors of
+    data/lpips-backbones.safetensors).
+
+    Returns name → float64 [n].
+
+    Raises UserError for an unknown name, a resource that is missing, or images of another form or range.
+    """
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise UserError(f"measure: names is {names!r}, no list of metrics (write ['psnr', 'ssim'])")
+    names = list(names)
+    kinds = {name: METRICS[name].of for name in names if isinstance(name, str) and name in METRICS}
+    for name, kind in kinds.items():
+        if kind not in ("images", "features"):
+            raise UserError(f"measure: '{name}' is of {kind}, and not of images (leave it out)")
+    true = _images("truths", truths, ROUNDING)
+    # Features are of a form and a range of their own.
+    if set(kinds.values()) != {"features"}:
+        reconstructions = _images("reconstructions", reconstructions, OVERSHOT)
+        if reconstructions.shape != true.shape:
+            raise UserError(
+                f"measure: reconstructions have shape {reconstructions.shape}, truths {true.shape}"
+            )
+    try:
+        return metrics.measure(names, reconstructions, true, resources)
+    except (ValueError, TypeError, LookupError, AttributeError) as problem:
+        raise UserError(
+            f"measure: {problem} (see leakbench.known('metrics') for what each is of)"
+        ) from problem
+
+
+def _images(what: str, value: Any, beyond: float) -> np.ndarray:
+    """Return images as an array. Raises UserError unless they are real numbers [n, channels, rows, columns]
+    that lie in [0, 1], or at most `beyond` outside."""
+    try:
+        images = np.asarray(value)
+    except (ValueError, TypeError, RuntimeError) as problem:
+        raise UserError(f"measure: {what} are no array ({problem})") from problem
+    if not np.issubdtype(images.dtype, np.floating):
+        raise UserError(f"measure: {what} are {images.dtype}, not real numbers from 0 to 1 (divide by 255.0)")
+    if images.ndim != 4 or images.shape[1] not in (1, 3):
+        raise UserError(f"measure: {what} have shape {images.shape}, not [n, 1 or 3, rows, columns]")
+    known = images[np.isfinite(images)]
+    low, high = known.min(initial=0.0), known.max(initial=1.0)
+    if low < -beyond or high > 1 + beyond:
+        raise UserError(
+            f"measure: {what} lie between {low:.3g} and {high:.3g}, not 0 and 1 (scale or clip them)"
+        )
+    return images

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from leakbench.artefacts import Facts, open_tensors
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
+from leakbench.whole import whole
 
 _ROUND = re.compile(r"round-([0-9]+)\.safetensors")
 _TOLD, _LONGEST = 3, 250
@@ -37,12 +38,11 @@ class Rounds:
 def read_rounds(folder: Path) -> Rounds:
     """Return the rounds in `folder`, with those clients that answered in each with as many samples.
 
-    Raises UserError if there are no such clients, and for a folder that holds something else.
+    Raises UserError if there are no such clients, for a folder that holds something else, and for a file that
+    is not as it was written or holds NaN or Inf.
     """
-    found = {int(m[1]): path for path in _files(folder) if (m := _ROUND.fullmatch(path.name))}
-    if not found:
-        raise UserError(f"{folder}: no round-<number>.safetensors (see docs/flower.md: leakbench.record)")
-    rounds = {number: open_tensors(found[number]) for number in sorted(found)}
+    found = _files(folder)
+    rounds = {number: _opened(path) for number, path in found.items()}
     facts = {number: _checked(each, found[number]) for number, (_, each) in rounds.items()}
     left_out = _left_out(facts)
     first = next(iter(facts.values()))["samples"]
@@ -67,6 +67,7 @@ def read_rounds(folder: Path) -> Rounds:
             sent[name] = np.stack([arrays[f"global/{name}"] for arrays in tensors]).astype(back.dtype)
             if np.issubdtype(sent[name].dtype, np.floating):
                 updates[name] = back - sent[name][:, None]
+                _raise_unless_finite(name, sent[name], updates[name], list(found.values()), nodes)
         except (KeyError, ValueError) as problem:
             raise UserError(
                 f"{folder}: {name} is not in every round and reply, in one shape (train one model: {problem})"
@@ -75,8 +76,40 @@ def read_rounds(folder: Path) -> Rounds:
     return Rounds(sent, updates, nodes, [first[node] for node in nodes], left_out, config)
 
 
-def _files(folder: Path) -> list[Path]:
-    return list(folder.iterdir()) if folder.is_dir() else []
+def _files(folder: Path) -> dict[int, Path]:
+    """Return number → file of the rounds in a folder, in order. Raises UserError if there are none, or two of
+    one number."""
+    found: dict[int, Path] = {}
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if match := _ROUND.fullmatch(path.name):
+            number = int(match[1])
+            if number in found:
+                raise UserError(f"{path}: is round {number}, as is {found[number].name} (remove one of them)")
+            found[number] = path
+    if not found:
+        raise UserError(f"{folder}: no round-<number>.safetensors (see docs/flower.md: leakbench.record)")
+    return dict(sorted(found.items()))
+
+
+def _opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
+    """Return the tensors and facts of a round. Raises Altered if its bytes are not as they were written."""
+    try:
+        whole(path)
+        return open_tensors(path)
+    except Altered as problem:
+        raise Altered(path, problem.what, "copy the file again, or record again") from problem
+
+
+def _raise_unless_finite(
+    name: str, sent: np.ndarray, updates: np.ndarray, files: list[Path], nodes: list[int]
+) -> None:
+    """Raise UserError naming the file and the tensor in which a value is no finite number. An attack reads
+    nothing out of such an update, which would look as if nothing were exposed."""
+    for path, each, back in zip(files, sent, updates, strict=True):
+        keys = [f"global/{name}", *(f"returned/{node}/{name}" for node in nodes)]
+        for key, value in zip(keys, [each, *back], strict=True):
+            if not np.isfinite(value).all():
+                raise UserError(f"{path}: {key} holds NaN or Inf (was the training stable?)")
 
 
 def _left_out(rounds: dict[int, Facts]) -> dict[int, str]:
@@ -110,8 +143,10 @@ def _checked(facts: Facts, path: Path) -> Facts:
     for name, value in (("nodes", nodes), ("clients", clients), ("asked", asked)):
         if not isinstance(value, list) or not all(type(each) is int for each in value):
             raise UserError(f"{path}: {name} is no list of whole numbers (record again)")
-    if len(nodes) != len(clients):
-        raise UserError(f"{path}: nodes and clients are not of one length (record again)")
+    if len(nodes) != len(clients) or len(set(nodes)) != len(nodes):
+        raise UserError(f"{path}: nodes and clients are not of one length, each node once (record again)")
+    if odd := [count for count in clients if count < 1]:
+        raise UserError(f"{path}: clients: {odd[0]} is no number of samples, at least 1 (record again)")
     if not all(isinstance(each, dict) for each in (failed, config)) or not all(
         re.fullmatch("-?[0-9]{1,20}", node) and isinstance(why, str) for node, why in failed.items()
     ):

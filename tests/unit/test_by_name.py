@@ -4,7 +4,9 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from leakbench.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.attacks.observation import read_observation
 from leakbench.catalogue import api
 from leakbench.cli import main
-from leakbench.errors import Unfit, UserError
+from leakbench.errors import Altered, Unfit, UserError
 
 SHAPES = {"dense1.weight": (6, 16), "dense1.bias": (6,), "dense2.weight": (3, 6), "dense2.bias": (3,)}
 
@@ -71,6 +73,35 @@ def test_mistakes_are_named(capture: Path) -> None:
         leakbench.known("attack")
 
 
+@pytest.mark.parametrize("seed", [-1, 1.5, "x", None, float("nan"), True])
+def test_a_seed_is_a_whole_number(seed: Any, capture: Path) -> None:
+    with pytest.raises(UserError, match=r"attack 'fidel': seed .* is no whole number of at least 0"):
+        leakbench.attack("fidel", capture, seed=seed)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: leakbench.attack(None, "x"), "attack None: is no name"),
+        (lambda: leakbench.attack("fidel", None), "NoneType is neither a file's path nor an Observation"),
+        (lambda: leakbench.attack("fidel", "x", [1]), "changes is list, no mapping"),
+        (lambda: leakbench.attack("fidel", "x", {1: 2}), "attack 'fidel': 1: "),
+        (lambda: leakbench.known(None), "there is no kind None"),
+    ],
+)  # fmt: skip
+def test_what_is_of_another_kind_is_a_user_error(call: Callable[[], Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        call()
+
+
+def test_an_altered_observation_is_refused(capture: Path) -> None:
+    data = bytearray(capture.read_bytes())
+    data[-1] ^= 1
+    capture.write_bytes(data)
+    with pytest.raises(Altered, match="as written"):
+        leakbench.attack("fidel", capture)
+
+
 def test_what_there_is_has_a_summary() -> None:
     for kind, name in (("attacks", "invg"), ("defences", "clip"), ("victims", "fcnn"), ("metrics", "psnr")):
         found = leakbench.known(kind)
@@ -83,6 +114,30 @@ def test_metrics_by_name() -> None:
     found = leakbench.measure(["mse", "ssim"], images, images)
     assert found["mse"].tolist() == [0, 0]
     assert found["ssim"].tolist() == [1, 1]
+    beyond = np.where(images > 0.9, 1.5, images)
+    assert leakbench.measure(["mse"], beyond, images)["mse"].max() > 0
+
+
+IMAGES = np.random.default_rng(0).random((2, 1, 16, 16))
+
+
+@pytest.mark.parametrize(
+    ("names", "made", "truths", "says"),
+    [
+        (["ssim"], np.uint8(255 * IMAGES), np.uint8(255 * IMAGES), "truths are uint8, not real numbers"),
+        (["ssim"], IMAGES, 255 * IMAGES, "truths lie between 0 and 25.*, not 0 and 1"),
+        (["ssim"], 255 * IMAGES, IMAGES, "reconstructions lie between 0 and 25.*, not 0 and 1"),
+        (["ssim"], IMAGES, IMAGES[:1], r"reconstructions have shape \(2, 1, 16, 16\), truths \(1,"),
+        (["ssim"], IMAGES[0], IMAGES[0], r"truths have shape \(1, 16, 16\)"),
+        (["ssim"], IMAGES[..., :4], IMAGES[..., :4], "smaller than its 7×7 window"),
+        (["ssim"], IMAGES, None, "truths are object"),
+        (["label_accuracy"], IMAGES, IMAGES, "'label_accuracy' is of updates"),
+        ("ssim", IMAGES, IMAGES, "no list of metrics"),
+    ],
+)  # fmt: skip
+def test_what_is_no_pair_of_images_is_not_measured(names: Any, made: Any, truths: Any, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        leakbench.measure(names, made, truths)
 
 
 def test_every_public_name_is_there_and_no_other() -> None:

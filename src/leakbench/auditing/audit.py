@@ -15,6 +15,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.auditing.alarms import Alarm, alarms
 from leakbench.auditing.attack import catalogue, exact, matching, started
 from leakbench.auditing.besides import Beside, besides
+from leakbench.auditing.child import say
 from leakbench.auditing.found import (
     LABELLED,
     LEVELS,
@@ -163,7 +164,7 @@ class Audit:
 
 
 def of_client(
-    own: Client, budget: float, tell: Tell = print, *, declared: dict[str, float] | None = None,
+    own: Client, budget: float, tell: Tell = say, *, declared: dict[str, float] | None = None,
     show: bool = False, source: str = "", defence: Change | None = None,
 ) -> Audit:  # fmt: skip
     """Audit a client's round within `budget` seconds, and say what would help.
@@ -321,7 +322,7 @@ def audit(
     *,
     lr: float = 0.01,
     show: bool = False,
-    tell: Tell = print,
+    tell: Tell = say,
 ) -> Audit:
     """Audit what one client's update of `model` gives away; the result shows its report in a notebook.
 
@@ -330,15 +331,17 @@ def audit(
     loss: (scores, targets) → the loss, such as torch.nn.CrossEntropyLoss().
     batch: the private records: inputs [n, numbers], [n, rows, columns] or [n, channels, rows, columns], and
     targets [n].
-    local_steps: of SGD, each on the whole batch. With 1 the client sends a gradient, else weights.
+    local_steps: of SGD, each on the whole batch; at least 1. With 1 the client sends a gradient, with more
+    weights.
     budget: of wall time, in seconds or as "90s" or "2m".
     lr: the rate of these steps, above 0.
     show: whether the report has pictures of private records.
-    tell: hears one line for each finding.
+    tell: hears one line for each finding; by default it is printed.
 
     Returns an `Audit`: its report shows itself in a notebook, and `save(folder)` writes it.
 
-    Raises UserError, in one sentence, for models that cannot be audited.
+    Raises UserError, in one sentence, for models, losses and batches that cannot be audited. None of them is
+    changed.
     """
     own = client((model, loss, batch), None, local_steps, lr)
     return of_client(own, seconds_of(budget), tell, show=show)

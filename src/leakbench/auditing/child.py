@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import secrets
 import select
 import signal
 import sys
@@ -24,6 +25,15 @@ _GIGABYTE = 1 << 30
 _HELD = ("Pss_Anon:", "Pss_Shmem:")
 # Lines of leakbench's own log; the others are the user's.
 _OWN, _PROGRESS = "leakbench attack: ", "match client"
+# The user's code may put another function in the place of json.dumps.
+_encoded = json.JSONEncoder().encode
+
+
+def say(line: str) -> None:
+    """Print a line. What the encoding of the standard output lacks is written out, so that no character ends
+    an audit."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    print(line.encode(encoding, "backslashreplace").decode(encoding))
 
 
 def supervised(
@@ -39,6 +49,9 @@ def supervised(
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     ours = set(_children(os.getpid()))
+    _open_standard()
+    # Before each message. What else the code writes into the pipe is none.
+    mark = secrets.token_hex(16).encode()
     with tempfile.TemporaryFile() as output:
         reading, writing = os.pipe()
         sys.stdout.flush()
@@ -46,10 +59,10 @@ def supervised(
         child = os.fork()
         if child == 0:
             os.close(reading)
-            _in_child(work, writing, output)
+            _in_child(work, writing, output, mark)
         os.close(writing)
         try:
-            said = _heard(reading, child, tell, what, seconds, memory, ours)
+            said = _heard(reading, child, tell, what, seconds, memory, ours, mark)
         finally:
             os.close(reading)
             _end(ours)
@@ -59,12 +72,25 @@ def supervised(
     if printed:
         tell(f"note: {what} printed {printed} lines, which are not shown")
     if "problem" in said:
-        raise UserError(f"{what}: {said['problem']}")
+        problem: str = said["problem"]
+        # What is wrong with a file names it already.
+        raise UserError(problem if problem.startswith((f"{what}: ", f"{what}/")) else f"{what}: {problem}")
     found: dict[str, Any] = said["result"]
     return found
 
 
-def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: BinaryIO) -> None:
+def _open_standard() -> None:
+    """Open those of the descriptors 0 to 2 that whoever called has closed, to nowhere. Else the pipe would be
+    one of them, and the child's own output would go into it."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(number, "w", closefd=False))
+
+
+def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: BinaryIO, mark: bytes) -> None:
     """Run `work`; its messages go to the pipe, all other output to a file. Does not return."""
     os.setsid()
     end_with_parent()
@@ -76,7 +102,7 @@ def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: Bina
     own = os.getpid()
 
     def say(message: dict[str, Any]) -> None:
-        data = (json.dumps(message) + "\n").encode()
+        data = mark + _encoded(message).encode() + b"\n"
         while data:
             data = data[os.write(writing, data) :]
 
@@ -111,9 +137,17 @@ def _raised(problem: BaseException) -> str:
 
 
 def _heard(
-    reading: int, child: int, tell: Tell, what: str, seconds: float, memory: float, ours: set[int]
+    reading: int,
+    child: int,
+    tell: Tell,
+    what: str,
+    seconds: float,
+    memory: float,
+    ours: set[int],
+    mark: bytes,
 ) -> dict[str, Any]:
-    """Pass on the child's lines; return its last message. Raises UserError at a limit."""
+    """Pass on the child's lines; return its last message. Raises UserError at a limit, or if somebody else
+    writes into the pipe."""
     until, rest = time.monotonic() + seconds, b""
     while True:
         # Asked first: what a child said before its end is in the pipe by now.
@@ -123,7 +157,7 @@ def _heard(
         rest += data or b""
         *lines, rest = rest.split(b"\n")
         for line in lines:
-            said: dict[str, Any] = json.loads(line)
+            said = _message(line, mark, what)
             if "line" not in said:
                 return said
             tell(said["line"])
@@ -136,6 +170,17 @@ def _heard(
         used = sum(_used(each) for each in _descendants(ours))
         if used > memory * _GIGABYTE:
             raise UserError(f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} (raise --memory)")
+
+
+def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
+    """Return what a line of the pipe says. Raises UserError for one that leakbench did not write."""
+    with suppress(ValueError):
+        if line.startswith(mark):
+            found: dict[str, Any] = json.loads(line[len(mark) :])
+            return found
+    raise UserError(
+        f"{what}: wrote into the pipe by which leakbench hears of it (write only to what your code opened)"
+    )
 
 
 def _printed(output: BinaryIO, tell: Tell) -> int:

@@ -1,5 +1,6 @@
 """What a name such as my_app.py:client stands for."""
 
+import os
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -13,10 +14,9 @@ def split(text: str, flag: str = "audit") -> tuple[Path, str]:
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
         raise UserError(f"{flag}: {text!r} is not FILE.py:NAME, such as my_app.py:client")
-    path = Path(file)
-    if not path.is_file():
+    if not os.path.isfile(file):
         raise UserError(f"{flag}: {file}: no such file")
-    return path, name
+    return Path(file), name
 
 
 def loaded(text: str) -> Any:

@@ -17,10 +17,12 @@ Tell = Callable[[str], None]
 
 
 def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return the audit of what `name` stands for, and its pictures, as JSON has them. options: those of the
-    command (`verbs.audit`)."""
-    if name == "demo":
-        found = _of_code(demo.client, name, options, tell)
+    """Return the audit of what `name` stands for, or of the demo, and its pictures, as JSON has them.
+
+    options: those of the command (`verbs.audit`).
+    """
+    if options["demo"]:
+        found = _of_code(demo.client, "--demo", options, tell)
     elif ":" in name:
         made = loaded(name)
         if not callable(made):
@@ -36,8 +38,7 @@ def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
 def _of_code(make: Callable[[], Any], name: str, options: dict[str, Any], tell: Tell) -> Audit:
     own = _client(make, options)
     defence = loaded(options["defence"]) if options["defence"] else None
-    command = "--demo" if name == "demo" else name
-    more = {"declared": options["declared"], "show": options["show"], "source": command}
+    more = {"declared": options["declared"], "show": options["show"], "source": name}
     if isinstance(own, Round):
         return of_round(own, options["budget"], tell, **more)
     return of_client(own, options["budget"], tell, defence=defence, **more)

@@ -7,7 +7,7 @@ from typing import Any
 from leakbench.errors import UserError
 
 _FORM = re.compile(
-    r"\s*(exposed|recognisable|labelled)\s*(>=|>|<=|<|==)\s*([0-9]+)\s*(?:at\s+([A-D])(?:\.\.([A-D]))?)?\s*"
+    r"\s*(exposed|recognisable|labelled)\s*(>=|>|<=|<|==)\s*([0-9]{1,18})\s*(?:at\s+([A-D])(?:\.\.([A-D]))?)?\s*"
 )
 _COMPARE = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le, "==": operator.eq}
 _LEVEL = {"recognisable": 1, "exposed": 2, "labelled": 3}

@@ -18,7 +18,8 @@ from leakbench.auditing.audit import Audit, of_observations
 from leakbench.auditing.code import loaded
 from leakbench.auditing.view import batch_statistics, drops, unit, wrapped
 from leakbench.errors import UserError
-from leakbench.rounds import read_rounds
+from leakbench.rounds import Rounds, read_rounds
+from leakbench.whole import whole
 
 Tell = Callable[[str], None]
 # The largest edge of images that a network is tried with.
@@ -27,6 +28,7 @@ LARGEST = 256
 
 def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
     """Audit every update of an observation file."""
+    whole(path)
     observation, _ = read_observation(path)
     return _audited(observation, str(path), options, tell)
 
@@ -35,18 +37,27 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
     """Audit the updates that `leakbench.flower.record` kept in `folder`, of the network of --model."""
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
-    model, example = _network(loaded(options["model"]))
-    found = _audited(recorded(folder, model, example, options), str(folder), options, tell)
+    rounds = read_rounds(folder)
+    for why in rounds.left_out.values():
+        tell(f"left out: {why}")
+    try:
+        model, example = _network(loaded(options["model"]))
+    except UserError as problem:
+        raise UserError(f"{options['model']}: {problem}") from problem
+    found = _audited(recorded(rounds, folder, model, example, options), str(folder), options, tell)
     found.about = {"network": options["model"]} | found.about
+    found.assumptions += [f"Left out: {why}." for why in rounds.left_out.values()]
     return found
 
 
-def recorded(folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]) -> Observation:
-    """Return the observation of recorded rounds of a network that reads inputs such as `example` [n, …].
+def recorded(
+    rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]
+) -> Observation:
+    """Return the observation of the rounds of `folder`, of a network that reads inputs such as `example`
+    [n, …].
 
     options: `lr` and `local_steps` of the clients. Raises UserError if the rounds are not of this network.
     """
-    rounds = read_rounds(folder)
     mean, deviation, images = unit(example)
     whole = wrapped(model, example, mean, deviation)
     channels, rows, columns = images.shape[1:]
@@ -58,6 +69,8 @@ def recorded(folder: Path, model: nn.Module, example: Tensor, options: dict[str,
             there = rounds.sent[name].shape[1:] if name in rounds.sent else "missing"
             raise UserError(f"{folder}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
     trained = {name for name, _ in model.named_parameters()}
+    if odd := sorted(trained - set(rounds.updates)):
+        raise UserError(f"{folder}: {odd[0]} is {rounds.sent[odd[0]].dtype}, no real numbers (record again)")
     return Observation(
         network={"shape": [rows, columns, channels], "classes": classes},
         weights={f"network.{name}": rounds.sent[name] for name in own},

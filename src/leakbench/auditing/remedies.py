@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.auditing.attack import catalogue, exact, matching
 from leakbench.auditing.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
-from leakbench.auditing.round import Client, Round
+from leakbench.auditing.round import Client, Round, finite
 from leakbench.auditing.view import view
 from leakbench.errors import Unfit, UserError
 from leakbench.tensors import Tensors
@@ -334,10 +334,10 @@ def _sent(played: Round, change: Change) -> Round:
         changed = change({name: value.clone() for name, value in played.update.items()})
     except Exception as problem:
         raise UserError(" ".join(f"it raised {type(problem).__name__}: {problem}".split())) from problem
-    shapes = {name: tuple(value.shape) for name, value in played.update.items()}
-    if not isinstance(changed, dict) or {n: tuple(v.shape) for n, v in changed.items()} != shapes:
+    shapes = {name: value.shape for name, value in played.update.items()}
+    if not isinstance(changed, dict) or {n: getattr(v, "shape", None) for n, v in changed.items()} != shapes:
         raise UserError("the defence returns other tensors than it was given")
-    return replace(played, update=changed)
+    return replace(played, update=finite(changed))
 
 
 @torch.no_grad()
@@ -357,7 +357,7 @@ def _accuracy(played: Round, validation: tuple[Tensor, Tensor]) -> float:
     model = deepcopy(played.model).eval()
     for name, value in model.named_parameters():
         value.add_(played.update[name], alpha=-played.lr if played.kind == "gradient" else 1.0)
-    scores = model(validation[0])
+    scores = model(validation[0].clone())
     wide = scores.dim() == 2 and scores.shape[1] > 1
     found = scores.argmax(1) if wide else (scores.flatten() > 0).long()
     return float((found == validation[1].flatten()).float().mean())

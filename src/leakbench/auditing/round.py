@@ -1,14 +1,18 @@
 """One round of one client, read off its own code: what it was sent, trained on and sends back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.parameter import is_lazy
 
+from leakbench.auditing.times import is_rate
 from leakbench.errors import UserError
 from leakbench.tensors import Tensors
 
@@ -74,7 +78,8 @@ class Client:
         be trained.
         """
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
-        start = deepcopy(self.model)
+        with failing("the model cannot be copied"):
+            start = deepcopy(self.model)
         with torch.random.fork_rng(), torch.enable_grad():
             try:
                 first, moved = self._trained(inputs, targets)
@@ -84,11 +89,8 @@ class Client:
             plain = _gradient(deepcopy(start), entropy, inputs, targets)
         one = self.local_steps == 1
         update = first if one else moved
-        for name, value in update.items():
-            if not bool(value.isfinite().all()):
-                raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
         return Round(
-            start, inputs, targets, update, "gradient" if one else "model", self.lr, self.local_steps,
+            start, inputs, targets, finite(update), "gradient" if one else "model", self.lr, self.local_steps,
             optimiser=f"SGD at rate {self.lr:g}", plain_loss=alike(first, plain),
         )  # fmt: skip
 
@@ -127,6 +129,10 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
     records: how many of the batch are the client's own; none: all. Raises UserError for what cannot be
     audited.
     """
+    if not isinstance(local_steps, Integral) or isinstance(local_steps, bool) or local_steps < 1:
+        raise UserError(f"local_steps is {local_steps!r}, not a whole number above 0")
+    if not is_rate(lr):
+        raise UserError(f"lr is {lr!r}, not a rate above 0")
     if not isinstance(made, tuple | list) or len(made) not in (3, 4):
         raise UserError(f"returned {type(made).__name__}, not (model, loss, batch)")
     model, loss, batch, *rest = made
@@ -137,6 +143,8 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
     if not list(model.parameters()):
         raise UserError("the model has no parameters")
     for name, parameter in model.named_parameters():
+        if is_lazy(parameter):
+            raise UserError(f"{name} has no shape yet (call the model once, on a batch)")
         if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
             raise UserError(
                 f"{name} is {parameter.dtype} on {parameter.device}, and an audit takes networks in "
@@ -146,9 +154,17 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
     if records is not None and records > len(inputs):
         raise UserError(f"the batch has {len(inputs)} records, fewer than --batch {records}")
     return Client(
-        model, loss, inputs, targets, records or len(inputs), local_steps, lr,
+        model, loss, inputs, targets, records or len(inputs), int(local_steps), float(lr),
         _records(rest[0]) if rest else None,
     )  # fmt: skip
+
+
+def finite(update: Tensors) -> Tensors:
+    """Return an update. Raises UserError if it holds NaN or Inf, out of which no attack reads anything."""
+    for name, value in update.items():
+        if not bool(value.isfinite().all()):
+            raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
+    return update
 
 
 def alike(found: Tensors, plain: Tensors) -> bool:
@@ -158,28 +174,40 @@ def alike(found: Tensors, plain: Tensors) -> bool:
     return apart <= SAME_LOSS**2 * whole
 
 
-def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensors:
+@contextmanager
+def failing(what: str) -> Iterator[None]:
+    """Raise UserError, which says `what`, for anything that somebody's own code raises in the block."""
     try:
+        yield
+    except Exception as problem:
+        raise UserError(f"{what} ({_one(problem)})") from problem
+
+
+def scores(model: nn.Module, inputs: Tensor, of: str = "the batch") -> Tensor:
+    """Return what a model makes of inputs, which it may change in place; `of` is their name. Raises UserError
+    unless that is one row of numbers for each."""
+    with failing(f"the model fails on {of}, or does not take one batch of inputs alone"):
         output = model(inputs)
-    except TypeError as problem:
-        raise UserError(f"the model does not take one batch of inputs alone ({_one(problem)})") from problem
-    except (RuntimeError, ValueError, IndexError) as problem:
-        raise UserError(f"the model fails on the batch ({_one(problem)})") from problem
     if not isinstance(output, Tensor) or output.dim() not in (1, 2) or len(output) != len(inputs):
         what = f"{tuple(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
-        raise UserError(f"the model returns {what}, and an audit needs one row of class scores a record")
-    try:
-        value = loss(output, targets)
-        parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+        raise UserError(
+            f"the model returns {what} of {of}, and an audit needs one row of class scores a record"
+        )
+    return output
+
+
+def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensors:
+    output = scores(model, inputs.clone())
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with failing("the loss fails on what the model returns"):
+        value = loss(output, targets.clone())
         found = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as problem:
-        raise UserError(f"the loss fails on what the model returns ({_one(problem)})") from problem
     trained = dict(zip(parameters, (g.detach() for g in found), strict=True))
     return {n: trained.get(n, torch.zeros_like(p)) for n, p in model.named_parameters()}
 
 
 def _one(problem: Exception) -> str:
-    return " ".join(f"{type(problem).__name__}: {problem}".split())[:200]
+    return " ".join(f"{type(problem).__name__}: {problem}".split())[:200].removesuffix(":")
 
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
@@ -190,22 +218,25 @@ def _records(batch: Any) -> tuple[Tensor, Tensor]:
             f"the batch is {type(batch).__name__}{size}, not (inputs, targets): models with several inputs "
             "are not audited"
         )
-    inputs, targets = (
-        torch.as_tensor(part) if not isinstance(part, tuple | list | dict) else part for part in batch
-    )
+    with failing("the batch is no pair of tensors"):
+        inputs, targets = (
+            part if isinstance(part, tuple | list | dict) else torch.as_tensor(part).detach().cpu().to_dense()
+            for part in batch
+        )
     if not isinstance(inputs, Tensor) or not isinstance(targets, Tensor):
         raise UserError("the batch has several inputs or targets: such models are not audited")
     if not inputs.is_floating_point():
         raise UserError(
             f"the inputs are {inputs.dtype}, not real numbers: text and categories are not audited"
         )
-    if not 2 <= inputs.dim() <= 4 or len(inputs) != len(targets) or not len(inputs):
+    if not 2 <= inputs.dim() <= 4 or not inputs.numel() or targets.shape[:1] != inputs.shape[:1]:
         raise UserError(
             f"inputs {tuple(inputs.shape)} and targets {tuple(targets.shape)} are no batch of records"
         )
+    if targets.dtype == torch.bool or targets.is_complex():
+        raise UserError(f"the targets are {targets.dtype}, not numbers of classes (targets.long())")
     if targets.dim() > 1 and targets.shape[1:] != (1,):
         raise UserError(f"targets {tuple(targets.shape)} are no classes: only classification is audited")
-    inputs, targets = inputs.detach().cpu(), targets.detach().cpu()
     if not bool(inputs.isfinite().all()):
         raise UserError("the inputs hold NaN or Inf")
     odd = targets[(targets != targets.round()) | (targets < 0)]

@@ -1,11 +1,17 @@
 """Durations and sizes as people write them."""
 
 import re
+import reprlib
+from math import inf
+from numbers import Real
+from typing import Any
 
 from leakbench.errors import UserError
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _GIGABYTES = {"m": 1 / 1024, "g": 1.0}
+# A timer of the system takes no more seconds.
+_MOST = 1e9
 
 
 def seconds_of(text: str | float) -> float:
@@ -18,8 +24,14 @@ def gigabytes(text: str) -> float:
     return _amount(text, _GIGABYTES, "memory", "a size (write 4g or 800m)")
 
 
+def is_rate(value: Any) -> bool:
+    """Return whether a value is a learning rate: a real number above 0, and finite."""
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 < float(value) < inf
+
+
 def _amount(text: str, units: dict[str, float], flag: str, what: str) -> float:
     match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]?)\s*", text.lower())
-    if not match or match[2] not in units or not float(match[1]):
-        raise UserError(f"{flag}: {text!r} is not {what}")
-    return float(match[1]) * units[match[2]]
+    amount = float(match[1]) * units.get(match[2], 0.0) if match else 0.0
+    if not 0 < amount <= _MOST:
+        raise UserError(f"{flag}: {reprlib.repr(text)} is not {what}")
+    return amount

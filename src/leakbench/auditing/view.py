@@ -11,7 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from leakbench.attacks.observation import Observation
-from leakbench.auditing.round import Round
+from leakbench.auditing.round import Round, scores
 from leakbench.victims.layers import Normalise
 
 
@@ -84,14 +84,22 @@ def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
     parts["network"] = deepcopy(model)
+    seen = inputs[:1].clone()
     with torch.no_grad():
-        output = deepcopy(model).eval()(inputs[:1])
+        output = scores(deepcopy(model).eval(), seen, "one record alone, in evaluation")
+    if not torch.equal(seen, inputs[:1]):
+        parts["network"].register_forward_pre_hook(_copied)
     if output.dim() == 1 or output.shape[1] == 1:
         parts["scores"] = Scores()
     found = nn.Sequential()
     for name, part in parts.items():
         found.add_module(name, part)
     return found
+
+
+def _copied(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return copies of what a network reads that changes it in place: attacks go on to use it."""
+    return tuple(each.clone() for each in inputs)
 
 
 def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:

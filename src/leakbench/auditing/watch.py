@@ -11,7 +11,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from leakbench.auditing.round import Client, Round, alike
+from leakbench.auditing.round import Client, Round, alike, finite
+from leakbench.auditing.times import is_rate
 from leakbench.errors import UserError
 
 _LOSSES = (cross_entropy, binary_cross_entropy_with_logits)
@@ -98,8 +99,10 @@ def _read(watch: Watch) -> Round:
     first = _first(inputs.flatten(1))
     records, steps, size = len(first), len(watch.steps), len(watch.inputs[0])
     sent, group = dict(watch.sent.named_parameters()), watch.steps[0].param_groups[0]
-    update = {n: (p.detach() - sent[n].detach()) for n, p in watch.model.named_parameters()}
+    update = finite({n: (p.detach() - sent[n].detach()) for n, p in watch.model.named_parameters()})
     lr = float(group["lr"])
+    if not is_rate(lr):
+        raise UserError(f"the optimiser's rate is {lr:g}, not above 0")
     kept = {name: group[name] for name in ("momentum", "weight_decay") if group.get(name)}
     name = type(watch.steps[0]).__name__
     told = ", ".join(f"{key.replace('_', ' ')} {value:g}" for key, value in kept.items())

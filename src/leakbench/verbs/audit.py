@@ -1,19 +1,23 @@
 """audit: what the updates of somebody's own model give away."""
 
+import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leakbench.auditing.child import supervised
+from leakbench.auditing.child import say, supervised
 from leakbench.auditing.code import split
+from leakbench.auditing.files import probe, write
 from leakbench.auditing.gate import check, met
-from leakbench.auditing.times import gigabytes, seconds_of
+from leakbench.auditing.times import gigabytes, is_rate, seconds_of
 from leakbench.errors import UserError
 
 # Besides the budget: loading libraries and the user's file, and the last steps of an attack.
 BESIDES = 60.0
-DEMO, DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = "demo", 32, 1, "30s"
+DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "30s"
+# What is declared → the least and the most that it may be.
+DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
 FINDING = 1
 
@@ -46,13 +50,20 @@ def audit(
         check(condition)
     told = {"clients": clients, "rounds": rounds, "prior": prior}
     declared = {name: value for name, value in told.items() if value is not None}
+    for name, value in declared.items():
+        least, most = DECLARED[name]
+        if not least <= value <= most:
+            raise UserError(f"--{name}: {value:g} is no number from {least:g} to {most:g}")
+    if not is_rate(lr):
+        raise UserError(f"--lr: {lr:g} is no rate (give a number above 0)")
     seconds, limit = seconds_of(budget or (DEMO_BUDGET if demo else BUDGET)), gigabytes(memory)
-    if demo == (target is not None):
+    if demo == bool(target) or target == "":
         raise UserError(
             "audit: name what is audited, FILE.py:NAME, a folder of rounds or a capture, or --demo"
         )
-    name = target or DEMO
+    name = target or "--demo"
     options = {
+        "demo": demo,
         "batch": batch if batch or not demo else DEMO_RECORDS,
         "local_steps": local_steps or (DEMO_STEPS if demo else 5),
         "lr": lr, "budget": seconds, "show": show or demo, "declared": declared, "model": model,
@@ -62,29 +73,27 @@ def audit(
         if code is not None:
             split(code)
 
-    def work(say: Tell) -> dict[str, Any]:
+    def work(tell: Tell) -> dict[str, Any]:
         from leakbench.auditing.doors import audited
 
-        return audited(name, options, say)
+        return audited(name, options, tell)
 
     if ":" in name:
         split(name)
-    elif not demo and not Path(name).exists():
+    elif not demo and not os.path.exists(name):
         raise UserError(f"audit: {name}: no such file or folder (own code is FILE.py:NAME)")
-    what = name if ":" in name or model is None else model
-    found = supervised(work, print, what, seconds + BESIDES, limit)
+    probe(out)
+    found = supervised(work, say, name if ":" in name else str(Path(name)), seconds + BESIDES, limit)
     found["audit"]["command"] = _command(
-        ["--demo"] if demo else [name],
+        [name],
         {
             "model": model, "batch": batch, "local-steps": local_steps, "lr": lr, "budget": budget,
             "memory": memory, "show": show, "repeats": repeats, "defence": defence, **told,
         },
         fail_if,
     )  # fmt: skip
-    from leakbench.auditing.files import write
-
-    print(f"report: {write(out, found['audit'], found['pictures'])}")
+    say(f"report: {write(out, found['audit'], found['pictures'])}")
     failed = [condition for condition in fail_if if met(condition, found["audit"])]
     for condition in failed:
-        print(f"fails: {condition}")
+        say(f"fails: {condition}")
     return FINDING if failed else 0

@@ -12,6 +12,7 @@ from leakbench.attacks.observation_facts import told
 from leakbench.errors import UserError
 from leakbench.provenance import read_spec
 from leakbench.rounds import read_rounds
+from leakbench.whole import replacing
 from leakbench.yamls import suggest
 
 KEYS = ("network", "local", "mode", "dropout", "knows")
@@ -23,7 +24,7 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
     `spec` is JSON: `network` (the victim that the app trains, as docs/observation.md has it), and if they are
     known `local` (what clients do), `mode` (train or eval), `dropout` and `knows`. Clients that are not in
     every round are left out, with a line on standard error that says why. Raises UserError if nothing is
-    left, for a wrong spec, or if the updates do not fit the network.
+    left, for a wrong spec, or if the updates do not fit the network; what lies at `out` then stays.
     """
     given = _spec(spec)
     rounds = read_rounds(folder)
@@ -38,12 +39,13 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
         "kind": "model",
         "knows": knows | given.get("knows", {}),
     }
-    write_tensors(out, tensors, facts)
-    try:
-        read_observation(out)
-    except UserError:
-        out.unlink()
-        raise
+    with replacing(out) as temporary:
+        write_tensors(temporary, tensors, facts)
+        try:
+            read_observation(temporary)
+        except UserError as problem:
+            what = str(problem).removeprefix(str(UserError(temporary))).removeprefix(": ")
+            raise UserError(f"{spec}: does not fit the rounds in {folder}: {what}") from problem
 
 
 def _spec(path: Path) -> dict[str, Any]:

@@ -10,14 +10,14 @@ from clients import faces, mlp
 from torch import Tensor, nn
 
 from leakbench import victims
-from leakbench.artefacts import write_tensors
+from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.attacks import run
 from leakbench.auditing.attack import catalogue, exact
 from leakbench.auditing.found import READ
 from leakbench.auditing.received import _example, of_capture, of_rounds
 from leakbench.auditing.round import Client, client
 from leakbench.auditing.view import view
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
 from leakbench.metrics.exact import exact as exact_metric
 from leakbench.metrics.matching import match
 from leakbench.metrics.mse import mse_matrix
@@ -63,6 +63,19 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
     monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: mlp(300))
     with pytest.raises(UserError, match=r"1\.weight is \(400, 625\), and \(300, 625\) in the network"):
         of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+
+
+def test_clients_that_an_audit_leaves_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = mlp(400)
+    rounds(tmp_path, network)
+    tensors, facts = read_tensors(tmp_path / "round-1.safetensors")
+    write_tensors(tmp_path / "round-1.safetensors", tensors, facts | {"asked": [0, 1, 9]})
+    monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    lines: list[str] = []
+    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
+    why = "the client of node 9 was asked and did not answer in round 1"
+    assert lines[0] == f"left out: {why}"
+    assert f"Left out: {why}." in found.assumptions
 
 
 def test_the_size_of_inputs_is_read_off_a_network_that_allows_one() -> None:
@@ -120,6 +133,11 @@ def test_a_capture_is_audited_like_its_client(tmp_path: Path) -> None:
         if not each.why_not:
             about = catalogue()[each.attack]
             assert each.proven == exact(each.attack, about, observation, truth, 60).proven > 0
+    data = bytearray((tmp_path / "capture.safetensors").read_bytes())
+    data[-1] ^= 1
+    (tmp_path / "capture.safetensors").write_bytes(data)
+    with pytest.raises(Altered, match="as written"):
+        of_capture(tmp_path / "capture.safetensors", OPTIONS, lambda line: None)
 
 
 @pytest.mark.parametrize("name", ["fidel", "peel"])

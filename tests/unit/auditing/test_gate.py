@@ -31,7 +31,16 @@ def test_conditions_compare_the_best_level_of_each_record(condition: str, holds:
 
 @pytest.mark.parametrize(
     "condition",
-    ["", "exposed", "exposed > x", "leaked > 0", "exposed > 0 at Z", "1 > 0", "exposed > 0 at E..H"],
+    [
+        "",
+        "exposed",
+        f"exposed > {'9' * 5000}",
+        "exposed > x",
+        "leaked > 0",
+        "exposed > 0 at Z",
+        "1 > 0",
+        "exposed > 0 at E..H",
+    ],
 )
 def test_what_is_no_condition_is_refused(condition: str) -> None:
     with pytest.raises(UserError, match="no condition"):
@@ -41,6 +50,6 @@ def test_what_is_no_condition_is_refused(condition: str) -> None:
 def test_durations_and_sizes() -> None:
     assert [seconds_of(each) for each in ("90", "90s", "2m", "1.5h", 3)] == [90, 90, 120, 5400, 3]
     assert [gigabytes(each) for each in ("4g", "512m")] == [4, 0.5]
-    for wrong in ("", "m", "-3s", "0", "2 minutes"):
+    for wrong in ("", "m", "-3s", "0", "2 minutes", "9" * 400):
         with pytest.raises(UserError, match="budget"):
             seconds_of(wrong)

@@ -278,7 +278,11 @@ def test_a_search_that_found_the_leak_runs_again_after_each_change(monkeypatch: 
 
 def test_a_defence_that_fails_is_named_and_takes_no_other_result() -> None:
     own = client((mlp(400), nn.CrossEntropyLoss(), faces(8)), 4, local_steps=1)
-    for defence, words in ((lambda update: 1 / 0, "ZeroDivisionError"), (lambda update: {}, "other tensors")):
+    for defence, words in (
+        (lambda update: 1 / 0, "ZeroDivisionError"), (lambda update: {}, "other tensors"),
+        (lambda update: dict.fromkeys(update, 0), "other tensors"),
+        (lambda update: {name: value * torch.nan for name, value in update.items()}, "holds NaN or Inf"),
+    ):  # fmt: skip
         found = of_client(own, 30, lambda line: None, defence=defence)
         by = {each.what: each for each in found.remedies}
         assert words in by["your defence"].why_not

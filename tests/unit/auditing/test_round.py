@@ -1,5 +1,9 @@
 """Clients are read off their code, or refused in one sentence."""
 
+from threading import Lock
+from typing import Any
+
+import numpy as np
 import pytest
 import torch
 from clients import faces, mlp
@@ -23,6 +27,36 @@ class Two(nn.Module):
         return self.layer(x + y)
 
 
+class Centred(nn.Module):
+    """Centres its inputs in place, and works on one number of records at most."""
+
+    def __init__(self, least: int = 1) -> None:
+        super().__init__()
+        self.network = mlp(20, inputs=4)
+        self.least = least
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert len(x) >= self.least
+        return self.network(x.sub_(0.5).div_(0.5))
+
+
+def raising(problem: Exception) -> nn.Module:
+    """Return a network that raises."""
+
+    class Raises(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            raise problem
+
+    return Raises(4, 2)
+
+
+def uncopied() -> nn.Module:
+    """Return a network that cannot be copied."""
+    network = nn.Linear(4, 2)
+    network.lock = Lock()  # type: ignore[assignment]
+    return network
+
+
 ENTROPY, THREE = nn.CrossEntropyLoss(), (torch.rand(3, 4), torch.zeros(3))
 REFUSED = {
     "several inputs": (Two(), ENTROPY, (torch.rand(3, 4), torch.rand(3, 4), torch.zeros(3))),
@@ -36,6 +70,16 @@ REFUSED = {
     "NaN": (nn.Linear(4, 2), ENTROPY, (torch.full((3, 4), torch.nan), torch.zeros(3))),
     "such as 0.5 are no classes": (nn.Linear(4, 1), nn.MSELoss(), (torch.rand(2, 4), torch.tensor([1, 0.5]))),
     "such as -1 are no classes": (nn.Linear(4, 2), ENTROPY, (torch.rand(2, 4), torch.tensor([1, -1]))),
+    "targets are torch.bool": (nn.Linear(4, 2), ENTROPY, (torch.rand(2, 4), torch.tensor([True, False]))),
+    r"targets \(\) are no batch": (nn.Linear(4, 2), ENTROPY, (torch.rand(3, 4), torch.tensor(1))),
+    r"inputs \(\) and": (nn.Linear(4, 2), ENTROPY, (torch.tensor(1.0), torch.zeros(3))),
+    "type numpy.object_": (nn.Linear(4, 2), ENTROPY, (torch.rand(3, 4), np.array([None] * 3))),
+    "no data": (nn.Linear(4, 2), ENTROPY, (torch.rand(3, 4, device="meta"), torch.zeros(3))),
+    "weight has no shape yet": (nn.LazyLinear(2), ENTROPY, THREE),
+    "cannot be copied": (uncopied(), ENTROPY, THREE),
+    r"model fails on the batch.*KeyError: 'k'": (raising(KeyError("k")), ENTROPY, THREE),
+    r"model fails on the batch.*\(AssertionError\)": (raising(AssertionError()), ENTROPY, THREE),
+    "loss fails on what.*ZeroDivisionError": (nn.Linear(4, 2), lambda scores, targets: 1 / 0, THREE),
 }  # fmt: skip
 
 
@@ -44,6 +88,45 @@ def test_what_cannot_be_audited_is_refused_in_one_sentence(words: str) -> None:
     with pytest.raises(UserError, match=words) as refusal:
         client(REFUSED[words], 9 if "--batch" in words else None).play()
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("steps", [0, -3, 1.5, "5", True])
+def test_local_steps_are_a_whole_number_above_0(steps: Any) -> None:
+    with pytest.raises(UserError, match=r"local_steps is .*, not a whole number above 0"):
+        client((nn.Linear(4, 2), ENTROPY, THREE), None, steps)
+
+
+@pytest.mark.parametrize("lr", [0, -1, "0.1", None, True, float("nan"), float("inf")])
+def test_a_rate_is_above_0(lr: Any) -> None:
+    with pytest.raises(UserError, match=r"lr is .*, not a rate above 0"):
+        client((nn.Linear(4, 2), ENTROPY, THREE), None, 1, lr)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_what_changes_its_inputs_in_place_changes_no_record(steps: int) -> None:
+    inputs, targets = torch.rand(3, 4), torch.tensor([0, 1, 0])
+    batch = inputs.clone(), targets.clone()
+    model = Centred()
+
+    def shifting(scores: Tensor, classes: Tensor) -> Tensor:
+        return cross_entropy(scores, classes.add_(1).sub_(1).clamp_(0, 1))
+
+    played = client((model, shifting, batch), None, steps).play()
+    plain = client((model.network, ENTROPY, (2 * inputs - 1, targets)), None, steps).play()
+    for name, value in plain.update.items():
+        assert torch.allclose(played.update[f"network.{name}"], value, atol=1e-6)
+    observation, truth = view(played)
+    before = truth.images.clone()
+    observation.model()(truth.images)
+    assert torch.equal(truth.images, before)
+    assert torch.equal(batch[0], inputs)
+    assert torch.equal(batch[1], targets)
+
+
+def test_a_model_that_fails_on_one_record_is_refused() -> None:
+    played = client((Centred(least=3), ENTROPY, (torch.rand(3, 4), torch.tensor([0, 1, 0])))).play()
+    with pytest.raises(UserError, match=r"fails on one record alone.*\(AssertionError"):
+        view(played)
 
 
 def test_one_step_sends_the_gradient_and_several_send_weights() -> None:
@@ -133,6 +216,20 @@ def test_training_of_ones_own_is_read_off_while_it_runs() -> None:
     assert (played.lr, played.steps, played.batch_size, played.plain_steps) == (0.05, 3, 4, True)
     for name, value in network.named_parameters():
         assert torch.allclose(before[name] + played.update[name], value, atol=1e-7)
+
+
+@pytest.mark.parametrize(("lr", "says"), [(float("nan"), "holds NaN or Inf"), (0.0, "rate is 0, not above")])
+def test_training_that_comes_to_nothing_is_refused(lr: float, says: str) -> None:
+    inputs, targets = faces(4)
+    network = mlp(10)
+
+    def train() -> None:
+        optimiser = torch.optim.SGD(network.parameters(), lr=lr)
+        cross_entropy(network(inputs), targets).backward()
+        optimiser.step()
+
+    with pytest.raises(UserError, match=says):
+        watched(train)[1].read()
 
 
 def test_momentum_is_told_and_training_of_nothing_refused() -> None:

@@ -3,6 +3,7 @@ is in tests/flower."""
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import torch
 from leakbench import victims
 from leakbench.artefacts import open_tensors, read_tensors, write_tensors
 from leakbench.cli import main
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
 from leakbench.flower import record
 from leakbench.rounds import read_rounds
 from leakbench.verbs.flower_capture import flower_capture
@@ -149,10 +150,43 @@ def _a_reply_lacks(folder: Path, state: State) -> None:
     )
 
 
+def _holds(tensor: str, value: float) -> Callable[[Path, State], None]:
+    def make(folder: Path, state: State) -> None:
+        play(folder, state, [{7: 1}, {7: 1}])
+        kept, facts = read_tensors(folder / "round-2.safetensors")
+        kept[tensor].flat[0] = value
+        write_tensors(folder / "round-2.safetensors", kept, facts)
+
+    return make
+
+
+def _says(**changed: list[int]) -> Callable[[Path, State], None]:
+    def make(folder: Path, state: State) -> None:
+        play(folder, state, [{7: 1}])
+        kept, facts = read_tensors(folder / "round-1.safetensors")
+        write_tensors(folder / "round-1.safetensors", kept, facts | changed)
+
+    return make
+
+
+def _two_of_one_number(folder: Path, state: State) -> None:
+    play(folder, state, [{7: 1}])
+    shutil.copy(folder / "round-1.safetensors", folder / "round-01.safetensors")
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
         (lambda folder, state: None, "no round-<number>.safetensors"),
+        (
+            _holds("returned/7/dense1.bias", np.nan),
+            r"round-2\.safetensors: returned/7/dense1\.bias holds NaN or Inf",
+        ),
+        (_holds("global/dense1.bias", np.inf), r"round-2\.safetensors: global/dense1\.bias holds NaN or Inf"),
+        (_says(clients=[0]), r"round-1\.safetensors: clients: 0 is no number of samples"),
+        (_says(clients=[-5]), r"round-1\.safetensors: clients: -5 is no number of samples"),
+        (_says(nodes=[7, 7], clients=[1, 2]), "each node once"),
+        (_two_of_one_number, r"round-1\.safetensors: is round 1, as is round-01\.safetensors"),
         (
             _no_one,
             "no client answered in each of 2 rounds with as many samples: the client of node 1",
@@ -170,6 +204,28 @@ def test_a_folder_that_is_no_capture_is_refused(
     with pytest.raises(UserError, match=says):
         flower_capture(tmp_path / "rounds", spec(tmp_path), tmp_path / "out.safetensors")
     assert not (tmp_path / "out.safetensors").exists()
+
+
+def test_a_round_whose_bytes_changed_is_refused(tmp_path: Path, state: State) -> None:
+    play(tmp_path, state, [{7: 1}])
+    path = tmp_path / "round-1.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Altered, match=r"its bytes have sha256 .* as written \(copy the file again"):
+        read_rounds(tmp_path)
+
+
+def test_what_lay_there_stays_where_the_rounds_do_not_fit(tmp_path: Path, state: State) -> None:
+    _other_network(tmp_path / "rounds", state)
+    out = tmp_path / "out.safetensors"
+    out.write_text("of yesterday")
+    with pytest.raises(UserError) as refused:
+        flower_capture(tmp_path / "rounds", spec(tmp_path), out)
+    where = f"{tmp_path / 'network.json'}: does not fit the rounds in {tmp_path / 'rounds'}: "
+    assert str(refused.value).startswith(f"{where}global/dense1.bias is")
+    assert out.read_text() == "of yesterday"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["network.json", "out.safetensors", "rounds"]
 
 
 def test_what_the_server_set_is_kept(tmp_path: Path, state: State) -> None:
