@@ -259,7 +259,7 @@ def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | S
 def _check_readable(papers: Path) -> None:
     """Raise UserError for a folder that may not be listed, whose experiments would be missing silently."""
     for folder in (papers, *papers.glob("*/"), *papers.glob("*/experiments/")):
-        if not os.access(folder, os.R_OK | os.X_OK):
+        if folder.exists() and not os.access(folder, os.R_OK | os.X_OK):
             raise UserError(f"{folder}: may not be read (make the folder readable)")
 
 
