@@ -124,7 +124,9 @@ class Workflow:
         before = ""
         for word in words:
             # What an option of Snakemake writes is none of ours.
-            if not (word.startswith("-") or before.startswith("--report") or (self.home / word).exists()):
+            if not (
+                word.startswith("-") or before.startswith("--report") or os.path.exists(self.home / word)
+            ):
                 self._check_target(Path(os.path.normpath(word)))
             before = word
 
