@@ -13,6 +13,7 @@ import torch
 from leakbench import attacks, metrics
 from leakbench.attacks.observation import Observation, read_observation
 from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.catalogue.blame import odd
 from leakbench.catalogue.home import home
 from leakbench.catalogue.load import find, load_kind, merge, validate
 from leakbench.errors import UserError
@@ -82,6 +83,8 @@ def attack(
         )
     entry = find(home(), "attacks", name, "attack").model_dump(mode="json")
     if changes:
+        if what := odd(changes):
+            raise UserError(f"{where}: {what}")
         entry = validate("attacks", "", where, merge(entry, dict(changes))).model_dump(mode="json")
     if isinstance(observation, Observation):
         seen = replace(observation, labelling=entry["labels"])

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from leakbench import __version__
+from leakbench.arguments import check
 from leakbench.errors import Altered, UserError, raise_if_unwritable
 from leakbench.process import end_with, owner_of_the_run, prepare
 from leakbench.warm import run_warm
@@ -29,12 +30,51 @@ _DECLARED = {
 }
 
 
+# Of a place that a command names: what the system says of it where nothing can be there.
+_NO_PLACE = (
+    errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ELOOP,
+)  # fmt: skip
+
+
+class _Parser(argparse.ArgumentParser):
+    """Answer a mistake in one line, an unknown verb or option with the nearest."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is unknown before argparse names what is missing."""
+        words = list(sys.argv[1:] if args is None else args)
+        verbs = next((action.choices for action in self._actions if action.dest == "verb"), None)
+        for word in words:
+            if verbs is not None and not word.startswith("-"):
+                self._refuse_unless("verb", word, verbs)
+                break
+            if word == "--":
+                break
+            if word.startswith("--"):
+                self._refuse_unless("option", word.partition("=")[0], self._option_string_actions)
+        found, left = super().parse_known_args(words, namespace)
+        if left:
+            self.error(f"{left[0]!r} is one word too many")
+        return found, left
+
+    def _refuse_unless(self, kind: str, word: str, known: Any) -> None:
+        if word not in known:
+            from leakbench.yamls import suggest
+
+            self._refuse(f"no {kind} '{word}' ({suggest(word, known)})")
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line and exit with 2."""
+        self._refuse(f"{message} (see {self.prog} --help)")
+
+    def _refuse(self, line: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {UserError(line)}\n")
+
+
 def _positive(text: str) -> int:
     """Return a whole number above 0 of a command's argument."""
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{number} is not above 0")
-    return number
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+    return int(text)
 
 
 def _seed(text: str) -> int:
@@ -51,14 +91,14 @@ def _device(text: str) -> str:
     return text
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="leakbench", description=__doc__, allow_abbrev=False)
+def _parser() -> _Parser:
+    parser = _Parser(prog="leakbench", description=__doc__, allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"leakbench {__version__}")
     commands = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
 
     def command(
         name: str, text: str, *required: str, optional: Sequence[str] = (), lists: Sequence[str] = ()
-    ) -> argparse.ArgumentParser:
+    ) -> _Parser:
         sub = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         for flag in required:
             sub.add_argument(f"--{flag}", type=Path, required=True, nargs="*" if flag in lists else None)
@@ -231,6 +271,9 @@ def _parser() -> argparse.ArgumentParser:
 def _capture(values: dict[str, Any]) -> None:
     folder = values.pop("from_flower")
     given = [name for name in _PLAYED if values[name] is not None]
+    if folder is None and (missing := [name for name in _PLAYED if name not in given]):
+        raise UserError(f"--{missing[0]} is missing (only --from-flower does without)")
+    check("capture", values | {"from_flower": folder})
     if folder is not None:
         from leakbench.verbs.flower_capture import flower_capture
 
@@ -239,8 +282,6 @@ def _capture(values: dict[str, Any]) -> None:
         return flower_capture(folder, values["spec"], values["out"])
     from leakbench.verbs.capture import capture
 
-    if missing := [name for name in _PLAYED if name not in given]:
-        raise UserError(f"--{missing[0]} is missing (only --from-flower does without)")
     return capture(**values)
 
 
@@ -269,6 +310,9 @@ def _short_of(problem: Exception) -> str:
     except UserError as told:
         return str(told)
     number = getattr(problem, "errno", None)
+    where = getattr(problem, "filename2", None) or getattr(problem, "filename", None)
+    if number in _NO_PLACE and where:
+        return f"{where}: {os.strerror(number).lower()} (name another path)"
     if number in (errno.EMFILE, errno.ENFILE):
         return "too many open files (raise the limit on them: ulimit -n)"
     words = ("failed to map segment", "allocate memory")
@@ -276,6 +320,33 @@ def _short_of(problem: Exception) -> str:
         said = f": {text[0]}" if (text := str(problem).splitlines()) else ""
         return f"too little memory{said} (give the job more, or raise the limit on it: ulimit -v)"
     return ""
+
+
+def _mended(problem: Altered, root: Path) -> UserError:
+    """Return what to say of an altered file, after setting it aside if rules make it and it is damaged."""
+    from leakbench.arguments import damaged
+    from leakbench.whole import set_aside
+
+    if not damaged(problem.path):
+        return UserError(f"{problem.path}: {problem.what} (name a file of the right kind)")
+    done = set_aside(problem.path, root)
+    return UserError(f"{problem.path}: {problem.what} ({done})") if done else problem
+
+
+def _line_of(problem: Exception, root: Path) -> str:
+    """Return the line that tells a user of a mistake, or of what the machine refused; "" for another
+    problem."""
+    if isinstance(problem, UserError):
+        return str(_mended(problem, root) if isinstance(problem, Altered) else problem)
+    if isinstance(problem, ModuleNotFoundError):
+        name = problem.name or "leakbench"
+        ours = name.partition(".")[0] == "leakbench"
+        return "" if ours else f"{name} is not installed (pip install 'leakbench[pipeline]')"
+    if isinstance(problem, SyntaxError):
+        found = problem.filename and os.path.isfile(problem.filename)
+        line = f"{problem.filename}: line {problem.lineno}: {problem.msg} (mend the file)"
+        return str(UserError(line)) if found else ""
+    return _short_of(problem)
 
 
 def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
@@ -289,26 +360,10 @@ def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
         # process runs the verb.)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
-    except Altered as problem:
-        from leakbench.whole import set_aside
-
-        done = set_aside(problem.path, root)
-        told = UserError(f"{problem.path}: {problem.what} ({done})") if done else problem
-        print(f"leakbench {verb}: {told}", file=sys.stderr)
-        return 2
-    except UserError as problem:
-        print(f"leakbench {verb}: {problem}", file=sys.stderr)
-        return 2
-    except ModuleNotFoundError as problem:
-        if (problem.name or "leakbench").partition(".")[0] == "leakbench":
+    except (UserError, SyntaxError, OSError, MemoryError, ImportError, RuntimeError) as problem:
+        if not (line := _line_of(problem, root)):
             raise
-        mend = "pip install 'leakbench[pipeline]'"
-        print(f"leakbench {verb}: {problem.name} is not installed ({mend})", file=sys.stderr)
-        return 2
-    except (OSError, MemoryError, ImportError, RuntimeError) as problem:
-        if not (words := _short_of(problem)):
-            raise
-        print(f"leakbench {verb}: {words}", file=sys.stderr)
+        print(f"leakbench {verb}: {line}", file=sys.stderr)
         return 2
 
 
@@ -322,6 +377,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if verb == "capture":
         _capture(values)
         return 0
+    check(verb, values)
     if verb == APART:
         return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)

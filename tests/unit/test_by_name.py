@@ -60,6 +60,8 @@ def test_mistakes_are_named(capture: Path) -> None:
         leakbench.attack("fidle", capture)
     with pytest.raises(UserError, match=r"attack 'invg': parameters.iterations: .*got -1"):
         leakbench.attack("invg", capture, {"parameters": {"iterations": -1}})
+    with pytest.raises(UserError, match=r"attack 'invg': objective: 3 names no part"):
+        leakbench.attack("invg", capture, {"objective": ["cosine", 3]})
     with pytest.raises(UserError, match="attack 'invg-oracle': needs labels"):
         leakbench.attack("invg-oracle", capture)
     with pytest.raises(UserError, match="attack 'ggl': needs generator"):

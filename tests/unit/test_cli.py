@@ -1,5 +1,6 @@
 """The command line: a subcommand for every verb, one line for a user's mistake, help for everything."""
 
+import errno
 import inspect
 import os
 import re
@@ -80,22 +81,29 @@ def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says"),
     [
         ([], "required: VERB"),
-        (["atack"], "invalid choice: 'atack'"),
+        (["atack"], "leakbench: no verb 'atack' (did you mean 'attack'?)"),
+        (["plan", "--scal=quick"], "leakbench plan: no option '--scal' (did you mean '--scale'?)"),
+        (["check", "x"], "leakbench check: 'x' is one word too many (see leakbench check --help)"),
         (["attack"], "required: --capture, --spec, --out"),
-        (["attack", "--capt", "x", "--spec", "y", "--out", "z"], "required: --capture"),
-        (["plan", "--threads", "two"], "--threads"),
-        (["plan", "--threads", "0"], "0 is not above 0"),
-        (["attack", "--workers", "0"], "0 is not above 0"),
+        (
+            ["attack", "--capt", "x", "--spec", "y", "--out", "z"],
+            "no option '--capt' (did you mean '--capture'?)",
+        ),
+        (["plan", "--threads", "two"], "--threads: 'two' is no whole number above 0"),
+        (["plan", "--threads", "0"], "'0' is no whole number above 0"),
+        (["attack", "--workers", "0"], "'0' is no whole number above 0"),
         (["attack", "--device", "tpu"], "'tpu' is neither cpu nor cuda[:number]"),
     ],
 )
-def test_a_wrong_command_line_is_exit_code_2(
+def test_a_wrong_command_line_is_one_line_and_exit_code_2(
     words: list[str], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(words)
     assert end.value.code == 2
-    assert says in capsys.readouterr().err
+    printed = capsys.readouterr().err
+    assert says in printed
+    assert len(printed.splitlines()) == 1
 
 
 def test_a_users_mistake_is_one_line_and_exit_code_2(
@@ -116,6 +124,29 @@ def test_a_mistake_of_ours_is_no_users_mistake(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(cli, "_run", fail)
     with pytest.raises(ZeroDivisionError):
         cli.main(["plan"])
+
+
+@pytest.mark.parametrize("number", [errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENOENT, errno.ELOOP])
+def test_a_place_where_nothing_can_be_is_one_line(
+    number: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> None:
+        raise OSError(number, os.strerror(number), "results/.x.part", None, "results/x")
+
+    monkeypatch.setattr(cli, "_run", fail)
+    assert cli.main(["plan"]) == 2
+    line = f"leakbench plan: results/x: {os.strerror(number).lower()} (name another path)\n"
+    assert capsys.readouterr().err == line
+
+
+def test_a_part_that_is_no_python_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "part.py"
+    path.write_text("x = 1\ndef class(): ...\n")
+    monkeypatch.setattr(cli, "_run", lambda _: compile(path.read_text(), str(path), "exec"))
+    assert cli.main(["plan"]) == 2
+    assert capsys.readouterr().err == f"leakbench plan: {path}: line 2: invalid syntax (mend the file)\n"
 
 
 def test_success_is_0_and_fixes_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:

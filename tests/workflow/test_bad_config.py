@@ -361,6 +361,8 @@ def test_snakemake_refuses_an_unknown_scale(sound: Path, tmp_path: Path) -> None
         ("scal=paper", "scal: Extra inputs are not permitted, got 'paper' (did you mean 'scale'?)"),
         ("device=gpu", "device: "),
         ("confirm=perhaps", "confirm: "),
+        ("only=", "only: is given without a value"),
+        ("seed=", "seed: is given without a value"),
     ],
 )
 def test_snakemake_refuses_a_setting_that_does_not_fit(
@@ -379,6 +381,29 @@ def test_snakemake_answers_an_unknown_target_with_the_nearest(
     ran = Project(sound, None).copy(tmp_path).snakemake("-n", f"results/quick/{target}")
     assert ran.rc == 2
     assert ran.text.splitlines()[-1] == "leakbench: no experiment 'tony' (did you mean 'tiny'?)"
+    assert "Traceback" not in ran.text
+
+
+@pytest.mark.parametrize(
+    "target", ["results/paper/report.html", "results/quick/reprot.html", "data/tiy.safetensors"]
+)
+def test_snakemake_answers_a_target_that_no_rule_makes_in_one_line(
+    target: str, sound: Path, tmp_path: Path
+) -> None:
+    ran = Project(sound, None).copy(tmp_path).snakemake("-n", target)
+    assert ran.rc == 2
+    assert ran.text.splitlines()[-1].startswith(f"leakbench: {target}: ")
+    assert "Traceback" not in ran.text
+
+
+def test_a_damaged_list_of_accepted_results_is_one_line(sound: Path, tmp_path: Path) -> None:
+    project = Project(sound, None).copy(tmp_path)
+    record = project.path("results/quick/accepted.json")
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.write_text("[")
+    ran = project.snakemake("-n")
+    assert ran.rc == 2
+    assert f"leakbench: {record}: not a list of accepted results: " in ran.text.splitlines()[-1]
     assert "Traceback" not in ran.text
 
 

@@ -3,8 +3,12 @@ from leakbench.warm import lead
 lead(workflow.is_main_process)
 # What `--touch` is to mark as current is made again by no later start.
 if workflow.is_main_process and not {"--touch", "-t"} & set(sys.argv):
-    for line in flow.strays():
-        print(f"leakbench: {line}", file=sys.stderr)
+    try:
+        for line in flow.strays():
+            print(f"leakbench: {line}", file=sys.stderr)
+    except UserError as mistake:
+        print(f"leakbench: {mistake}", file=sys.stderr)
+        sys.exit(2)
 
 
 # For --sdm apptainer; built by `apptainer build leakbench.sif workflow/leakbench.def`.

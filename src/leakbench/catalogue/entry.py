@@ -168,8 +168,14 @@ def sized(config: Path, name: str) -> Sized:
         for pattern in globs:
             if not fnmatch.filter(load_kind(config, kind), pattern.rpartition("/")[2]):
                 raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)")
-    for pattern in scale.left_out:
-        if not fnmatch.filter(load_kind(config, "experiments"), pattern.partition("/")[0]):
+    experiments = load_kind(config, "experiments")
+    for name in scale.budget.first if scale.budget else ():
+        if name not in experiments:
+            raise UserError(f"{file}: budget.first: no experiment '{name}' ({suggest(name, experiments)})")
+    for pattern, why in scale.left_out.items():
+        if not why.strip():
+            raise UserError(f"{file}: left_out: '{pattern}' has no reason (say why, in words for tables)")
+        if not fnmatch.filter(experiments, pattern.partition("/")[0]):
             raise UserError(f"{file}: left_out: '{pattern}' matches no experiment (drop or mend it)")
     salt = config / "salt.yaml"
     drawn = validated(Salt, read_yaml(salt), f"{salt}: ", "docs/security.md")

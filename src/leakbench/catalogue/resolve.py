@@ -1,7 +1,9 @@
 """Experiments × scale → cells and their resolved specs, each spec a file that its rule takes as input."""
 
+import fnmatch
 import itertools
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
@@ -133,11 +135,13 @@ def plan(
     all. Raises UserError at the first mistake, naming file and key.
     """
     config = root / "config"
+    _check_readable(root / "papers")
     at, run = sized(config, scale_name), run_name(scale_name, seed)
     given = at, run, metrics, local, seed or 0
     known = load_kind(config, "experiments")
     if unknown := next((name for name in only if name not in known), ""):
         raise UserError(f"--config only: no experiment '{unknown}' ({suggest(unknown, known)})")
+    _check_left_out(at, known)
     meant = frozenset(only)
     if at.scale.budget is None:
         return _planned(replace(at, only=meant), *given[1:])[0]
@@ -250,6 +254,24 @@ def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | S
     for studies in experiment.trainings or []:
         of = (studies.dataset, studies.victim, studies.training, studies.defence, experiment.seeds)
         yield from itertools.starmap(Study, itertools.product(*of))
+
+
+def _check_readable(papers: Path) -> None:
+    """Raise UserError for a folder that may not be listed, whose experiments would be missing silently."""
+    for folder in (papers, *papers.glob("*/"), *papers.glob("*/experiments/")):
+        if folder.exists() and not os.access(folder, os.R_OK | os.X_OK):
+            raise UserError(f"{folder}: may not be read (make the folder readable)")
+
+
+def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
+    """Raise UserError for a pattern of a scale that no cell and no study of the catalogue has."""
+    for pattern in at.scale.left_out:
+        of, slash, _ = pattern.partition("/")
+        asking = fnmatch.filter(experiments, of) if slash else ()
+        files = {name: str(file_of(at.config, "experiments", name)) for name in asking}
+        jobs = (f"{n}/{job.stem}" for n in asking for job in _jobs(experiments[n], at.config, files[n]))
+        if slash and not any(fnmatch.fnmatchcase(job, pattern) for job in jobs):
+            raise UserError(f"{at.file}: left_out: '{pattern}' matches no cell (drop or mend it)")
 
 
 def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: str) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from leakbench.catalogue.strict import Name
+from leakbench.errors import UserError
 from leakbench.yamls import Strict, validated
 
 MANUAL = "docs/workflow.md"
@@ -27,7 +28,11 @@ class Settings(Strict):
 
 
 def checked(config: Mapping[str, Any]) -> Settings:
-    """Return the settings of `--config`. Raises UserError for an unknown key or a value that does not fit."""
+    """Return the settings of `--config`. Raises UserError for an unknown key, no value, or one that does not
+    fit."""
+    # `--config only=` gives no value, which must not be read as "all of them".
+    if empty := next((key for key, value in config.items() if value is None), ""):
+        raise UserError(f"--config {empty}: is given without a value (write one, or leave the key out)")
     return validated(Settings, dict(config), "--config ", MANUAL)
 
 

@@ -6,7 +6,9 @@ Found, which reads every layout that it knows. Where the files come from is said
 """
 
 import logging
+import os
 import re
+import reprlib
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ from leakbench.parts import part
 log = logging.getLogger(__name__)
 Source = Mapping[str, Any]
 LOCAL: Source = {}
+# A file system's names have no more bytes.
+LONGEST = 255
 # Packages of registries and files of other places, by what results call them. A spec only names one of these:
 # a file that somebody else wrote must not choose what is asked for, and where.
 PACKAGES: dict[str, Callable[[Path], None]] = {
@@ -60,15 +64,40 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
 def place(root: Path, sources: Sequence[Source]) -> Path | None:
     """Return the first of the folders of `sources` that `root` has with one of the files it must hold.
 
-    Raises UserError for a folder that is not below `root`.
+    Raises UserError for a folder that is not below `root`, and for a pattern that is none.
     """
+    check(sources)
     for source in sources:
         for folder in source["folders"]:
-            if Path(folder).is_absolute() or ".." in Path(folder).parts:
-                raise UserError(f"sources: folders: {folder!r} is not below {root} (give a folder in it)")
             if any(any((root / folder).glob(pattern)) for pattern in source["holding"]):
                 return root / folder
     return None
+
+
+def check(sources: Sequence[Source], where: str = "") -> None:
+    """Raise UserError for a folder or a pattern that could lead out of a directory of LEAKBENCH_DATA, or that
+    is none. where: what the message begins with."""
+    for source in sources:
+        for folder in source["folders"]:
+            if Path(folder).is_absolute() or ".." in Path(folder).parts:
+                raise UserError(
+                    f"{where}sources: folders: {folder!r} is not below a directory of LEAKBENCH_DATA (give a "
+                    "folder in it)"
+                )
+        for key in ("folders", "holding"):
+            for text in source[key]:
+                if len(os.fsencode(text)) > LONGEST or "\0" in text:
+                    raise UserError(f"{where}sources: {key}: {reprlib.repr(text)} is no path (shorten it)")
+        for pattern in source["holding"]:
+            try:
+                if ".." in Path(pattern).parts:
+                    raise ValueError("it leads out of the folder")
+                next(iter(Path(os.devnull).glob(pattern)), None)
+            except (ValueError, NotImplementedError, IndexError) as problem:
+                raise UserError(
+                    f"{where}sources: holding: {reprlib.repr(pattern)} is no pattern of files: "
+                    f"{str(problem).lower()} (such as '*.png')"
+                ) from problem
 
 
 def available(sources: Sequence[Source], search: Sequence[Path]) -> bool:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from leakbench.artefacts import open_tensors, read_table
+from leakbench.artefacts import read_table
 from leakbench.catalogue.cell import capture_of, pictured
 from leakbench.cells import named
 from leakbench.pixels import pixels
+from leakbench.tables.pictures import opened
 
 # The columns of a table that say which trials a row summarises, where the scores have them.
 ROW = ("checkpoint", "client", "local_samples", "pass")
@@ -58,9 +59,9 @@ def _median(root: Path, results: Path, row: dict[Any, Any], stems: Sequence[str]
     data = root / f"data/{places['data']}.safetensors"
     if trial["match"] < 0 or not (guesses.is_file() and truth.is_file() and data.is_file()):
         return None
-    images, about = open_tensors(guesses)
-    secret, hidden = open_tensors(truth)
-    private = open_tensors(data)[0][f"{hidden['split']}/images"]
+    images, about = opened(guesses)
+    secret, hidden = opened(truth)
+    private = opened(data)[0][f"{hidden['split']}/images"]
     if about["target"] != "images" or private.dtype != np.uint8 or private.shape[-1] not in (1, 3):
         return None
     turn, client = int(trial["round"]), int(trial["client"])

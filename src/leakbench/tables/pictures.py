@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from leakbench.artefacts import open_tensors
+from leakbench.artefacts import Facts, open_tensors, whole
 from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.pixels import pixels
 from leakbench.scoring.aim import aim_at
@@ -32,6 +32,13 @@ class Files(NamedTuple):
     data: Path
 
 
+def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
+    """Map a tensor file as `open_tensors` does. Raises Altered where its bytes are not those as written."""
+    found = open_tensors(path)
+    whole(path)
+    return found
+
+
 def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, Any], client: int) -> Panel:
     """Return the pictures of a client of the cell `stem`: their description and their tensors.
 
@@ -40,9 +47,9 @@ def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, 
     is one channel of one reconstruction.
     """
     dataset, victim, federation, defence, attack, _ = stem.split("/")
-    tensors, facts = open_tensors(files.guesses)
-    secret, hidden = open_tensors(files.truth)
-    arrays, _ = open_tensors(files.data)
+    tensors, facts = opened(files.guesses)
+    secret, hidden = opened(files.truth)
+    arrays, _ = opened(files.data)
     count, rule = shown["reconstructions"], shown["rule"]
     index = secret[f"images/{client}"]
     rounds = min(shown["rounds"], len(index), len(tensors["images"]))

@@ -2,11 +2,14 @@
 
 from pathlib import Path
 
+from leakbench.catalogue.blame import blamed
 from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.manual import manual as texts
 
 
 def manual(root: Path) -> None:
     """Write each generated file of the checkout `root` whose text changed."""
-    for name, text in texts(root).items():
+    with blamed(root / "config"):
+        made = texts(root)
+    for name, text in made.items():
         write_changed(root / name, text)

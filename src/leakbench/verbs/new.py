@@ -1,6 +1,8 @@
 """new: write the files of a part, which work as they are."""
 
+import keyword
 import re
+from contextlib import ExitStack
 from pathlib import Path
 
 from leakbench.artefacts import write_text
@@ -21,7 +23,7 @@ def new(root: Path, kind: str, name: str) -> None:
 
     root: the checkout. kind: one of `kinds()`. name: the part's name in YAML: small letters, digits and
     hyphens, and a letter first. Raises UserError for another kind or name, and if one of the files exists;
-    then nothing is written.
+    then nothing is written, and nothing stays if one of them cannot be written.
     """
     if kind not in kinds():
         raise UserError(f"no kind of part is called '{kind}' ({suggest(kind, kinds())})")
@@ -38,17 +40,24 @@ def new(root: Path, kind: str, name: str) -> None:
             raise UserError(f"{path}: exists already (choose another name)")
         if not path.parent.is_dir():
             raise UserError(f"{path.parent}: no such folder (is this the root of a leakbench checkout?)")
-    for path, text in made.items():
-        write_text(path, text)
-        print(path)
+    # A part of which one file is missing would fail every later plan.
+    with ExitStack() as undone:
+        for path, text in made.items():
+            write_text(path, text)
+            undone.callback(path.unlink)
+        undone.pop_all()
+    print(*made, sep="\n")
     print("Next: describe it, then run `python -m leakbench manual` and name it in an experiment.")
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a part. Raises UserError where it has other characters than such names have."""
+    """Return the name of a part. Raises UserError where it has other characters than such names have, or no
+    function of Python can have it."""
     if not re.fullmatch(NAME, name):
         raise UserError(
             f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "
             "with a letter)"
         )
+    if keyword.iskeyword(stem(name)):
+        raise UserError(f"'{name}' is a word of Python's own (choose another name)")
     return name

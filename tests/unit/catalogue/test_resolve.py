@@ -1,6 +1,7 @@
 """From experiments and a scale to cells and their specs."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,41 @@ def test_cells_can_be_left_out_and_say_why(root: Callable[..., Path]) -> None:
 def test_an_unknown_experiment_cannot_be_left_out(root: Callable[..., Path]) -> None:
     with pytest.raises(UserError, match="left_out: 'x' matches no experiment"):
         planned(root({"scales/quick": {"left_out": {"x": "y"}}}))
+
+
+@pytest.mark.parametrize("pattern", ["e/d/w/*", "e/*/b/5", "e*/x"])
+def test_a_pattern_that_no_cell_has_is_refused(pattern: str, root: Callable[..., Path]) -> None:
+    place = root({"scales/quick": {"left_out": {pattern: "y"}}})
+    with pytest.raises(UserError, match=r"left_out: '.*' matches no cell \(drop or mend it\)"):
+        planned(place)
+
+
+def test_patterns_are_of_the_catalogue_whatever_else_is_left_out(root: Callable[..., Path]) -> None:
+    place = root({"scales/quick": {"left_out": {"e": "x", "e/*/v/*": "y", "e/*/b/1": "z"}}})
+    assert planned(place).experiments == {"e": []}
+    # Cells are those of the experiment's own seeds, in a run with other seeds too.
+    assert plan(place, "quick", METRICS, seed=7).experiments == {"e": []}
+
+
+def test_what_is_left_out_has_a_reason(root: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="left_out: 'e' has no reason"):
+        planned(root({"scales/quick": {"left_out": {"e": " "}}}))
+
+
+def test_an_unknown_experiment_cannot_be_paid_first(root: Callable[..., Path]) -> None:
+    budget = {"length": 1, "trials": {5: 60}, "training": 60, "total": 60, "first": ["ee"]}
+    with pytest.raises(UserError, match=r"budget.first: no experiment 'ee' \(did you mean|there are: e"):
+        planned(root({"scales/quick": {"budget": budget}}))
+
+
+@pytest.mark.parametrize("closed", ["papers", "papers/own", "papers/own/experiments"])
+def test_no_experiment_is_missing_because_a_folder_may_not_be_read(
+    closed: str, root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = root()
+    monkeypatch.setattr(os, "access", lambda path, _: path != place / closed)
+    with pytest.raises(UserError, match=rf"{closed}: may not be read \(make the folder readable\)"):
+        planned(place)
 
 
 def test_leaving_an_experiment_out_hides_no_mistake_in_it(root: Callable[..., Path]) -> None:

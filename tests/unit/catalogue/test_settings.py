@@ -15,6 +15,12 @@ def test_every_setting_may_be_said() -> None:
     assert checked(said) == Settings(scale="paper", seed=3, only="a-1,b", device="cuda:1", confirm=True)
 
 
+@pytest.mark.parametrize("key", ["only", "seed"])
+def test_a_setting_without_a_value_is_refused(key: str) -> None:
+    with pytest.raises(UserError, match=rf"^--config {key}: is given without a value \("):
+        checked({key: None})
+
+
 @pytest.mark.parametrize("seed", ["x", -1, 1.5, True, "1"])
 def test_a_seed_that_is_no_whole_number_is_refused(seed: object) -> None:
     with pytest.raises(UserError, match=rf"^--config seed: .*, got {seed!r} \(see docs/workflow.md\)$"):

@@ -263,6 +263,18 @@ def test_a_folder_outside_the_given_ones_is_refused(place: Path, folder: str) ->
         run(place, SPEC | {"sources": [local]}, [place])
 
 
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("holding", "/etc/*"), ("holding", ""), ("holding", "**x"), ("holding", "../*"), ("holding", "x" * 300),
+     ("folders", "x" * 5000), ("folders", "a/" * 3000)],
+)  # fmt: skip
+def test_what_is_no_folder_or_pattern_is_refused_in_one_line(key: str, text: str, place: Path) -> None:
+    local = SPEC["sources"][0] | {key: [text]}
+    with pytest.raises(UserError, match=rf"^sources: {key}: .* \(.*\)$") as refused:
+        run(place, SPEC | {"sources": [local]}, [place])
+    assert len(str(refused.value)) < 200
+
+
 def test_a_package_that_the_code_does_not_name_is_refused(place: Path) -> None:
     package = SPEC["sources"][-1] | {"package": "PyPI package other==1"}
     with pytest.raises(UserError, match="'PyPI package other==1' is not known"):

@@ -10,6 +10,7 @@ import torch
 from cell import STEM, Cell, make_cell, make_table, write_guesses
 
 from leakbench.artefacts import read_table, read_tensors, write_table
+from leakbench.errors import Altered
 from leakbench.tables.pictures import panel_of
 from leakbench.victims.file import load_victim
 from leakbench.victims.layers import dense_input
@@ -145,6 +146,16 @@ def test_features_of_a_silent_update_are_shown_as_dead(tmp_path: Path, rule: str
     assert not tensors["usable"].any()
     assert not tensors["guess"].any()
     assert tensors["sample"].tolist() == [-1] * 4
+
+
+@pytest.mark.parametrize("kind", ["guesses", "truth", "data"])
+def test_a_flipped_bit_in_what_is_shown_is_noticed(kind: str, graded: Cell) -> None:
+    path = getattr(graded.files(), kind)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Altered, match=rf"{path.name}: its bytes have sha256"):
+        show(graded, "first")
 
 
 def test_the_table_writes_the_panels_beside_it(graded: Cell) -> None:

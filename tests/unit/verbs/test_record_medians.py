@@ -8,6 +8,7 @@ import pytest
 from cell import ORIGIN, STEM, Cell, known_guesses, make_cell, make_table
 
 from leakbench.artefacts import read_table, read_tensors, write_table
+from leakbench.errors import Altered
 from leakbench.report.leaks import strongest
 from leakbench.report.medians import address, with_pictures
 from leakbench.tables.median import medians
@@ -49,6 +50,17 @@ def test_what_the_median_trial_did_not_reconstruct_or_nobody_kept_has_no_picture
     (graded.results / f"truth/{ORIGIN}.safetensors").unlink()
     assert medians(graded.root, "quick", best, [STEM]) == {}
     assert medians(graded.root, "quick", best, []) == {}
+
+
+@pytest.mark.parametrize("name", [f"guesses/{STEM}", f"truth/{ORIGIN}", "../../data/made"])
+def test_a_flipped_bit_in_what_the_picture_is_taken_from_is_noticed(name: str, graded: Cell) -> None:
+    best = strongest(make_table(graded, [STEM], [graded.scores], client=0).lines, {})
+    path = graded.results / f"{name}.safetensors"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Altered, match=rf"{path.name}: its bytes have sha256"):
+        medians(graded.root, "quick", best, [STEM])
 
 
 def test_a_row_of_the_recorded_scale_shows_the_picture(graded: Cell) -> None:

@@ -1,0 +1,141 @@
+"""Arguments of a verb, checked before it works for an hour: where it writes, and whether its files are of the
+kind that is meant."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from leakbench.errors import Altered, UserError
+
+# Verb -> what it writes.
+_WRITTEN = {
+    "fetch": ("out", "digest"), "train": ("out", "record"), "attack": ("out", "record"),
+    "capture": ("out", "oracle", "truth", "record"), "score": ("out", "record"),
+    "table": ("out", "exhibit", "trials"), "figure": ("out", "executed"), "scorecard": ("out", "seeds"),
+    "verify": ("out",), "report": ("out",), "compare": ("out",),
+}  # fmt: skip
+# Verb -> what its spec holds, in each of its forms.
+_SPECS = {
+    "fetch": (("name", "sources"),),
+    "train": (
+        ("victim.training", "dataset", "seed"),
+        ("generator.training", "dataset", "seed"),
+        ("study", "training", "dataset", "seed"),
+    ),
+    "capture": (("federation", "defence", "victim", "dataset", "seed", "salt"),),
+    "score": (("cell", "attacks", "judges"),),
+    "table": (("experiment", "scale", "shares", "cells_left_out"),),
+}
+_DATA, _VICTIM = ("dataset", "data set"), ("checkpoints", "victim")
+_TRUTH, _GUESSES = ("split", "truth of a capture"), ("target", "attack's guesses")
+# Verb -> each tensor file that it reads: the fact that tells its kind, and what the kind is called.
+_READ = {
+    "train": {"data": _DATA, "further": _DATA, "victim": _VICTIM},
+    "capture": {"data": _DATA, "victim": _VICTIM},
+    "score": {
+        "data": _DATA, "backbones": _DATA, "victim": _VICTIM, "judges": _VICTIM, "truth": _TRUTH,
+        "guesses": _GUESSES,
+    },
+    "table": {"data": _DATA, "victims": _VICTIM, "truths": _TRUTH, "guesses": _GUESSES},
+}  # fmt: skip
+# A writer's file has a longer name until it is whole, and a file system's names have 255 bytes.
+_LONGEST = 220
+
+
+def check(verb: str, values: Mapping[str, Any]) -> None:
+    """Raise UserError where a verb could not write, or was given a file of another kind.
+
+    values: the verb's arguments by name.
+    """
+    for name in _WRITTEN.get(verb, ()):
+        if values[name] is not None:
+            _check_place(values[name], name)
+    if verb == "attack":
+        _check_sections(values["spec"])
+    # Of a Flower app there is none of the files, and another spec.
+    if values.get("from_flower"):
+        return
+    if verb in _SPECS:
+        _check_spec(verb, values["spec"])
+    for name, (fact, kind) in _READ.get(verb, {}).items():
+        for path in _listed(values[name]):
+            _check_kind(path, name, fact, kind)
+
+
+def _listed(value: Path | list[Path] | None) -> list[Path]:
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _check_place(path: Path, name: str) -> None:
+    """Raise UserError where a file cannot be written to `path`, or would take the place of what is no file,
+    such as a device or a link."""
+    mend = f"give --{name} the path of a file"
+    if len(os.fsencode(path.name)) > _LONGEST:
+        raise UserError(f"{path}: its name has more than {_LONGEST} bytes ({mend})")
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        raise UserError(f"{path}: not a regular file, and would be replaced ({mend})")
+    # Below what is there, folders are made.
+    above = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
+    if not above.is_dir():
+        raise UserError(f"{path}: {above} is no folder ({mend})")
+
+
+def _check_spec(verb: str, path: Path) -> None:
+    from leakbench.provenance import read_spec
+
+    spec = read_spec(path)
+    missing = [[key for key in form if not _holds(spec, *key.split("."))] for form in _SPECS[verb]]
+    if all(missing):
+        raise UserError(
+            f"{path}: {min(missing, key=len)[0]}: is missing, so it is no spec of {verb} (give --spec one of "
+            "those that `python -m leakbench plan` writes)"
+        )
+
+
+def _check_sections(path: Path) -> None:
+    from leakbench.catalogue.blame import odd
+    from leakbench.provenance import read_spec
+
+    attack = read_spec(path).get("attack")
+    if isinstance(attack, dict) and (what := odd(attack)):
+        raise UserError(f"{path}: attack.{what}")
+
+
+def _holds(value: Any, key: str, *more: str) -> bool:
+    return isinstance(value, dict) and key in value and (not more or _holds(value[key], *more))
+
+
+def _check_kind(path: Path, name: str, fact: str, kind: str) -> None:
+    from leakbench.artefacts import read_facts
+
+    told = read_facts(path)
+    # A data set of one's own may say nothing of itself.
+    own = not told and (fact, kind) == _DATA
+    if not own and not {fact, "absent"} & told.keys():
+        raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
+
+
+def damaged(path: Path) -> bool:
+    """Say whether a file fails the check of the kind that its suffix names; False for a kind without one.
+
+    A sound file that was named in the place of another is not damaged.
+    """
+    from leakbench.artefacts import read_csv, read_facts, read_json, read_table
+    from leakbench.whole import whole
+
+    try:
+        if path.suffix == ".safetensors":
+            read_facts(path)
+            whole(path)
+        elif path.suffix == ".parquet":
+            read_table(path)
+        elif path.suffix == ".json":
+            read_json(path, "a file", "")
+        elif path.suffix == ".csv":
+            read_csv(path)
+    except Altered:
+        return True
+    except (UserError, OSError):
+        return False
+    return False

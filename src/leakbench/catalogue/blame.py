@@ -1,0 +1,94 @@
+"""Which file of a user an error within planning is due to, where no check of its own says so."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import SchemaError
+
+from leakbench.catalogue.code import PACKAGE
+from leakbench.catalogue.load import RULES, files_of
+from leakbench.catalogue.schema import KINDS
+from leakbench.catalogue.signature import module_file, parameters_model, part_names
+from leakbench.errors import UserError
+from leakbench.parts import SECTIONS
+from leakbench.yamls import read_yaml
+
+# What pydantic, and what an annotation itself, may raise.
+_RAISED = (
+    AssertionError, AttributeError, ArithmeticError, LookupError, TypeError, ValueError, RuntimeError,
+    SchemaError,
+)  # fmt: skip
+
+
+@contextmanager
+def blamed(config: Path) -> Iterator[None]:
+    """Raise UserError in the place of any other error where a file of a part, or an attack's YAML, is the
+    reason.
+
+    These files are looked at only then, so that a sound plan pays nothing for it.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as problem:
+        for reason in chain(_sources(), _attacks(config)):
+            raise UserError(reason) from problem
+        raise
+
+
+def odd(attack: Mapping[str, Any]) -> str:
+    """Return what a section of an attack lists that is neither a part's name nor a mapping of names; "" if
+    nothing is."""
+    for section in SECTIONS:
+        given = attack.get(section)
+        listed = given if isinstance(given, list) else []
+        if wrong := [entry for entry in listed if not isinstance(entry, str | dict)]:
+            return f"{section}: {wrong[0]!r} names no part (write a name, or a name with its arguments)"
+    return ""
+
+
+def _sources() -> Iterator[str]:
+    """Yield the first mistake of each source file that is no Python, then of each part whose keywords have
+    annotations that mean nothing."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if what := _mistake(path.read_bytes()):
+            yield f"{path}: {what} (mend the file)"
+    rooms = sorted({*KINDS, *SECTIONS.values(), *RULES, "drawing"})
+    for room, name in ((each, name) for each in rooms for name in part_names(each)):
+        try:
+            parameters_model(room, name)
+        except UserError:
+            continue
+        except _RAISED as problem:
+            yield f"{module_file(room, name)}: a keyword's annotation is no plain one: {problem} (mend it)"
+
+
+def _mistake(data: bytes) -> str:
+    """Return why a file's bytes are no Python, with the line; "" if they are."""
+    try:
+        ast.parse(data.decode())
+        return ""
+    except UnicodeDecodeError as problem:
+        before, what = data[: problem.start], "is no UTF-8"
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        if line := getattr(problem, "lineno", 0):
+            return f"line {line}: {getattr(problem, 'msg', '')}"
+        before, what = data.partition(b"\0")[0], str(problem)
+    line = before.count(b"\n") + 1
+    return f"line {line}: {what}"
+
+
+def _attacks(config: Path) -> Iterator[str]:
+    for path in files_of(config, "attacks"):
+        value = read_yaml(path)
+        variants = value.get("variants")
+        within = variants if isinstance(variants, dict) else {}
+        entries = {"": value} | {f"variants.{name}.": each for name, each in within.items()}
+        for where, entry in entries.items():
+            if isinstance(entry, dict) and (what := odd(entry)):
+                yield f"{path}: {where}{what}"

@@ -1,0 +1,74 @@
+"""An error within planning names the file that it is due to."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from planning import MATCHING, planned
+
+from leakbench.catalogue import blame, signature
+from leakbench.catalogue.blame import blamed, odd
+from leakbench.catalogue.signature import definition, parameters_model, part_names
+from leakbench.errors import UserError
+
+
+def forget() -> None:
+    for read in (definition, parameters_model, part_names):
+        read.cache_clear()
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a package in which only objectives/part.py is looked at."""
+    folder = tmp_path / "package"
+    (folder / "objectives").mkdir(parents=True)
+    for module in (blame, signature):
+        monkeypatch.setattr(module, "PACKAGE", folder)
+    forget()
+    yield folder
+    forget()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"x = 1\ndef part(:\n", "line 2: invalid syntax"),
+        (b"x = 1\n\0\n", "line 2: "),
+        (b"x = 1\n# \xff\n", "line 2: is no UTF-8"),
+        (b"\ndef part(*, x: int.foo): ...\n", "annotation is no plain one: .*'foo'"),
+        (b"\ndef part(*, x: Annotated[int, Field(gt='x')]): ...\n", "annotation is no plain one: "),
+        (b"\ndef part(*, x: Literal[()]): ...\n", "annotation is no plain one: "),
+    ],
+)
+def test_a_part_that_cannot_be_read_is_named(text: bytes, says: str, package: Path) -> None:
+    path = package / "objectives" / "part.py"
+    path.write_bytes(text)
+    says = rf"^{re.escape(str(path))}: .*{says}.* \(mend "
+    with pytest.raises(UserError, match=says), blamed(package):
+        parameters_model("objectives", "part")
+
+
+def test_an_error_that_no_file_is_to_blame_for_stays(root: Callable[..., Path]) -> None:
+    with pytest.raises(ZeroDivisionError), blamed(root() / "config"):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("objective", [[3], [None], ["cosine", ["squares"]]])
+@pytest.mark.parametrize("variant", [False, True])
+def test_a_section_that_names_no_part_is_refused_with_file_and_key(
+    objective: Any, variant: bool, root: Callable[..., Path]
+) -> None:
+    change = {"objective": objective}
+    attack = {"summary": "x", **MATCHING} | ({"variants": {"v": change}} if variant else change)
+    place = root({"attacks/m": attack})
+    key = "variants.v.objective" if variant else "objective"
+    says = rf"config/attacks/m.yaml: {key}: .* names no part \("
+    with pytest.raises(UserError, match=says), blamed(place / "config"):
+        planned(place)
+
+
+@pytest.mark.parametrize("objective", [None, "squares", ["squares"], [{"squares": None}], {"squares": {}}])
+def test_each_form_of_a_section_is_taken(objective: Any) -> None:
+    assert odd({"objective": objective}) == ""

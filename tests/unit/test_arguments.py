@@ -1,0 +1,166 @@
+"""What a verb is given is checked before it works: where it writes, and of which kind its files are."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from leakbench.arguments import check, damaged
+from leakbench.artefacts import write_json, write_table, write_tensors, write_text
+from leakbench.cli import main
+from leakbench.errors import UserError
+
+COMPARE = {"old": Path("x"), "new": [Path("x")]}
+SPECS = {
+    "fetch": {"name": "d", "sources": []},
+    "train": {"victim": {"training": None}, "dataset": {}, "seed": 0},
+    "capture": {"federation": {}, "defence": {}, "victim": {}, "dataset": {}, "seed": 0, "salt": ""},
+    "score": {"cell": {}, "attacks": {}, "judges": []},
+    "table": {"experiment": {}, "scale": "quick", "shares": {}, "cells_left_out": {}},
+}
+OUTPUTS = ("out", "digest", "record", "oracle", "truth", "exhibit", "trials")
+INPUTS = ("data", "further", "victim", "victims", "judges", "truths", "guesses", "backbones")
+
+
+def test_an_output_may_be_new_or_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for name in ("file", "new", "a/b/new"):
+        check("compare", COMPARE | {"out": tmp_path / name})
+    check("compare", COMPARE | {"out": None})
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("folder", "not a regular file"),
+        ("link", "not a regular file"),
+        ("broken", "not a regular file"),
+        ("pipe", "not a regular file"),
+        ("file/below", "file is no folder"),
+        ("broken/below", "broken is no folder"),
+        ("n" * 256, "more than 220 bytes"),
+    ],
+)
+def test_an_output_that_would_replace_what_is_no_file_or_cannot_be_is_refused(
+    name: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "link").symlink_to("file")
+    (tmp_path / "broken").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(
+        UserError, match=rf"^{tmp_path / name}: .*{says}.* \(give --out the path of a file\)$"
+    ):
+        check("compare", COMPARE | {"out": tmp_path / name})
+
+
+def arguments(verb: str, folder: Path, **files: Path | None) -> dict[str, Path | None]:
+    """Return the arguments of a verb with a sound spec; `files` are given besides."""
+    write_json(folder / "spec.json", SPECS[verb])
+    empty = dict.fromkeys((*OUTPUTS, *INPUTS, "from_flower"))
+    return {**empty, "spec": folder / "spec.json", **files}
+
+
+@pytest.mark.parametrize("verb", SPECS)
+def test_a_spec_is_of_the_verb(verb: str, tmp_path: Path) -> None:
+    for name, spec in (SPECS | {"nothing": {}}).items():
+        given = arguments(verb, tmp_path)
+        write_json(tmp_path / "spec.json", spec)
+        if name == verb:
+            check(verb, given)
+            continue
+        with pytest.raises(UserError, match=rf"spec.json: .*: is missing, so it is no spec of {verb} \("):
+            check(verb, given)
+
+
+@pytest.mark.parametrize(
+    ("verb", "name", "fact"),
+    [("train", "data", "dataset"), ("capture", "victim", "checkpoints"), ("table", "guesses", "target"),
+     ("score", "data", "dataset"), ("score", "truth", "split"), ("score", "victim", "checkpoints")],
+)  # fmt: skip
+def test_a_file_is_of_its_kind_or_absent(verb: str, name: str, fact: str, tmp_path: Path) -> None:
+    path = tmp_path / "file.safetensors"
+    given = arguments(verb, tmp_path, **{name: path})
+    for sound in (fact, "absent"):
+        write_tensors(path, {}, {sound: "x"})
+        check(verb, given)
+    if name == "data":
+        write_tensors(path, {}, {})
+        check(verb, given)
+    write_tensors(path, {}, {"other": "x"})
+    with pytest.raises(UserError, match=rf"^{path}: is no .* \(give --{name} the file of one\)$"):
+        check(verb, given)
+
+
+def test_a_section_of_an_attack_that_names_no_part_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "spec.json", {"attack": {"objective": [3]}})
+    with pytest.raises(UserError, match=r"spec.json: attack.objective: 3 names no part \("):
+        check("attack", {"spec": tmp_path / "spec.json", "out": tmp_path / "x", "record": None})
+
+
+def made(folder: Path) -> dict[str, Path]:
+    """Write a sound file of each kind."""
+    paths = {name: folder / f"x.{name}" for name in ("safetensors", "parquet", "json", "csv", "png")}
+    write_tensors(paths["safetensors"], {"x": np.arange(100.0)}, {"dataset": "x"})
+    write_table(paths["parquet"], pd.DataFrame({"x": np.arange(100.0)}), {})
+    write_json(paths["json"], {"x": 1})
+    write_text(paths["csv"], "x\n1\n")
+    paths["png"].write_bytes(b"\x89PNG")
+    return paths
+
+
+def test_a_file_is_damaged_by_the_check_of_its_own_kind(tmp_path: Path) -> None:
+    paths = made(tmp_path)
+    assert not any(map(damaged, paths.values()))
+    for path in paths.values():
+        path.write_bytes(path.read_bytes()[:-1])
+    assert [name for name, path in paths.items() if damaged(path)] == [
+        "safetensors",
+        "parquet",
+        "json",
+        "csv",
+    ]
+    assert not damaged(tmp_path / "nothing.json")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compare", "x.png", "x.csv"],
+        ["fetch", "--spec", "x.safetensors", "--out", "y"],
+        ["train", "--spec", "x.parquet", "--data", "x.safetensors", "--out", "y"],
+        ["train", "--spec", "spec.json", "--data", "x.csv", "--out", "y"],
+        ["attack", "--spec", "x.safetensors", "--capture", "x.safetensors", "--out", "y"],
+    ],
+)
+def test_a_sound_file_of_another_kind_stays_in_its_place(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    made(folder)
+    write_json(folder / "spec.json", SPECS["train"])
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    monkeypatch.chdir(folder)
+    assert main([*words, "--root", ".."]) == 2
+    printed = capsys.readouterr().err
+    assert len(printed.splitlines()) == 1, printed
+    assert "(name a file of the right kind)" in printed
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_damaged_file_is_still_set_aside(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    data = made(folder)["safetensors"]
+    shutil.copy(data, tmp_path / "y.safetensors")
+    data.write_bytes(data.read_bytes()[:-1])
+    write_json(folder / "spec.json", SPECS["train"])
+    words = ["train", "--spec", str(folder / "spec.json"), "--data", str(data), "--out", str(folder / "y")]
+    assert main([*words, "--root", str(tmp_path)]) == 2
+    assert "set aside as x.safetensors.damaged" in capsys.readouterr().err
+    assert not data.exists()
