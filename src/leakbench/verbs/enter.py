@@ -156,19 +156,19 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
     made = read_record(table)
     if age := outdated(root, scale, EXPERIMENT, made):
         raise UserError(f"{table}: {age} (run `make verify-recorded`, or record it again)")
-    rows = _rows(table)
+    rows, today = _rows(table), agreed(root)
     for name in sorted({row["defence"] for row in rows} - {"none"}):
         files = [root / place for place in _files(name)]
         source, settings = map(_text, files[:2])
         attacker = _text(files[2]) if files[2].is_file() else ""
         entry = Entry(
             version=VERSION, name=name, summary=str(read_yaml(files[1])["summary"]), source=source,
-            settings=settings, attacker=attacker, ensemble=agreed(root).digest, scale=scale,
+            settings=settings, attacker=attacker, ensemble=today.digest, scale=scale,
             device=made["device"], commit=made["commit"], versions=made["versions"],
             lines=lines_of(row for row in rows if row["defence"] in ("none", name)),
             absent={cell: why for cell, why in made["absent"].items() if f"/{name}/" in cell},
         )  # fmt: skip
-        yield agreeing(entry, agreed(root), f"{table}: ", f"record {EXPERIMENT} again")
+        yield agreeing(entry, today, f"{table}: ", f"record {EXPERIMENT} again")
 
 
 def _rows(table: Path) -> list[dict[str, Any]]:
