@@ -1,5 +1,6 @@
 """Jobs that are killed, terminated or fail: what they leave, and what the next run makes of it."""
 
+import re
 import signal
 import subprocess
 import sys
@@ -170,6 +171,16 @@ def test_a_second_run_is_refused_and_a_killed_one_leaves_nothing_but_its_locks(c
     assert second.rc == 1
     assert "no other Snakemake process is trying to create the same files" in second.text
     assert "Traceback" not in second.text
+    # Nor does a look at another plan change the specs that the first goes by.
+    scale = copied.path("config/scales/quick.yaml")
+    settings = scale.read_text()
+    scale.write_text(re.sub("null_rounds: [0-9]+", "null_rounds: 7", settings))
+    specs = {path: path.read_bytes() for path in copied.path("results/quick/specs").rglob("*.json")}
+    other = copied.snakemake("-n")
+    assert other.rc == 2
+    assert "results/quick/specs: a run with other settings goes on here" in other.text
+    assert {path: path.read_bytes() for path in copied.path("results/quick/specs").rglob("*.json")} == specs
+    scale.write_text(settings)
     assert first.poll() is None
     assert part.exists()
 

@@ -6,29 +6,25 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from leakbench.catalogue.cell import Cell, Spec
+from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.load import file_of, find, load_kind
+from leakbench.catalogue.load import file_of, files_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.study import Study
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 
 
-def figure_spec(
-    config: Path, experiment: Experiment, cells: Sequence[Cell], studies: Sequence[Study]
-) -> Spec:
+def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) -> Spec:
     """Return the spec of an experiment's figure, save where it belongs."""
     return {
         **{key: getattr(experiment, key) for key in ("item", "title", "shows")},
         "figure": [part.model_dump(mode="json") for part in experiment.figure],
-        "parts": _parts(config, experiment, cells, studies),
+        "parts": _parts(config, experiment, studies),
     }
 
 
-def _parts(
-    config: Path, experiment: Experiment, cells: Sequence[Cell], studies: Sequence[Study]
-) -> dict[str, list[dict[str, Any]]]:
+def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
     """Return what an experiment names of each kind, in its own order: name, title, summary and the values at
     full size.
 
@@ -46,14 +42,13 @@ def _parts(
     out = {}
     for column, kind in kinds.items():
         entries = load_kind(config, kind)
-        named = [
-            name
-            for product in experiment.cells or experiment.trainings or []
-            for name in getattr(product, column)
-        ]
-        met = sorted({getattr(each, column) for each in (*cells, *studies)})
-        # `all` stands for files, which cells name.
-        names = dict.fromkeys(name for each in named for name in (met if each == "all" else [each]))
+        # Whatever `all` stands for, and not what this scale runs of it: a recorded table may have more.
+        files = [path.stem for path in files_of(config, kind)]
+        names: dict[str, None] = {}
+        for product in experiment.cells or experiment.trainings or []:
+            every = [name for name in files if name not in getattr(product, "but", ())]
+            for asked in getattr(product, column):
+                names |= dict.fromkeys(every if asked == "all" else [asked])
         names |= dict.fromkeys(further if column == "dataset" else [])
         out[column] = [
             {

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from typing import IO
 
 from leakbench.artefacts import to_json
-from leakbench.catalogue import shares
+from leakbench.catalogue import at_work, shares
 from leakbench.catalogue.budget import Ask, paid
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell, decays
-from leakbench.catalogue.digest import write_changed
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.facts import described, fact_files
 from leakbench.catalogue.figure import figure_spec
@@ -90,20 +90,17 @@ class Plan:
             names |= {f"generator/{place}{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)}
         return names & self.specs.keys()
 
-    def write(self, root: Path) -> None:
-        """Write every spec whose content changed."""
+    def write(self, root: Path) -> IO[str] | None:
+        """Write every spec whose content changed; return the lock that keeps them (`at_work.write`)."""
+        folder, texts = f"results/{self.run}/specs", {}
         for name, spec in self.specs.items():
             verb, _, rest = name.partition("/")
             # Data sets are the same at every scale, and so is what fetches them.
-            specs = (
-                root / "data" / "specs" / rest
-                if verb == "fetch"
-                else root / "results" / self.run / "specs" / name
-            )
-            path = specs.with_name(f"{specs.name}.json")
+            place = f"data/specs/{rest}" if verb == "fetch" else f"{folder}/{name}"
             # Axes and legends keep the order in which a figure's YAML lists their values.
             text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
-            write_changed(path, text + "\n")
+            texts[f"{place}.json"] = text + "\n"
+        return at_work.write(root, folder, texts)
 
 
 @cache
@@ -217,7 +214,7 @@ def _planned(
             **({"studies": [study.stem for study in studies]} if experiment.trainings else {}),
         }
         beside = {"work": Path(where).parents[1].name, "scale": at.name}
-        out.specs[f"figure/{name}"] = figure_spec(config, experiment, cells, studies) | beside
+        out.specs[f"figure/{name}"] = figure_spec(config, experiment, studies) | beside
     for cell in out.cells:
         spec = out.specs.setdefault(f"score/{cell.capture}", {"attacks": {}, "judges": []})
         judges = sorted({judge for metric in wanted[cell] for judge in metrics[metric]})

@@ -103,8 +103,9 @@ class Workflow:
         with blamed(root / "config"):
             offered = local_datasets(root / "config", self.home / "data")
             self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
-        self.plan.write(self.home)
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
+        # Kept as long as anybody asks by this plan.
+        self._lock = self.plan.write(self.home)
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 

@@ -74,3 +74,27 @@ def test_success_is_asked_of_what_is_scored(root: Callable[..., Path]) -> None:
         planned(root({"experiments/e": {"success": ["ssim"]}}))
     found = planned(root({"experiments/e": {"success": ["mse"]}}))
     assert found.specs["table/e"]["experiment"]["success"] == ["mse"]
+
+
+def test_a_figure_has_a_title_for_all_that_a_longer_run_has(root: Callable[..., Path]) -> None:
+    """The recorded table of another scale may stand in the place of this one's."""
+    cells = [
+        {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["all", "c-x"], "but": ["b"]},
+        {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "defence": ["all"], "attack": ["a"]},
+    ]
+    titled = {"summary": "x", "title": "C {variant}", "variants": {"x": {}, "y": {}}}
+    place = root(
+        {
+            "experiments/e": {"cells": cells},
+            "attacks/c": MATCHING | titled,
+            "defences/clip": {"summary": "x", "title": "clip to {norm:g}", "parameters": {"norm": 2.0}},
+        }
+    )
+    (place / "config/scales/quick.yaml").write_text("summary: x\nnull_rounds: 2\nleft_out: {e: too dear}\n")
+    found = planned(place)
+    assert found.experiments["e"] == []
+    parts = found.specs["figure/e"]["parts"]
+    assert [(part["name"], part["title"]) for part in parts["attack"]] == [
+        ("a", "a"), ("c", "C"), ("c-x", "C x"),
+    ]  # fmt: skip
+    assert [part["title"] for part in parts["defence"]] == ["none", "clip to 2"]

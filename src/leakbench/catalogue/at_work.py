@@ -1,0 +1,53 @@
+"""Runs that go on in one folder at once follow the same specs; a plan with other specs has to wait."""
+
+import fcntl
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+from leakbench.catalogue.digest import write_changed
+from leakbench.errors import UserError
+
+LOCK = ".lock"
+
+
+def write(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:
+    """Write those specs of a plan that differ from what is there; return a lock that keeps them from others.
+
+    root: the folder that all paths are below. folder: of the run's specs, which holds the lock. texts: the
+    file of each spec → its text. The lock lasts until it is closed or the process ends. A folder that may not
+    be written, or whose file system has no locks, gives None. Raises UserError where a process that goes on
+    holds the lock with other specs.
+    """
+    plan = hashlib.sha256("".join(f"{path}\n{texts[path]}" for path in sorted(texts)).encode()).hexdigest()
+    lock, alone = _locked(root / folder)
+    if lock and not alone and lock.read() != plan:
+        raise UserError(
+            f"{folder}: a run with other settings goes on here (wait for its end, or use another checkout)"
+        )
+    for path, text in texts.items():
+        write_changed(root / path, text)
+    if lock and alone:
+        lock.truncate(0)
+        lock.write(plan)
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    return lock
+
+
+def _locked(folder: Path) -> tuple[IO[str] | None, bool]:
+    """Return a folder's lock, if it can have one, and whether nobody else holds it."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / LOCK).open("a+")
+        lock.seek(0)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Whoever writes specs now is soon done, and whoever has written them shares the lock.
+            fcntl.flock(lock, fcntl.LOCK_SH)
+            return lock, False
+        return lock, True
+    return None, True
