@@ -2,7 +2,7 @@
 kind that is meant."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ _SPECS = {
     "fetch": (("name", "sources"),),
     "train": (
         ("victim.training", "dataset", "seed"),
-        ("generator.training", "dataset", "seed"),
+        ("generator", "dataset", "seed"),
         ("study", "training", "dataset", "seed"),
     ),
     "capture": (("federation", "defence", "victim", "dataset", "seed", "salt"),),
@@ -39,6 +39,8 @@ _READ = {
     },
     "table": {"data": _DATA, "victims": _VICTIM, "truths": _TRUTH, "guesses": _GUESSES},
 }  # fmt: skip
+# What pictures of cells are taken from, in the order of `pictured`.
+_PICTURED = ("guesses", "truths", "victims", "data")
 # A writer's file has a longer name until it is whole, and a file system's names have 255 bytes.
 _LONGEST = 220
 
@@ -52,12 +54,12 @@ def check(verb: str, values: Mapping[str, Any]) -> None:
         if values[name] is not None:
             _check_place(values[name], name)
     if verb == "attack":
-        _check_sections(values["spec"])
+        _check_attack(values["spec"])
     # Of a Flower app there is none of the files, and another spec.
     if values.get("from_flower"):
         return
     if verb in _SPECS:
-        _check_spec(verb, values["spec"])
+        _check_spec(verb, values)
     for name, (fact, kind) in _READ.get(verb, {}).items():
         for path in _listed(values[name]):
             _check_kind(path, name, fact, kind)
@@ -81,25 +83,64 @@ def _check_place(path: Path, name: str) -> None:
         raise UserError(f"{path}: {above} is no folder ({mend})")
 
 
-def _check_spec(verb: str, path: Path) -> None:
+def _check_spec(verb: str, values: Mapping[str, Any]) -> None:
     from leakbench.provenance import read_spec
 
+    path = values["spec"]
     spec = read_spec(path)
     missing = [[key for key in form if not _holds(spec, *key.split("."))] for form in _SPECS[verb]]
     if all(missing):
+        # What it lacks least of, and of several such forms the longest, is what it is meant to be.
+        least = min(zip(missing, _SPECS[verb], strict=True), key=lambda form: (len(form[0]), -len(form[1])))
         raise UserError(
-            f"{path}: {min(missing, key=len)[0]}: is missing, so it is no spec of {verb} (give --spec one of "
-            "those that `python -m leakbench plan` writes)"
+            f"{path}: {least[0][0]}: is missing, so it is no spec of {verb} (give --spec one of those that "
+            "`python -m leakbench plan` writes)"
         )
+    if verb == "fetch":
+        return
+    from leakbench.catalogue.spec import check_spec
+
+    check_spec(verb, spec, str(path))
+    for name, key, count in _counts(verb, spec, values):
+        given = len(_listed(values[name]))
+        if given != count:
+            option = name.replace("_", "-")
+            raise UserError(
+                f"{path}: {key}: needs {count} of --{option}, and {given} are there (give one for each)"
+            )
+    generator = spec.get("generator", {})
+    if generator.get("reads") == "features" and not generator["weights"] and values["victim"] is None:
+        raise UserError(f"{path}: generator.reads: is features, and --victim is missing (give the victim)")
 
 
-def _check_sections(path: Path) -> None:
+def _counts(verb: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
+    """Yield each argument that lists files, the key of a sound spec that says how many, and their number."""
+    from leakbench.catalogue.cell import capture_of, pictured
+
+    if verb == "score":
+        for name, key in (("guesses", "attacks"), ("attack_records", "attacks"), ("judges", "judges")):
+            if values[name] is not None:
+                yield name, key, len(spec[key])
+    if verb == "table" and "studies" in spec:
+        yield from ((name, "studies", len(spec["studies"])) for name in ("scores", "costs"))
+    elif verb == "table":
+        yield "scores", "cells", len(set(map(capture_of, spec["cells"])))
+        shown = [pictured(cell).values() for cell in spec["cells"] if spec["experiment"]["exhibit"]]
+        # Many cells share a file, which is given once.
+        for name, stems in zip(_PICTURED, zip(*shown, strict=True), strict=False):
+            yield name, "cells", len(set(stems))
+
+
+def _check_attack(path: Path) -> None:
     from leakbench.catalogue.blame import odd
+    from leakbench.catalogue.spec import check_spec
     from leakbench.provenance import read_spec
 
-    attack = read_spec(path).get("attack")
+    spec = read_spec(path)
+    attack = spec.get("attack")
     if isinstance(attack, dict) and (what := odd(attack)):
         raise UserError(f"{path}: attack.{what}")
+    check_spec("attack", spec, str(path))
 
 
 def _holds(value: Any, key: str, *more: str) -> bool:

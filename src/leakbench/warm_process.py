@@ -27,7 +27,7 @@ LIBRARIES = (
     "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black",
     "IPython.core.formatters", "matplotlib.pyplot", "seaborn", "jinja2",
     # An attack's process has none of the rooms loaded that it may not import (`leakbench.blinding`).
-    "leakbench.verbs.attack",
+    "leakbench.verbs.attack", "leakbench.catalogue.spec",
 )  # fmt: skip
 # Jobs of a run from which on a second process pays, which takes a second to load.
 MANY = 10

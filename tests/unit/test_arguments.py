@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import specs
 
 from leakbench.arguments import check, damaged
 from leakbench.artefacts import write_json, write_table, write_tensors, write_text
@@ -14,15 +15,17 @@ from leakbench.cli import main
 from leakbench.errors import UserError
 
 COMPARE = {"old": Path("x"), "new": [Path("x")]}
+# A table without cells takes no files.
 SPECS = {
-    "fetch": {"name": "d", "sources": []},
-    "train": {"victim": {"training": None}, "dataset": {}, "seed": 0},
-    "capture": {"federation": {}, "defence": {}, "victim": {}, "dataset": {}, "seed": 0, "salt": ""},
-    "score": {"cell": {}, "attacks": {}, "judges": []},
-    "table": {"experiment": {}, "scale": "quick", "shares": {}, "cells_left_out": {}},
-}
+    "fetch": {"name": "d", "sources": []}, "train": specs.SPECS["victim"],
+    "capture": specs.SPECS["capture"], "score": specs.SPECS["score"],
+    "table": specs.altered("table", ("cells", []), ("experiment.exhibit", None)),
+}  # fmt: skip
 OUTPUTS = ("out", "digest", "record", "oracle", "truth", "exhibit", "trials")
-INPUTS = ("data", "further", "victim", "victims", "judges", "truths", "guesses", "backbones")
+INPUTS = (
+    "data", "further", "victim", "victims", "judges", "truths", "guesses", "backbones", "scores", "costs",
+    "attack_records",
+)  # fmt: skip
 
 
 def test_an_output_may_be_new_or_a_file(tmp_path: Path) -> None:
@@ -75,6 +78,56 @@ def test_a_spec_is_of_the_verb(verb: str, tmp_path: Path) -> None:
             continue
         with pytest.raises(UserError, match=rf"spec.json: .*: is missing, so it is no spec of {verb} \("):
             check(verb, given)
+
+
+@pytest.mark.parametrize("kind", specs.SPECS)
+def test_a_mistake_within_a_spec_is_one_line_and_nothing_is_written(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_json(tmp_path / "spec.json", specs.altered(kind, ("sede", 3)))
+    verb = specs.verb_of(kind)
+    wanted = {
+        "train": ("data", "out"), "capture": ("data", "victim", "out", "oracle", "truth"),
+        "attack": ("capture", "out"), "score": ("guesses", "truth", "data", "victim", "out"),
+        "table": ("scores", "out", "exhibit", "trials"),
+    }  # fmt: skip
+    words = [word for name in wanted[verb] for word in (f"--{name}", "x")]
+    assert main([verb, "--spec", "spec.json", *words]) == 2
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"leakbench {verb}: spec.json: sede: is no key of it ("), printed
+    assert len(printed.splitlines()) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["spec.json"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "files", "says"),
+    [
+        ("score", {"guesses": 0}, "attacks: needs 1 of --guesses, and 0 are there "),
+        ("score", {"attack_records": 2}, "attacks: needs 1 of --attack-records, and 2 are there "),
+        ("score", {"judges": 2}, "judges: needs 1 of --judges, and 2 are there "),
+        ("table", {}, "cells: needs 1 of --scores, and 0 are there "),
+        (
+            "table",
+            {"scores": 1, "guesses": 1, "truths": 1, "victims": 1},
+            "cells: needs 1 of --data, and 0 are there ",
+        ),
+        ("study table", {"scores": 2, "costs": 1}, "studies: needs 2 of --costs, and 1 are there "),
+        ("generator", {}, r"generator\.reads: is features, and --victim is missing "),
+    ],
+)
+def test_a_verb_is_given_as_many_files_as_its_spec_asks_for(
+    kind: str, files: dict[str, int], says: str, tmp_path: Path
+) -> None:
+    verb = specs.verb_of(kind.split()[-1])
+    given = arguments(verb, tmp_path) | {name: [Path("x")] * count for name, count in files.items()}
+    studies = [f"made/mlp/boosted/prune/{seed}" for seed in (0, 1)]
+    of_studies = specs.altered(
+        "table", ("cells", []), ("studies", studies), ("experiment.metrics", None), ("experiment.success", [])
+    )
+    write_json(tmp_path / "spec.json", of_studies if kind == "study table" else specs.SPECS[kind])
+    with pytest.raises(UserError, match=rf"spec\.json: {says}\(.*\)$"):
+        check(verb, given)
 
 
 @pytest.mark.parametrize(

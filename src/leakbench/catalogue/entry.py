@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.load import find, load_kind
+from leakbench.catalogue.options import check_catalogue
 from leakbench.catalogue.schema import KINDS, Scale
 from leakbench.errors import UserError
 from leakbench.yamls import Strict, read_yaml, suggest, validated
@@ -159,9 +160,11 @@ class Sized:
 
 
 def sized(config: Path, name: str) -> Sized:
-    """Return the catalogue at a scale. Raises UserError where the scale names what there is not."""
+    """Return the catalogue at a scale. Raises UserError where the scale names what there is not, or an
+    optimiser is given what torch's does not take."""
     file = f"{config}/scales/{name}.yaml"
     scale = find(config, "scales", name, "--scale")
+    check_catalogue(config)
     for kind, globs in scale.caps.items():
         if kind not in CAPPED:
             raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")

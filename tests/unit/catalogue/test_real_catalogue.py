@@ -8,12 +8,25 @@ from project import ROOT
 
 from leakbench.catalogue.cell import decays
 from leakbench.catalogue.resolve import Plan, plan
+from leakbench.catalogue.spec import check_spec
 from leakbench.catalogue.workflow import judges
 
 
 @cache
 def real(scale: str) -> Plan:
     return plan(ROOT, scale, judges())
+
+
+@pytest.mark.parametrize("scale", ["quick", "standard", "paper"])
+def test_every_spec_that_is_planned_is_one_that_its_verb_takes(scale: str) -> None:
+    verbs = {"generator": "train", "study": "train"}
+    verbs |= {name: name for name in ("train", "capture", "attack", "score", "table")}
+    specs = real(scale).specs
+    checked = [name for name in specs if name.partition("/")[0] in verbs]
+    for name in checked:
+        check_spec(verbs[name.partition("/")[0]], specs[name], name)
+    # The quick scale runs no study.
+    assert verbs.keys() - {name.partition("/")[0] for name in checked} <= {"study"}
 
 
 @pytest.mark.parametrize("scale", ["quick", "standard"])

@@ -1,0 +1,294 @@
+"""What the specs of jobs hold, one model for each kind: the catalogue's entries, and what stands beside them.
+
+Keys and bounds are those of the catalogue's own models.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field, model_validator
+
+from leakbench.catalogue.entry import Salt
+from leakbench.catalogue.experiment import Exhibit
+from leakbench.catalogue.load import MOST
+from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.regime import Regime, Rule
+from leakbench.catalogue.schema import Auxiliary, Federation, Generator, Server, Training, Victim
+from leakbench.catalogue.strict import NAME, Distinct, Name, Positive
+from leakbench.yamls import Strict, suggest
+
+# Beyond these, floating-point numbers leave out whole ones.
+LARGEST_SEED = 2**53
+
+
+def _metric(name: str) -> str:
+    if name not in declared_metrics():
+        raise ValueError(f"no metric '{name}' ({suggest(name, declared_metrics())})")
+    return name
+
+
+def _once(stems: list[str]) -> list[str]:
+    if len(set(stems)) < len(stems):
+        raise ValueError(f"{next(each for each in stems if stems.count(each) > 1)!r} is given twice")
+    return stems
+
+
+Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+Client = Annotated[int, Field(ge=0)]
+Metrics = Annotated[list[Annotated[str, AfterValidator(_metric)]], Field(min_length=1), Distinct]
+CellStem = Annotated[str, Field(pattern=f"^({NAME}/){{5}}[0-9]{{1,16}}$")]
+StudyStem = Annotated[str, Field(pattern=f"^({NAME}/){{4}}[0-9]{{1,16}}$")]
+Stem = Annotated[str, Field(pattern=f"^({NAME}/){{4,5}}[0-9]{{1,16}}$")]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class Images(Strict):
+    """The data set of a job, as its networks take it."""
+
+    name: Name
+    shape: tuple[Positive, Positive, Positive]
+    classes: Positive
+
+    @model_validator(mode="after")
+    def _small(self) -> "Images":
+        rows, columns, channels = self.shape
+        if rows * columns * channels > MOST:
+            raise ValueError(f"shape: an image of more than {MOST} numbers (lower it)")
+        return self
+
+
+class Named(Strict):
+    """A part and the arguments of its function."""
+
+    module: str
+    parameters: dict[str, Any]
+
+
+class Fitted(Training):
+    """A training that keeps its last epoch, from which everything goes on."""
+
+    @model_validator(mode="after")
+    def _kept(self) -> "Fitted":
+        if self.epochs not in self.checkpoints:
+            raise ValueError(f"checkpoints: lack the last of the {self.epochs} epochs (add {self.epochs})")
+        return self
+
+
+class Job(Strict):
+    """What every job that trains or plays has."""
+
+    dataset: Images
+    seed: Seed
+
+
+class TrainedVictim(Victim):
+    """A victim's entry, without words for people."""
+
+    summary: str = ""
+    training: Fitted | None = None
+
+
+class OfVictim(Job):
+    """train: a victim."""
+
+    victim: TrainedVictim
+
+
+class OwnImages(Auxiliary):
+    """The attacker's own images. Their data set is named."""
+
+    dataset: Name
+
+
+class TrainedGenerator(Generator):
+    """A generator's entry, without words for people."""
+
+    summary: str = ""
+    auxiliary: OwnImages | None = None
+    training: Fitted | None = None
+
+
+class OfGenerator(Job):
+    """train: a generator, and the victim whose features it reads, if it reads any."""
+
+    generator: TrainedGenerator
+    victim: Named | None = None
+
+    @model_validator(mode="after")
+    def _reading(self) -> "OfGenerator":
+        if self.generator.reads == "features" and self.victim is None:
+            raise ValueError("victim: is missing, and the generator reads its features (add it)")
+        return self
+
+
+class TrainedModels(Regime):
+    """A training regime as one data set has it. Rules stand beside it, so that it is checked with them."""
+
+    summary: str = ""
+    beside: list[Name]  # type: ignore[assignment]
+    augmentation: Literal["none", "flip-crop"]  # type: ignore[assignment]
+    aggregation: None = None
+    encryption: None = None
+
+    @model_validator(mode="after")
+    def _aggregated(self) -> "TrainedModels":
+        return self
+
+    @model_validator(mode="after")
+    def _dealt(self) -> "TrainedModels":
+        if self.split == "by-client" and self.beside and self.clients != len(self.beside) + 1:
+            raise ValueError(f"clients: each has one of {len(self.beside) + 1} data sets (set their number)")
+        return self
+
+
+class StudyNames(Strict):
+    """The names of a study's parts, which its rows tell."""
+
+    dataset: Name
+    victim: Name
+    training: Name
+    defence: Name
+
+
+class OfStudy(Job):
+    """train: the models of a training study."""
+
+    study: StudyNames
+    training: TrainedModels
+    victim: Named
+    defence: Named
+    aggregation: Rule | None = None
+    encryption: Rule | None = None
+
+    @model_validator(mode="after")
+    def _named(self) -> "OfStudy":
+        if self.study.dataset != self.dataset.name:
+            raise ValueError(
+                f"study.dataset: is not dataset.name, '{self.dataset.name}' (mend one of the two)"
+            )
+        return self
+
+
+class Played(Federation):
+    """A federation's entry, without words for people. Its server stands beside it."""
+
+    summary: str = ""
+    malicious: None = None
+
+
+class Cheat(Server):
+    """A malicious server's entry, without words for people."""
+
+    summary: str = ""
+
+
+class OfCapture(Job, Salt):
+    """capture."""
+
+    federation: Played
+    federation_name: Name
+    defence: Named
+    victim: Named
+    malicious: Cheat | None = None
+
+    @model_validator(mode="after")
+    def _cheated(self) -> "OfCapture":
+        if self.malicious and self.federation.server != "frozen":
+            raise ValueError("federation.server: a malicious one writes the weights itself (set frozen)")
+        return self
+
+
+class Scored(Strict):
+    """What is measured of an attack's guesses."""
+
+    metrics: Metrics
+    judges: Annotated[list[Name], Distinct]
+    matching: Literal["best", "hungarian"]
+    decays: bool
+
+
+class CellNames(Strict):
+    """The names of a capture's parts, which its rows tell."""
+
+    dataset: Name
+    victim: Name
+    federation: Name
+    defence: Name
+    seed: Seed
+
+
+class OfScore(Strict):
+    """score."""
+
+    cell: CellNames
+    attacks: Annotated[dict[Name, Scored], Field(min_length=1)]
+    judges: Annotated[list[Name], Distinct]
+
+    @model_validator(mode="after")
+    def _judged(self) -> "OfScore":
+        for name, scored in self.attacks.items():
+            asked = {judge for metric in scored.metrics for judge in declared_metrics()[metric].judges}
+            if lacking := min(asked - set(scored.judges), default=""):
+                raise ValueError(f"attacks.{name}.judges: its metrics ask '{lacking}' (add it)")
+            if unknown := min(set(scored.judges) - set(self.judges), default=""):
+                raise ValueError(f"attacks.{name}.judges: '{unknown}' is none of judges (add it there)")
+        return self
+
+
+class Shown(Strict):
+    """What of an experiment its table and its pictures show."""
+
+    seeds: Annotated[list[Seed], Field(min_length=1), Distinct]
+    metrics: Metrics | None
+    success: Annotated[list[Literal["psnr", "ssim", "mse"]], Distinct]
+    client: Client | None
+    exhibit: Exhibit | None
+
+    @model_validator(mode="after")
+    def _measured(self) -> "Shown":
+        if lacking := next((each for each in self.success if each not in (self.metrics or [])), ""):
+            raise ValueError(f"success: '{lacking}' is not scored (add it to metrics)")
+        return self
+
+
+class OfTable(Strict):
+    """table."""
+
+    experiment: Shown
+    cells: Annotated[list[CellStem], AfterValidator(_once)]
+    scale: Name
+    left_out: str
+    cells_left_out: dict[Stem, str]
+    shares: dict[Stem, dict[Literal["victim", "generator", "rounds", "images"], Share]]
+    studies: Annotated[list[StudyStem], AfterValidator(_once)] | None = None
+
+    @model_validator(mode="after")
+    def _of_one_kind(self) -> "OfTable":
+        if self.studies is not None and self.cells:
+            raise ValueError("studies: a table has either studies or cells (drop one of the two)")
+        if self.studies is None and self.experiment.metrics is None:
+            raise ValueError("experiment.metrics: cells need some (name metrics)")
+        return self
+
+
+class Adapted(Strict):
+    """The file of what an attacker knows about a defence."""
+
+    module: str
+
+
+class Known(Strict):
+    """The defence that an attack plays clients with. Without parameters it has its own defaults."""
+
+    module: str
+    parameters: dict[str, Any] = Field({}, exclude_if=lambda value: not value)
+
+
+class OfAttack(Strict):
+    """attack: what stands beside the attack itself, which is checked by `attack_of`."""
+
+    attack: Any
+    attack_name: Any
+    null_rounds: Any
+    seed: Any
+    adaptation: Adapted | None = None
+    defence: Known | None = None

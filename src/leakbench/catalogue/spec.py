@@ -1,0 +1,188 @@
+"""Checks the spec of a job, which `leakbench plan` writes and a person may alter or write.
+
+It is read strictly, so that neither `true` nor "10" is a number. It states every key, so that no job depends
+on a default, but for the arguments of parts.
+"""
+
+import json
+import reprlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from leakbench.aggregation import cross_validates
+from leakbench.catalogue.entry import FOR_PEOPLE
+from leakbench.catalogue.jobs import (
+    LARGEST_SEED,
+    OfAttack,
+    OfCapture,
+    OfGenerator,
+    OfScore,
+    OfStudy,
+    OfTable,
+    OfVictim,
+)
+from leakbench.catalogue.load import MOST, RULES
+from leakbench.catalogue.options import check_options
+from leakbench.catalogue.regime import Regime
+from leakbench.catalogue.schema import Training
+from leakbench.catalogue.signature import parameters_model, part_names
+from leakbench.errors import UserError
+from leakbench.parts import names, stem
+from leakbench.yamls import suggest
+
+M = TypeVar("M", bound=BaseModel)
+_MEND = "see config/README.md, or take what `python -m leakbench plan` writes"
+# The keys that name a part by `module`, and its room.
+_ROOMS = {
+    "victim": "victims", "generator": "generators", "defence": "defences", "malicious": "servers",
+    "aggregation": "aggregation", "encryption": "encryption", "adaptation": "adaptive",
+}  # fmt: skip
+# What a spec has only where it says something.
+_MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
+_KINDS: dict[str, type[BaseModel]] = {
+    "capture": OfCapture, "attack": OfAttack, "score": OfScore, "table": OfTable,
+}  # fmt: skip
+_TRAINED: dict[str, type[BaseModel]] = {"study": OfStudy, "generator": OfGenerator, "victim": OfVictim}
+
+
+def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
+    """Raise UserError at the first mistake in the spec of a job: a key or a value that its verb does not
+    take.
+
+    verb: what does the job. spec: what its file holds. where: the file.
+    """
+    model = _KINDS.get(verb) or next((model for key, model in _TRAINED.items() if key in spec), OfVictim)
+    found = _valid(model, spec, where)
+    if wrong := next(_unstated(found), ""):
+        raise UserError(f"{where}: {wrong}")
+    for key in _ROOMS:
+        if key in spec:
+            _check_part(key, spec[key], where)
+    if wrong := next(_too_large(spec), ""):
+        raise UserError(f"{where}: {wrong}")
+    if isinstance(found, OfStudy):
+        _check_rules(spec, where)
+    for at, training in _trainings(found):
+        check_options(training.optimiser, training.options, f"{where}: {at}.")
+
+
+def _trainings(job: BaseModel) -> Iterator[tuple[str, Training | Regime]]:
+    """Yield each training of a job, and its keys."""
+    if isinstance(job, OfStudy):
+        yield "training", job.training
+    if isinstance(job, OfVictim) and job.victim.training:
+        yield "victim.training", job.victim.training
+    if isinstance(job, OfGenerator) and job.generator.training:
+        yield "generator.training", job.generator.training
+
+
+def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
+    """Return a value as its model has it. Raises UserError with the first mistake.
+
+    within: the keys of the spec at which the value lies.
+    """
+    try:
+        # Only JSON has lists in the place of tuples.
+        return model.model_validate_json(json.dumps(value), strict=True)
+    except ValidationError as problem:
+        key, what = _mistake(problem, model, value)
+        line = f"{where}: {'.'.join((*within, *key)) or '(whole file)'}: {what}"
+        raise UserError(line if line.endswith(")") else f"{line} ({_MEND})") from problem
+
+
+def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tuple[list[str], str]:
+    """Return the keys of the first mistake in a value, and what is wrong there."""
+    errors = problem.errors()
+    # Where a key is misspelt, another is missing.
+    error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    place, kind = error["loc"], error["type"]
+    held = _held(value, place)
+    if kind == "extra_forbidden":
+        return held, f"is no key of it ({suggest(held[-1], _fields(model, place[:-1]))})"
+    if kind == "missing":
+        return [*held, str(place[-1])], "is missing"
+    if kind == "value_error":
+        said = str(error["ctx"]["error"])
+        # Of several keys that do not fit, the message names one itself.
+        key, colon, what = said.partition(": ")
+        return ([*held, key], what) if colon and " " not in key else (held, said)
+    given = "" if kind == "json_invalid" else f", got {reprlib.repr(error['input'])}"
+    return held, error["msg"] + given
+
+
+def _held(value: Any, place: Sequence[int | str]) -> list[str]:
+    """Return the keys of a value among those of pydantic's `place`, which also names members of unions."""
+    held = []
+    for key in place:
+        inside = dict(enumerate(value)) if isinstance(value, list) else value
+        if isinstance(inside, dict) and key in inside:
+            value = inside[key]
+            held.append(str(key))
+    return held
+
+
+def _fields(model: Any, place: Sequence[int | str]) -> list[str]:
+    """Return the keys that a model has at pydantic's `place` within it."""
+    for key in place:
+        # A list or a mapping has one model for all that it holds.
+        held = get_args(model)[-1] if get_origin(model) else model.model_fields[key].annotation
+        of_union = get_args(held) if get_origin(held) in (Union, UnionType) else (held,)
+        model = next(each for each in of_union if each is not type(None))
+    return list(model.model_fields)
+
+
+def _unstated(value: Any, *keys: str) -> Iterator[str]:
+    """Yield what a spec lacks, or has without saying anything, though it passes for its model."""
+    if isinstance(value, dict | list):
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _unstated(inside, *keys, str(key))
+    for name, field in type(value).model_fields.items() if isinstance(value, BaseModel) else ():
+        at, inside = (*keys, name), getattr(value, name)
+        optional = field.exclude_if is not None or name in _MAY_LACK
+        if name in value.model_fields_set and inside is None and optional:
+            yield f"{'.'.join(at)}: is null (leave it out, or give it a value)"
+        elif name in value.model_fields_set:
+            yield from _unstated(inside, *at)
+        elif not optional:
+            yield f"{'.'.join(at)}: is missing ({_MEND})"
+
+
+def _too_large(value: Any, *keys: str) -> Iterator[str]:
+    """Yield what is wrong with each number of a spec that no job comes near."""
+    if isinstance(value, dict | list):
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _too_large(inside, *keys, str(key))
+    elif isinstance(value, int | float):
+        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else MOST
+        if not abs(value) <= most:
+            yield f"{'.'.join(keys)}: {value} is beyond {most} ({_MEND})"
+
+
+def _check_rules(spec: Mapping[str, Any], where: str) -> None:
+    """Raise UserError where a study's training does not fit the rules that stand beside it."""
+    given = {key: value for key, value in spec["training"].items() if key not in ("beside", "augmentation")}
+    rules = {key: spec[key] for key in RULES if key in spec}
+    _valid(Regime, {"summary": "", **given, **rules}, where, "training")
+    rule = rules.get("aggregation", {}).get("module", "")
+    if rule and cross_validates(rule) and "hold_out" not in given:
+        raise UserError(
+            f"{where}: training.hold_out: is missing, and under aggregation '{rule}' clients validate each "
+            "other's models (add it)"
+        )
+
+
+def _check_part(key: str, part: Mapping[str, Any], where: str) -> None:
+    """Raise UserError where a spec names no part of the room, or arguments that its function does not
+    take."""
+    room, module = _ROOMS[key], part["module"]
+    # What is known of a defence may be for those alone who do not adapt, in a function of another name.
+    known = [name.replace("_", "-") for name in names(room)] if room == "adaptive" else part_names(room)
+    if stem(module) not in map(stem, known):
+        raise UserError(
+            f"{where}: {key}.module: '{module}' is no part of src/leakbench/{room} ({suggest(module, known)})"
+        )
+    if "parameters" in part:
+        _valid(parameters_model(room, module), part["parameters"], where, key, "parameters")

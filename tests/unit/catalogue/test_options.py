@@ -1,0 +1,81 @@
+"""What an optimiser takes is what torch's takes, at planning and in a spec."""
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from planning import planned
+from torch import nn
+
+from leakbench.catalogue.options import TAKEN, check_options
+from leakbench.errors import UserError
+from leakbench.training.fit import OPTIMISERS
+
+TORCH = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adadelta": torch.optim.Adadelta}
+# What a training gives by itself, what is no single number, and how torch computes a step.
+LEFT_OUT = {"params", "lr", "betas", "foreach", "fused", "capturable", "differentiable"}
+TRAINING: dict[str, Any] = {"optimiser": "sgd", "lr": 0.1, "batch_size": 10, "epochs": 30}
+
+
+def test_every_optimiser_takes_what_it_does_in_torch() -> None:
+    assert TAKEN.keys() == OPTIMISERS.keys() == TORCH.keys()
+    for name, optimiser in TORCH.items():
+        assert TAKEN[name].model_fields.keys() == inspect.signature(optimiser).parameters.keys() - LEFT_OUT
+
+
+@pytest.mark.parametrize(
+    ("optimiser", "options", "fits"),
+    [
+        ("sgd", {"momentum": 0.9, "nesterov": True, "weight_decay": 0, "maximize": True}, True),
+        ("sgd", {"momentum": 0.5, "dampening": 0.5}, True),
+        ("adam", {"eps": 0, "weight_decay": 0.1, "amsgrad": True, "decoupled_weight_decay": True}, True),
+        ("adadelta", {"rho": 1, "eps": 0, "weight_decay": 0.1}, True),
+        ("sgd", {"momentum": -0.1}, False),
+        ("sgd", {"weight_decay": -0.1}, False),
+        ("sgd", {"nesterov": True}, False),
+        ("sgd", {"nesterov": True, "momentum": 0.5, "dampening": 0.5}, False),
+        ("sgd", {"rho": 0.5}, False),
+        ("adam", {"eps": -1.0}, False),
+        ("adam", {"weight_decay": -1.0}, False),
+        ("adam", {"momentum": 0.5}, False),
+        ("adadelta", {"rho": 1.5}, False),
+        ("adadelta", {"eps": -1.0}, False),
+        ("adadelta", {"weight_decay": -1.0}, False),
+    ],
+)
+def test_an_option_fits_where_torch_takes_it(optimiser: str, options: dict[str, Any], fits: bool) -> None:
+    parameters = [nn.Parameter(torch.zeros(1))]
+    if fits:
+        check_options(optimiser, options, "x: ")
+        OPTIMISERS[optimiser](parameters, lr=0.1, **options)
+        return
+    with pytest.raises(UserError, match=r"^x: options\.[a-z_]+: .*\)$"):
+        check_options(optimiser, options, "x: ")
+    with pytest.raises((ValueError, TypeError)):
+        OPTIMISERS[optimiser](parameters, lr=0.1, **options)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"victims/v": {"training": TRAINING | {"options": {"momentun": 0.9}}}},
+         r"v\.yaml: training\.options\.momentun: .*did you mean 'momentum'\?\)$"),
+        ({"victims/v": {"variants": {"tanh": {"training": {"options": {"momentum": -1}}}, "raw": {}}}},
+         r"v\.yaml: variants\.tanh: training\.options\.momentum: "),
+        ({"trainings/t": {"summary": "x", "optimiser": "adadelta", "lr": 1, "batch_size": 1, "rounds": 1,
+                          "options": {"roh": 0.5}}},
+         r"t\.yaml: options\.roh: .*did you mean 'rho'\?\)$"),
+        ({"generators/g": {"summary": "x", "module": "cvae", "reads": "latent",
+                           "auxiliary": {"split": "train", "start": 0, "stop": 50},
+                           "training": TRAINING | {"options": {"nesterov": True}}}},
+         r"g\.yaml: training\.options\.nesterov: needs momentum and no dampening \("),
+    ],
+)  # fmt: skip
+def test_a_plan_refuses_an_option_that_torch_would(
+    changes: dict[str, Any], says: str, root: Callable[..., Path]
+) -> None:
+    with pytest.raises(UserError, match=says):
+        planned(root(changes))
