@@ -21,7 +21,9 @@ def write(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:
     be written, or whose file system has no locks, gives None. Raises UserError where a process that goes on
     holds the lock with other specs.
     """
-    plan = hashlib.sha256("".join(f"{path}\n{texts[path]}" for path in sorted(texts)).encode()).hexdigest()
+    # Specs outside of it are of data sets, which all runs share.
+    own = "".join(f"{path}\n{text}" for path, text in sorted(texts.items()) if path.startswith(folder))
+    plan = hashlib.sha256(own.encode()).hexdigest()
     lock, alone = _locked(root / folder)
     if lock and not alone and lock.read() != plan:
         raise UserError(

@@ -60,6 +60,12 @@ class Plan:
         """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
 
+    def cells_of(self, experiment: str) -> list[Cell]:
+        """Return the cells of an experiment. Raises UserError with the nearest name where it is unknown."""
+        if experiment not in self.experiments:
+            raise UserError(f"no experiment '{experiment}' ({suggest(experiment, self.experiments)})")
+        return self.experiments[experiment]
+
     @property
     def unmeasured(self) -> list[str]:
         """Return the experiments of which this scale runs no cell and no study, in order of name."""

@@ -1,6 +1,5 @@
 """What the Snakefile asks of the catalogue; every answer is a path or a list of paths."""
 
-import difflib
 import hashlib
 import json
 import os
@@ -11,7 +10,7 @@ from typing import Any
 
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
-from leakbench.catalogue import cluster, renewal
+from leakbench.catalogue import cluster, renewal, targets
 from leakbench.catalogue.blame import blamed
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
@@ -23,7 +22,6 @@ from leakbench.catalogue.schema import Part
 from leakbench.catalogue.study import further
 from leakbench.errors import UserError
 from leakbench.parts import dotted, parts_of
-from leakbench.yamls import suggest
 
 LPIPS = "lpips-backbones"
 # Core-hours above which a run asks to be confirmed.
@@ -33,16 +31,6 @@ _BUDGETED = {
     "train": "train", "train_generator": "generator", "train_study": "study", "capture": "capture",
     "capture_bulk": "capture", "attack": "attack", "attack_bulk": "attack",
 }  # fmt: skip
-# Below a run's folder: what is made of each experiment, with the ending of its files, what is made of cells,
-# and single files.
-_SHOWN = {
-    "tables": "csv", "exhibits": "safetensors", "trials": "parquet", "figures": "png", "notebooks": "ipynb",
-}  # fmt: skip
-_OF_CELLS = (
-    "specs", "records", "victims", "generators", "studies", "captures", "oracle", "truth", "guesses",
-    "scores",
-)  # fmt: skip
-_PAGES = ("report.html", "scorecard.csv", "scorecard.json", "seeds.csv", "verified.csv", "verified.json")
 _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "training", "experiment")
 
 
@@ -111,54 +99,11 @@ class Workflow:
 
     def cells(self, experiment: str) -> list[Cell]:
         """Return the cells of an experiment. Raises UserError with the nearest name where it is unknown."""
-        if experiment not in self.plan.experiments:
-            raise UserError(f"no experiment '{experiment}' ({suggest(experiment, self.plan.experiments)})")
-        return self.plan.experiments[experiment]
+        return self.plan.cells_of(experiment)
 
     def check(self, words: Iterable[str]) -> None:
-        """Raise UserError with what to write in its place if one of a command's words is a file that no rule
-        makes, and with the folder where jobs could not write."""
-        for folder in (self.home / "logs", self.home / "scratch"):
-            if folder.exists() and not os.access(folder, os.W_OK):
-                mend = "make the folder writable, then run the same command again"
-                raise UserError(f"{folder}: may not be written ({mend})")
-        before = ""
-        for word in words:
-            # What an option of Snakemake writes is none of ours.
-            if not (
-                word.startswith("-") or before.startswith("--report") or os.path.exists(self.home / word)
-            ):
-                self._check_target(Path(os.path.normpath(word)))
-            before = word
-
-    def _check_target(self, path: Path) -> None:
-        """Raise UserError with the nearest target if a file that is not here is none that a rule makes."""
-        match path.parts:
-            case ("results", self.plan.run, kind, name) if kind in _SHOWN:
-                self.cells(Path(name).stem)
-                if (right := f"{Path(name).stem}.{_SHOWN[kind]}") != name:
-                    raise UserError(f"{path}: no rule makes it (write {path.with_name(right)})")
-            # Another workflow that uses this one has targets of its own.
-            case _ if self.home != self.root:
-                return
-            case ("data", name) if name.endswith(".safetensors"):
-                known = {f"{data}.safetensors" for data in load_kind(self.root / "config", "datasets")}
-                self._refuse_unless(path, name, known)
-            case ("results", run, _, *_) if run != self.plan.run:
-                scale, _, seed = run.partition("-seed")
-                self._refuse_unless(path, scale, load_kind(self.root / "config", "scales"))
-                settings = f"scale={scale}" + (f" seed={seed}" if seed else "")
-                raise UserError(f"{path}: belongs to another run (add --config {settings})")
-            case ("results", _, page) if "." in page:
-                self._refuse_unless(path, page, _PAGES)
-            case (page,) if "." in page and (near := difflib.get_close_matches(page, _PAGES, 1, 0.7)):
-                raise UserError(f"{path}: no rule makes it (write {self.results}/{near[0]})")
-            case ("results", _, kind, _, *_):
-                self._refuse_unless(path, kind, [*_SHOWN, *_OF_CELLS])
-
-    def _refuse_unless(self, path: Path, name: str, known: Iterable[str]) -> None:
-        if name not in (names := list(known)):
-            raise UserError(f"{path}: no rule makes '{name}' ({suggest(name, names)})")
+        """Raise UserError if a command's words name a file that no rule makes, or jobs could not write."""
+        targets.check(words, self.plan, self.root, self.home)
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
         """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless that is `meant`."""

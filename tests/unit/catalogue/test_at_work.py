@@ -33,6 +33,13 @@ def test_specs_that_a_run_goes_by_are_not_changed(tmp_path: Path) -> None:
     }
 
 
+def test_specs_of_data_sets_are_shared_by_all(tmp_path: Path) -> None:
+    lock, fetched = write(tmp_path, FOLDER, ONE), "data/specs/d.json"
+    assert write(tmp_path, FOLDER, ONE | {fetched: "1\n"})
+    assert (tmp_path / fetched).read_text() == "1\n"
+    assert lock
+
+
 def test_runs_of_one_plan_share_its_specs(tmp_path: Path) -> None:
     first, second = write(tmp_path, FOLDER, ONE), write(tmp_path, FOLDER, ONE)
     assert first
