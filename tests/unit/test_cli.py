@@ -15,9 +15,10 @@ import pytest
 
 from leakbench import cli
 from leakbench.errors import UserError
+from leakbench.parser import parser
 
 ROOT = Path(__file__).parents[2]
-COMMANDS: dict[str, Any] = next(a for a in cli._parser()._actions if a.dest == "verb").choices  # type: ignore[assignment]
+COMMANDS: dict[str, Any] = next(a for a in parser()._actions if a.dest == "verb").choices  # type: ignore[assignment]
 
 
 def shells() -> list[tuple[str, str]]:

@@ -156,10 +156,10 @@ def test_lint_is_clean(copied: Project) -> None:
 
 
 def test_rules_are_the_verbs(copied: Project) -> None:
-    from leakbench.cli import _parser
+    from leakbench.parser import parser
 
     listed = copied.snakemake("--list-rules").stdout.split()
-    verbs = set(next(a for a in _parser()._actions if a.dest == "verb").choices) - {
+    verbs = set(next(a for a in parser()._actions if a.dest == "verb").choices) - {
         "plan",
         "audit",
         "check",
