@@ -63,16 +63,6 @@ class Named(Strict):
     parameters: dict[str, Any]
 
 
-class Fitted(Training):
-    """A training that keeps its last epoch, from which everything goes on."""
-
-    @model_validator(mode="after")
-    def _kept(self) -> "Fitted":
-        if self.epochs not in self.checkpoints:
-            raise ValueError(f"checkpoints: lack the last of the {self.epochs} epochs (add {self.epochs})")
-        return self
-
-
 class Job(Strict):
     """What every job that trains or plays has."""
 
@@ -84,7 +74,7 @@ class TrainedVictim(Victim):
     """A victim's entry, without words for people."""
 
     summary: str = ""
-    training: Fitted | None = None
+    training: Training | None = None
 
 
 class OfVictim(Job):
@@ -104,7 +94,7 @@ class TrainedGenerator(Generator):
 
     summary: str = ""
     auxiliary: OwnImages | None = None
-    training: Fitted | None = None
+    training: Training | None = None
 
 
 class OfGenerator(Job):
