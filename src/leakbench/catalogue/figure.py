@@ -8,7 +8,8 @@ from pydantic import BaseModel
 
 from leakbench.catalogue.cell import Spec
 from leakbench.catalogue.entry import FOR_PEOPLE
-from leakbench.catalogue.load import file_of, files_of, find, load_kind
+from leakbench.catalogue.every import every
+from leakbench.catalogue.load import file_of, find, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.study import Study
 from leakbench.errors import UserError
@@ -43,12 +44,10 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
     for column, kind in kinds.items():
         entries = load_kind(config, kind)
         # Whatever `all` stands for, and not what this scale runs of it: a recorded table may have more.
-        files = [path.stem for path in files_of(config, kind)]
         names: dict[str, None] = {}
         for product in experiment.cells or experiment.trainings or []:
-            every = [name for name in files if name not in getattr(product, "but", ())]
-            for asked in getattr(product, column):
-                names |= dict.fromkeys(every if asked == "all" else [asked])
+            asked = every(config, kind, getattr(product, column), getattr(product, "but", ()))
+            names |= dict.fromkeys(asked)
         names |= dict.fromkeys(further if column == "dataset" else [])
         out[column] = [
             {

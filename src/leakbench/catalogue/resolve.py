@@ -15,9 +15,10 @@ from leakbench.catalogue import at_work, shares
 from leakbench.catalogue.budget import Ask, paid
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell, decays
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
+from leakbench.catalogue.every import every, stems
 from leakbench.catalogue.facts import described, fact_files
 from leakbench.catalogue.figure import figure_spec
-from leakbench.catalogue.load import file_of, files_of, load_kind
+from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.signature import module_file
@@ -107,23 +108,6 @@ class Plan:
             text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
             texts[f"{place}.json"] = text + "\n"
         return at_work.write(root, folder, texts)
-
-
-@cache
-def _stems(config: Path, kind: str) -> list[str]:
-    return sorted(path.stem for path in files_of(config, kind))
-
-
-def _every(config: Path, kind: str, names: Sequence[str], but: Sequence[str], where: str) -> tuple[str, ...]:
-    """Return `names` with `all` among them replaced by every file of a kind, without those of `but`."""
-    files, known = _stems(config, kind), (*_stems(config, "defences"), *_stems(config, "attacks"))
-    for name in but:
-        if name not in known:
-            raise UserError(
-                f"{where}: but: '{name}' is no file of a defence or attack ({suggest(name, known)})"
-            )
-    each = [[other for other in files if other not in but] if name == "all" else [name] for name in names]
-    return tuple(dict.fromkeys(itertools.chain.from_iterable(each)))
 
 
 def plan(
@@ -248,15 +232,24 @@ def _planned(
 def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | Study]:
     """Yield the cells or studies that an experiment asks for; those that it names twice, twice."""
     for cells in experiment.cells or []:
-        defences, attacks = (
-            _every(config, kind, asked, cells.but, where)
-            for kind, asked in (("defences", cells.defence), ("attacks", cells.attack))
-        )
+        _check_but(config, cells.but, where)
+        defences = every(config, "defences", cells.defence, cells.but)
+        attacks = every(config, "attacks", cells.attack, cells.but)
         names = (cells.dataset, cells.victim, cells.federation, defences, attacks, experiment.seeds)
         yield from itertools.starmap(Cell, itertools.product(*names))
     for studies in experiment.trainings or []:
         of = (studies.dataset, studies.victim, studies.training, studies.defence, experiment.seeds)
         yield from itertools.starmap(Study, itertools.product(*of))
+
+
+def _check_but(config: Path, but: Sequence[str], where: str) -> None:
+    """Raise UserError for a name that no file of a defence or attack has: it would leave nothing out."""
+    known = (*stems(config, "defences"), *stems(config, "attacks"))
+    for name in but:
+        if name not in known:
+            raise UserError(
+                f"{where}: but: '{name}' is no file of a defence or attack ({suggest(name, known)})"
+            )
 
 
 def _check_readable(papers: Path) -> None:

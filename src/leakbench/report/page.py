@@ -12,7 +12,7 @@ from leakbench.drawing.words import merged, span
 from leakbench.report.card import VERDICTS, Line, cells, columns, groups, lines
 from leakbench.report.leaks import ATTACKERS, STRONGER, Map
 from leakbench.report.results import results
-from leakbench.report.script import digest, script, style
+from leakbench.report.script import digest, packed, script, style
 from leakbench.report.section import Section, picture
 from leakbench.report.seeds import held
 from leakbench.report.seeds import seeds as by_seed
@@ -42,7 +42,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             digest=digest(script()),
             columns=columns(),
             # What was measured comes first.
-            cells=cells(sorted(rows, key=lambda line: line["word"] == "not-run")),
+            rows=packed(cells(sorted(rows, key=lambda line: line["word"] == "not-run"))),
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,
             held=held(seeded),

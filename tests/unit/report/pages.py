@@ -1,5 +1,7 @@
 """What a report's page says."""
 
+import base64
+import gzip
 import json
 import re
 from html.parser import HTMLParser
@@ -34,9 +36,10 @@ def visible(html: str) -> str:
 
 def rows_of(html: str) -> list[dict[str, str]]:
     """Return the rows of the page's table, which lie in it as data."""
-    kinds = {
-        name: json.loads(re.findall(rf'<script type="application/json" id="{name}">(.*?)</script>', html)[0])
-        for name in ("columns", "rows")
-    }
-    keys = [column["key"] for column in kinds["columns"]]
-    return [dict(zip(keys, row, strict=True)) for row in kinds["rows"]]
+    columns, packed = (
+        re.findall(rf'<script type="application/{kind}" id="{name}">(.*?)</script>', html)[0]
+        for kind, name in (("json", "columns"), ("gzip", "rows"))
+    )
+    keys = [column["key"] for column in json.loads(columns)]
+    rows = json.loads(gzip.decompress(base64.b64decode(packed)))
+    return [dict(zip(keys, row, strict=True)) for row in rows]
