@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
@@ -156,16 +155,11 @@ def _curves(
     """Join the points of each group; those of a group with too few points stay dots."""
     for (hue, style), line in rows.groupby(["hue", "style"], sort=False):
         hue, style = str(hue), str(style)
+        line, look = line.sort_values(x, kind="stable"), {"color": palette[hue]}
         joined = len(line) >= JOINED and line[x].is_unique
-        sns.lineplot(
-            data=line,
-            x=x,
-            y="mean",
-            ax=axes,
-            errorbar=None,
-            estimator=None,
-            legend=False,
-            color=palette[hue],
+        axes.plot(
+            line[x],
+            line["mean"],
             linestyle=dashes[style],
             linewidth=1.4 if joined else 0,
             clip_on=False,
@@ -173,8 +167,9 @@ def _curves(
             marker=(markers.get(style) or markers[hue]) if len(line) <= MANY else "",
             markersize=4.2,
             markeredgewidth=0.4,
+            markeredgecolor="w",
+            **look,
         )
-        line, look = line.sort_values(x, kind="stable"), {"color": palette[hue]}
         ends = line[x], line["ci_low"], line["ci_high"]
         if joined:
             axes.fill_between(*ends, alpha=0.16, linewidth=0, **look)
@@ -198,9 +193,7 @@ def _limit(axes: Axes, rows: pd.DataFrame, x: str, most: str | float | None) -> 
         return
     ends = rows.drop_duplicates(x).sort_values(x)
     high = ends[most] if isinstance(most, str) else pd.Series(most, index=ends.index)
-    sns.lineplot(
-        x=ends[x], y=high, ax=axes, color=MUTED, linewidth=1, zorder=1, errorbar=None, gid="everything"
-    )
+    axes.plot(ends[x], high, color=MUTED, linewidth=1, zorder=1, gid="everything")
 
 
 def _problems(axes: Axes, result: Result, rows: pd.DataFrame) -> None:

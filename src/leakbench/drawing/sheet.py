@@ -94,12 +94,14 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         above.text(left, 1 - 0.16 / top, "\n".join(title), va="top", fontsize=11.5, fontweight="bold")
         y = 1 - (0.16 + 0.23 * len(title)) / top
         above.text(left, y, "\n".join(claim), va="top", fontsize=8, color=MUTED, linespacing=1.3)
-        below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, color=FAINT, linewidth=0.7))
+        # Not snapped to pixels: between two of them, the layout's rounding errors would choose one.
+        rule: Any = {"color": FAINT, "linewidth": 0.7, "snap": False}
+        below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, **rule))
         look: Any = {"va": "top", "fontsize": 6.3, "color": MUTED, "linespacing": 1.35}
         below.text(left, 1 - 0.12 / bottom, "\n".join(foot), **look)
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
-        figure.draw_without_rendering()
+        layout.execute(figure)
         # Everything has its place now; `save` would work it out once more.
         figure.set_layout_engine("none")
     return figure

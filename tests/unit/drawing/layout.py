@@ -19,6 +19,8 @@ SQUARE, INKED = 0.5, 0.45
 
 def faults(figure: Figure) -> list[str]:
     """Return a sentence for each fault of a figure that has been laid out."""
+    # Drawing puts titles and labels where ticks leave room.
+    share = inked(figure)
     with mpl.rc_context(LOOK):
         boxes = [(text, text.get_window_extent()) for text in _texts(figure)]
     width, height = figure.get_size_inches() * figure.dpi
@@ -34,7 +36,6 @@ def faults(figure: Figure) -> list[str]:
         for (one, a), (other, b) in itertools.combinations(level, 2)
         if _shared(a, b)
     ]
-    share = inked(figure)
     return found + ([f"only {share:.0%} of the paper has ink"] if share < INKED else [])
 
 
