@@ -5,7 +5,7 @@ from typing import Any
 
 __version__ = "0.2.0"
 
-# Public function or class → its module (docs/api.md). None is imported before it is asked for.
+# Public function or class → its module (docs/api.md). No module is imported before one of its names is used.
 PUBLIC = {
     "audit": "leakbench.auditing.audit",
     "record": "leakbench.flower",

@@ -1,4 +1,4 @@
-"""`python -m leakbench VERB …`."""
+"""The entry point of `python -m leakbench VERB …`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""An absent input makes the outputs that need it absent too, with the reason; it never fails the rest."""
+"""Absent inputs: the outputs that need one become absent too, with the reason, and all other jobs go on."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,8 +20,10 @@ from leakbench.progress import log
 
 
 def absent(paths: Iterable[Path]) -> str | None:
-    """Return the reason of the first input that is absent, or None. Raises Altered for one that is not
-    whole."""
+    """Return the reason of the first of the files `paths` that is absent, or None if all are there.
+
+    Raises Altered for a file that is not whole.
+    """
     for path in paths:
         reason = read_facts(path).get("absent")
         whole(path)
@@ -31,9 +33,9 @@ def absent(paths: Iterable[Path]) -> str | None:
 
 
 def lacking(path: Path, *splits: str) -> str | None:
-    """Return why a data set's file is of no use where `splits` are needed, or None.
+    """Return why the data set in the file `path` lacks one of the `splits`, or None if it has all of them.
 
-    A copy may have one split alone.
+    A copy of a data set may have only one split.
     """
     arrays, _ = open_tensors(path)
     there = sorted(name.partition("/")[0] for name in arrays if name.endswith("/images"))
@@ -48,7 +50,7 @@ def lacking(path: Path, *splits: str) -> str | None:
 
 
 def pass_on(reason: str, outputs: Iterable[Path]) -> None:
-    """Write each output as absent for `reason`, in the form its suffix asks for."""
+    """Write each output as absent for `reason`, in the format of its suffix."""
     for path in outputs:
         if path.suffix == ".safetensors":
             write_tensors(path, {}, {"absent": reason})
@@ -60,7 +62,7 @@ def pass_on(reason: str, outputs: Iterable[Path]) -> None:
 
 @contextmanager
 def unless_unfit(verb: str, outputs: Iterable[Path]) -> Iterator[None]:
-    """Write the outputs as absent, and log why, where the block finds that it cannot work on its inputs."""
+    """Write the outputs as absent, and log why under the verb's name, if the block raises Unfit."""
     try:
         yield
     except Unfit as unfit:

@@ -1,5 +1,4 @@
-"""Arguments of a verb, checked before it works for an hour: where it writes, and whether its files are of the
-kind that is meant."""
+"""The check of a verb's arguments before it works for an hour: the paths that it writes and reads."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -8,14 +7,14 @@ from typing import Any
 
 from leakbench.errors import Altered, UserError
 
-# Verb -> what it writes.
+# Verb → the arguments that name the files it writes.
 _WRITTEN = {
     "fetch": ("out", "digest"), "train": ("out", "record"), "attack": ("out", "record"),
     "capture": ("out", "oracle", "truth", "record"), "score": ("out", "record"),
     "table": ("out", "exhibit", "trials"), "figure": ("out", "executed"), "scorecard": ("out", "seeds"),
     "verify": ("out",), "report": ("out",), "compare": ("out",),
 }  # fmt: skip
-# Verb -> what its spec holds, in each of its forms.
+# Verb → the forms of its spec, each given by keys that the spec must hold.
 _SPECS = {
     "fetch": (("name", "sources"),),
     "train": (
@@ -29,7 +28,7 @@ _SPECS = {
 }
 _DATA, _VICTIM = ("dataset", "data set"), ("checkpoints", "victim")
 _TRUTH, _GUESSES = ("split", "truth of a capture"), ("target", "attack's guesses")
-# Verb -> each tensor file that it reads: the fact that tells its kind, and what the kind is called.
+# Verb → argument of a tensor file → the fact that only files of its kind have, and the name of the kind.
 _READ = {
     "train": {"data": _DATA, "further": _DATA, "victim": _VICTIM},
     "capture": {"data": _DATA, "victim": _VICTIM},
@@ -39,14 +38,14 @@ _READ = {
     },
     "table": {"data": _DATA, "victims": _VICTIM, "truths": _TRUTH, "guesses": _GUESSES},
 }  # fmt: skip
-# What pictures of cells are taken from, in the order of `pictured`.
+# The files that pictures of cells are taken from, in the order of `pictured`.
 _PICTURED = ("guesses", "truths", "victims", "data")
-# A writer's file has a longer name until it is whole, and a file system's names have 255 bytes.
+# A file has a longer, temporary name until it is written completely, and file systems allow 255 bytes.
 _LONGEST = 220
 
 
 def check(verb: str, values: Mapping[str, Any]) -> None:
-    """Raise UserError where a verb could not write, or was given a file of another kind.
+    """Raise UserError if a verb could not write a file, or was given a file of another kind.
 
     values: the verb's arguments by name.
     """
@@ -55,7 +54,7 @@ def check(verb: str, values: Mapping[str, Any]) -> None:
             _check_place(values[name], name)
     if verb == "attack":
         _check_attack(values["spec"])
-    # Of a Flower app there is none of the files, and another spec.
+    # A capture of a Flower app reads none of these files, and its spec has another form.
     if values.get("from_flower"):
         return
     if verb in _SPECS:
@@ -70,14 +69,13 @@ def _listed(value: Path | list[Path] | None) -> list[Path]:
 
 
 def _check_place(path: Path, name: str) -> None:
-    """Raise UserError where a file cannot be written to `path`, or would take the place of what is no file,
-    such as a device or a link."""
+    """Raise UserError if a file cannot be written to `path`, or would replace a device, a link or such."""
     mend = f"give --{name} the path of a file"
     if len(os.fsencode(path.name)) > _LONGEST:
         raise UserError(f"{path}: its name has more than {_LONGEST} bytes ({mend})")
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise UserError(f"{path}: not a regular file, and would be replaced ({mend})")
-    # Below what is there, folders are made.
+    # Folders that are missing below an existing one are made later.
     above = next(parent for parent in path.absolute().parents if os.path.lexists(parent))
     if not above.is_dir():
         raise UserError(f"{path}: {above} is no folder ({mend})")
@@ -90,7 +88,7 @@ def _check_spec(verb: str, values: Mapping[str, Any]) -> None:
     spec = read_spec(path)
     missing = [[key for key in form if not _holds(spec, *key.split("."))] for form in _SPECS[verb]]
     if all(missing):
-        # What it lacks least of, and of several such forms the longest, is what it is meant to be.
+        # The spec is taken for the form of which it lacks the fewest keys, and of several for the longest.
         least = min(zip(missing, _SPECS[verb], strict=True), key=lambda form: (len(form[0]), -len(form[1])))
         raise UserError(
             f"{path}: {least[0][0]}: is missing, so it is no spec of {verb} (give --spec one of those that "
@@ -114,7 +112,10 @@ def _check_spec(verb: str, values: Mapping[str, Any]) -> None:
 
 
 def _counts(verb: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> Iterator[tuple[str, str, int]]:
-    """Yield each argument that lists files, the key of a sound spec that says how many, and their number."""
+    """Yield (argument, key, number) for each argument that lists files: the key of the spec gives the number.
+
+    The spec must have passed `check_spec`.
+    """
     from leakbench.catalogue.cell import capture_of, pictured
 
     if verb == "score":
@@ -126,7 +127,7 @@ def _counts(verb: str, spec: Mapping[str, Any], values: Mapping[str, Any]) -> It
     elif verb == "table":
         yield "scores", "cells", len(set(map(capture_of, spec["cells"])))
         shown = [pictured(cell).values() for cell in spec["cells"] if spec["experiment"]["exhibit"]]
-        # Many cells share a file, which is given once.
+        # Many cells share a file, and a shared file is given once.
         for name, stems in zip(_PICTURED, zip(*shown, strict=True), strict=False):
             yield name, "cells", len(set(stems))
 
@@ -151,16 +152,16 @@ def _check_kind(path: Path, name: str, fact: str, kind: str) -> None:
     from leakbench.artefacts import read_facts
 
     told = read_facts(path)
-    # A data set of one's own may say nothing of itself.
+    # A data set that a user made may hold no facts.
     own = not told and (fact, kind) == _DATA
     if not own and not {fact, "absent"} & told.keys():
         raise UserError(f"{path}: is no {kind} (give --{name} the file of one)")
 
 
 def damaged(path: Path) -> bool:
-    """Say whether a file fails the check of the kind that its suffix names; False for a kind without one.
+    """Say whether a file fails the check that belongs to its suffix.
 
-    A sound file that was named in the place of another is not damaged.
+    A suffix without a check gives False. A sound file that was named in place of another is not damaged.
     """
     from leakbench.artefacts import read_csv, read_facts, read_json, read_table
     from leakbench.whole import whole

@@ -1,8 +1,8 @@
-"""Files between the verbs, with their facts inside; read as data, never as code.
+"""The files between the verbs, with their facts inside; they are read as data, never as code.
 
 Tensors are safetensors, rows are parquet. Facts (provenance, threat model, reasons) are one JSON object in
-the file's own metadata, so a file that travels alone still says what it is. `leakbench.whole` writes them
-atomically, and beside the facts the file's own digest.
+the file's own metadata, so a file that travels alone still says what it is. `leakbench.whole` writes the
+files atomically, and puts the file's own digest beside the facts.
 """
 
 import io
@@ -26,7 +26,8 @@ from leakbench.whole import AT_ONCE, SEAL, UNSEALED, replacing, sealing, whole
 
 Facts = dict[str, Any]
 _KEY = "leakbench"
-# Of facts as `to_json` writes them, those that stand outermost; a tensor file has them as a text within JSON.
+# The digests of spec and code in facts as `to_json` writes them, where they stand outermost. A tensor file
+# holds the facts as a string within JSON, hence the optional backslashes.
 _MADE = re.compile(rb'(?:\n|\\n) \\?"(spec|code)\\?": \\?"([0-9a-f]{64})')
 _DTYPES = {
     "float32": "F32",
@@ -38,9 +39,9 @@ _DTYPES = {
     "bool": "BOOL",
 }
 _LARGEST_HEADER = 100_000_000
-# What NumPy can hold, even of an array without elements.
+# The most axes and the longest axis that NumPy can hold, even in an array without elements.
 _MOST_AXES, _LONGEST_AXIS = 32, 1 << 40
-# What a library may raise while it reads a file that nobody wrote on purpose.
+# What a library may raise while it reads a file of arbitrary bytes.
 _MALFORMED = (
     OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError, MemoryError,
     NotImplementedError,
@@ -59,13 +60,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 def to_json(value: Any) -> str:
-    """Return the one JSON text of `value` (sorted keys), the form that digests and comparisons use."""
+    """Return the JSON text of `value` with sorted keys, the one form that digests and comparisons use."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
 
 
 def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a mapping of JSON. Raises ValueError naming a key whose value is, or lists, what is no number or
-    infinite."""
+    """Return the pairs of a JSON mapping as a dict.
+
+    Raises ValueError, naming the key, if a value is NaN or infinite or a list that holds such a number.
+    """
     for key, value in pairs:
         listed = [value]
         while listed:
@@ -78,7 +81,15 @@ def _finite(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_json(path: Path, what: str, mend: str) -> dict[str, Any]:
-    """Read a JSON file that holds a mapping. Raises UserError where there is none, or it is not `what`."""
+    """Read a JSON file that holds a mapping.
+
+    path: the file. If it has its own digest, its bytes are held to it.
+    what: what the file should be, in words such as "a spec", for the message.
+    mend: what the user can do, for the message.
+
+    Returns the mapping without the digest. Raises UserError if there is no file, if it holds no mapping, and
+    if it was altered.
+    """
     path = Path(path)
     raise_unless_file(path, what.rpartition(" ")[2], mend)
     try:
@@ -101,15 +112,17 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 class _Sheet:
     """A tensor of a file that is being written: assigning to leading indices writes those bytes.
 
-    By system calls and not through a memory map, which costs a page fault for every 4 KiB.
+    System calls write them, because a memory map costs a page fault for every 4 KiB.
     """
 
     def __init__(self, file: int, offset: int, shape: tuple[int, ...], dtype: str) -> None:
         self.file, self.offset, self.shape, self.dtype = file, offset, shape, np.dtype(dtype)
 
     def __setitem__(self, key: Any, value: np.ndarray) -> None:
-        """Write `value`, broadcast to the shape of what `key` (integers and slices of leading axes, or …)
-        selects."""
+        """Write `value`, broadcast to the shape of the part that `key` selects.
+
+        `key` holds integers and slices of leading axes, or is `...`.
+        """
         key = () if key is ... else key if isinstance(key, tuple) else (key,)
         lead, rest = self.shape[: len(key)], self.shape[len(key) :]
         places = np.arange(math.prod(lead)).reshape(lead)[key]
@@ -131,10 +144,15 @@ def creating(
 ) -> Iterator[dict[str, _Sheet]]:
     """Create a safetensors file of known layout and fill it piece by piece.
 
-    `layout` maps each tensor name to (shape, dtype name). Yields something to assign to under each name
-    (integers and slices of leading axes, or …), so a file larger than memory costs only its chunks. The file
-    appears under `path` when the block ends well; what was not assigned is zero. digested: whether it gets
-    its digest here; another process gives it one else (`leakbench.whole.taken_over`).
+    path: where the file appears when the block ends without an error.
+    layout: tensor name → (shape, dtype name).
+    facts: what the file's metadata say.
+    digested: whether the file gets its digest here. Otherwise another process gives it one
+    (`leakbench.whole.taken_over`).
+
+    Yields tensor name → an object to whose indices (integers and slices of leading axes, or `...`) values are
+    assigned. A file that is larger than memory thus costs only its chunks. Values that were not assigned are
+    zero.
     """
     header: dict[str, Any] = {"__metadata__": {SEAL: UNSEALED, _KEY: to_json(facts)}}
     offset = 0
@@ -174,19 +192,21 @@ def write_tensors(path: Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a mapping of JSON. Raises ValueError for a name that is given twice."""
+    """Return the pairs of a JSON mapping as a dict. Raises ValueError for a name that is given twice."""
     if len(value := dict(pairs)) != len(pairs):
         raise ValueError("a name is given twice")
     return value
 
 
 def _header(path: Path) -> tuple[dict[str, Any], int]:
-    """Return the parsed header of a safetensors file and the offset of its data; refuse anything
-    malformed."""
+    """Return the parsed header of a safetensors file and the offset of its data.
+
+    Raises Altered for any header that is malformed or does not fit the file's size.
+    """
     path = Path(path)
     raise_unless_file(path)
     with path.open("rb") as file:
-        # Of the file that is read: by its name another may have taken its place meanwhile.
+        # The size is that of the open file: under its name another file may have taken its place meanwhile.
         size = os.fstat(file.fileno()).st_size
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else _LARGEST_HEADER + 1
@@ -229,11 +249,13 @@ def _header(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def open_tensors(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a safetensors file read-only: (name → memory-mapped array, facts). Nothing is read before it is
-    used."""
+    """Map a safetensors file read-only: (name → memory-mapped array, facts).
+
+    No values are read before they are used. Raises Altered for a malformed header.
+    """
     path = Path(path)
     header, offset = _header(path)
-    # One map for all tensors, since a process may hold some thousand; it does not know its file.
+    # All tensors share one map, since a process may hold some thousand. The map does not know its file.
     with path.open("rb") as file:
         body = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     return {
@@ -267,7 +289,7 @@ def write_table(path: Path, frame: Any, facts: Facts) -> None:
 
 
 def _facts(metadata: Mapping[bytes, bytes] | None) -> Facts:
-    """Return the facts in a parquet schema's metadata. Raises ValueError if they are no mapping."""
+    """Return the facts in the metadata of a parquet schema. Raises ValueError if they are no mapping."""
     facts = json.loads((metadata or {}).get(_KEY.encode(), b"{}"))
     if not isinstance(facts, dict):
         raise ValueError("its facts are no mapping")
@@ -276,7 +298,7 @@ def _facts(metadata: Mapping[bytes, bytes] | None) -> Facts:
 
 @contextmanager
 def _whole_parquet(path: Path) -> Iterator[None]:
-    """Raise UserError where the block finds no parquet file, or not the whole of one."""
+    """Raise UserError if there is no parquet file at `path` or the block finds that it is not whole."""
     import pyarrow as pa
 
     raise_unless_file(Path(path))
@@ -297,8 +319,10 @@ def read_table(path: Path) -> tuple[Any, Facts]:
 
 
 def read_csv(path: Path, **options: Any) -> Any:
-    """Read a CSV that `write_text` wrote: a pandas frame. Raises UserError if it is missing, cut short or no
-    table."""
+    """Read a CSV that `write_text` wrote, as a pandas frame.
+
+    `options` go to `pandas.read_csv`. Raises UserError if the file is missing, cut short or no table.
+    """
     import pandas as pd
 
     raise_unless_file(Path(path))
@@ -312,14 +336,14 @@ def read_csv(path: Path, **options: Any) -> Any:
 
 
 def told(path: Path) -> tuple[str, str]:
-    """Return the digests of the spec and of the code that a tensor or table file says made it, "" for what it
-    does not say.
+    """Return the digests of spec and code in the facts of a tensor or table file; "" for a missing one.
 
-    Much cheaper than `read_facts`: a start of Snakemake asks this of every result.
+    A start of Snakemake asks for these digests of every result, so they are found without parsing the facts,
+    which is much cheaper than `read_facts`.
     """
     with path.open("rb") as file:
         if path.suffix == ".parquet":
-            # Its facts come last.
+            # The facts of a parquet file come last.
             file.seek(max(0, path.stat().st_size - (1 << 18)))
             data = file.read()
         else:

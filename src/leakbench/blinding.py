@@ -1,8 +1,9 @@
-"""An attack's process can open its own files and the libraries, and nothing else (docs/security.md).
+"""The seal on an attack's process: it can open only its own files and the libraries (docs/security.md).
 
-On Linux the kernel enforces it: Landlock closes files, seccomp closes sockets. Both take no privilege,
-nothing undoes them, and children inherit them. An audit hook of Python refuses the same in one line, and
-besides it programs, foreign functions and the rooms of leakbench that an attack may not import.
+On Linux the kernel enforces the seal: Landlock closes files, seccomp closes sockets. Both take no privilege,
+nothing undoes them, and children inherit them. An audit hook of Python refuses the same with a message of one
+line. The hook also refuses programs, foreign functions and the rooms of leakbench that an attack may not
+import.
 """
 
 import ctypes
@@ -23,10 +24,10 @@ from leakbench.whole import taken_over
 Seal = Callable[[Sequence[Path], str], str]
 
 _PACKAGE = Path(__file__).resolve().parent
-# Those of the contract "An attack cannot see the truth" that are loaded by no trusted part of the job.
+# The rooms in the contract "An attack cannot see the truth" that no trusted part of the job loads.
 _ROOMS = tuple(f"{_PACKAGE / room}/" for room in ("datasets", "federation", "metrics", "papers", "training"))
 _SYSTEM = ("/usr", "/lib", "/lib64", "/etc", "/sys", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat")
-# What CUDA opens besides.
+# What CUDA opens in addition.
 _GPU = ("/dev", "/proc", "/run")
 _OPENING = frozenset(["open", "os.listdir", "os.scandir", "os.chdir", "os.link", "os.rename"])
 _REFUSED = frozenset(
@@ -41,25 +42,31 @@ _MOVE, _TRUNCATE = 1 << 13, 1 << 14
 _NO_NEW_PRIVILEGES, _SECCOMP, _FILTER = 38, 22, 2
 # Machine -> its number for seccomp, and its system call that makes a socket.
 _SOCKETS = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-# Makes sockets too, past seccomp; and what 32-bit programs add to the numbers of their calls.
+# The system call of io_uring, which also makes sockets and does so past seccomp, and the number that 32-bit
+# programs add to the numbers of their calls.
 _IO_URING, _OTHER_CALLS = 425, 1 << 30
 
 _LIBC: Any = ctypes.CDLL(None)
 
 
 class Blinded(PermissionError):
-    """What an attack is refused."""
+    """The error of an attack that asks for a file or an operation that the seal refuses."""
 
     def __init__(self, what: str) -> None:
         super().__init__(errno.EACCES, "an attack sees its observation and nothing else", what)
 
 
 def apart(files: Sequence[Path | None], run: Callable[[Sequence[Path | None]], int]) -> int:
-    """Run `run` in a child process, which writes `files` to a folder of its own beside the first of them.
+    """Run `run` in a child process that writes its files to a folder of its own.
 
-    Those that it wrote are moved to their places, with their digests, if its exit code, which is returned, is
-    0. `run` is given the paths to write to, None where no file is asked for. Raises UserError where nothing
-    can be written, and for what is no file.
+    files: where the outputs belong, None for an output that is not asked for. The child's folder lies beside
+    the first of them.
+    run: called with the paths to write to in the child's folder, None where `files` has None; returns an
+    exit code.
+
+    If the exit code is 0, the files that the child wrote are moved to their places and get their digests.
+    Returns the exit code. Raises UserError if the places cannot be written, and for an output that is no
+    regular file.
     """
     first = Path(files[0] or "").absolute()
     inbox = first.parent / f".{first.name}.{os.getpid()}.apart"
@@ -74,7 +81,8 @@ def apart(files: Sequence[Path | None], run: Callable[[Sequence[Path | None]], i
         code = _forked(lambda: run(places))
         for file, place in zip(files, places, strict=True):
             if file and place and not code and os.path.lexists(place):
-                # First to where what may be left of the child cannot reach it.
+                # The file is moved out of the child's folder first, which a process that the child left
+                # behind may still reach.
                 taken_over(place.rename(inbox / place.name), file)
         return code
     except OSError as problem:
@@ -103,11 +111,12 @@ def _forked(run: Callable[[], int]) -> int:
 
 
 def seal(own: Sequence[Path], device: str = "cpu") -> str:
-    """Let this process open nothing but the folders `own` and, to read, the libraries; return in words what
-    enforces it.
+    """Let this process open only the folders `own` and, for reading, the libraries.
 
-    It cannot be undone. The process works in the first folder from then on. device: torch's name of where the
-    attack computes; a GPU's driver has files of its own.
+    own: the folders that stay open; the process works in the first of them from then on.
+    device: torch's name of the device on which the attack computes; a GPU's driver has files of its own.
+
+    The seal cannot be undone. Returns in words what enforces it.
     """
     own = [folder.resolve() for folder in own]
     libraries = [
@@ -139,18 +148,18 @@ def seal(own: Sequence[Path], device: str = "cpu") -> str:
 
 
 def unsealed(own: Sequence[Path], device: str = "cpu") -> str:
-    """Enforce nothing, as a test does that calls the verb in its own process."""
+    """Take the place of `seal` and enforce nothing, for a test that calls the verb in its own process."""
     return "nothing"
 
 
 def _landlock(own: Sequence[Path], libraries: Sequence[Path], device: str) -> bool:
-    """Return whether the kernel now enforces what `seal` promises."""
+    """Close all files but those that `seal` leaves open, and return whether the kernel enforces it."""
     call: Any = getattr(_LIBC, "syscall", None)
     version = call(_CREATE, None, 0, 1) if call and sys.platform == "linux" else -1
     if version < 1:
         return False
     rights = _ALL | (_MOVE if version > 1 else 0) | (_TRUNCATE if version > 2 else 0)
-    # Of files; TCP in both directions; signals and abstract sockets to processes outside.
+    # The rights of files, TCP in both directions, and signals and abstract sockets to processes outside.
     handled = struct.pack("<QQQ", rights, 3, 3)[: 24 if version > 5 else 16 if version > 3 else 8]
     rules = call(_CREATE, handled, len(handled), 0)
     allowed = [(folder, rights & ~_EXECUTE) for folder in own]
@@ -177,14 +186,17 @@ def _landlock(own: Sequence[Path], libraries: Sequence[Path], device: str) -> bo
 
 
 def _socketless() -> bool:
-    """Return whether the kernel now refuses every socket, such as one to the warm process, which is not
-    sealed and would run any verb for an attack."""
+    """Close all sockets, and return whether the kernel enforces it.
+
+    One of them would lead to the warm process, which is not sealed and would run any verb for an attack.
+    """
     if sys.platform != "linux" or os.uname().machine not in _SOCKETS:
         return False
     machine, making = _SOCKETS[os.uname().machine]
     load, equal, above, answer = 0x20, 0x15, 0x35, 0x06
     refuse = answer, 0, 0, 0x50000 | errno.EACCES
-    # Of the call that is asked for: its number is at 0, its machine at 4. A jump is over a number of lines.
+    # The filter reads the number of a system call at offset 0 and its machine at offset 4. A jump skips a
+    # number of lines.
     lines = [
         (load, 0, 0, 4), (equal, 1, 0, machine), refuse,
         (load, 0, 0, 0), (equal, 3, 0, making), (equal, 2, 0, _IO_URING), (above, 1, 0, _OTHER_CALLS),

@@ -1,4 +1,4 @@
-"""Attacks by their name, on an observation at hand, and what names there are."""
+"""Attacks and metrics by their names, on data at hand, and the list of these names."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -23,12 +23,12 @@ from leakbench.whole import whole
 from leakbench.yamls import suggest
 
 KINDS = ("attacks", "defences", "victims")
-# How far beyond [0, 1] the values may be of what was measured, and of what an attack made of it.
+# How far the values may lie beyond [0, 1]: first those of private images, then those of reconstructions.
 ROUNDING, OVERSHOT = 1 / 255, 1.0
 
 
 def known(kind: str) -> dict[str, str]:
-    """Return name → summary of all that leakbench has of a kind.
+    """Return name → summary of everything that leakbench has of one kind.
 
     kind: `attacks`, `defences`, `victims` or `metrics`.
 
@@ -60,17 +60,18 @@ def attack(
     observation: the path of an observation file (docs/observation.md), or an `Observation`.
     changes: keys of the attack's YAML to change (config/README.md), such as
     `{"parameters": {"iterations": 500}}`.
-    labels: for an attack that is given labels, a file with `labels/<client>`, int64 [rounds, samples].
-    generator: for an attack that uses one, the file of a trained generator.
-    seed: of the attack's own chance, a whole number of at least 0. The same seed gives the same result.
+    labels: for an attack that is given labels, a file with `labels/<client>`, int64 [rounds, samples]. An
+    `Observation` holds its own.
+    generator: for an attack that uses one, the file of a trained generator. An `Observation` holds its own.
+    seed: of the attack's random draws, a whole number of at least 0. The same seed gives the same result.
 
     Returns a `Reconstruction`: `images`, float32 [rounds, clients, candidates, channels, rows, columns] in
     [0, 1], and `usable`, bool [rounds, clients, candidates]. Optimisations also fill `labels`, int64 of the
-    shape of `usable`, and `gap`, the squared difference of the gradients [rounds, clients]. Nothing seals the
-    attack off from this process, as `leakbench attack` does.
+    shape of `usable`, and `gap`, the squared difference of the gradients [rounds, clients]. The attack is not
+    sealed off from this process; the command `leakbench attack` seals it off.
 
-    Raises UserError for an unknown name, a wrong change or seed, or a file that is malformed or was altered;
-    its subclass Unfit if the attack cannot work on this observation.
+    Raises UserError for an unknown name, a wrong change or seed, or a file that is malformed or was altered.
+    Raises its subclass Unfit if the attack cannot work on this observation.
     """
     where = f"attack {name!r}"
     if not isinstance(name, str):
@@ -103,7 +104,7 @@ def attack(
 
 
 def _file(file: Any, where: str) -> Path:
-    """Return the path of a file whose bytes are as they were written. Raises UserError if it is none."""
+    """Return the path of a file whose bytes are as they were written. Raises UserError for anything else."""
     if not isinstance(file, str | PathLike):
         raise UserError(f"{where}: {type(file).__name__} is neither a file's path nor an Observation")
     path = Path(fspath(file))
@@ -119,9 +120,9 @@ def measure(
 ) -> dict[str, np.ndarray]:
     """Score reconstructions against their private images, each with its own.
 
-    names: of metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
-    reconstructions: float [n, channels, rows, columns] in [0, 1], of 1 or 3 channels. What lies up to 1
-    beyond is clipped, as a screen does; an image with a pixel that is no number scores none.
+    names: metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
+    reconstructions: float [n, channels, rows, columns] in [0, 1], of 1 or 3 channels. Values up to 1 beyond
+    this range are clipped, as a screen does. An image with a pixel that is no number gets no score.
     truths: the private images in [0, 1], of the same shape and in the same order.
     resources: what some metrics need, by the name in `Metric.needs` (`lpips_backbones`: the tensors of
     data/lpips-backbones.safetensors).
@@ -154,8 +155,14 @@ def measure(
 
 
 def _images(what: str, value: Any, beyond: float) -> np.ndarray:
-    """Return images as an array. Raises UserError unless they are real numbers [n, channels, rows, columns]
-    that lie in [0, 1], or at most `beyond` outside."""
+    """Return images as an array [n, channels, rows, columns].
+
+    what: what the images are, for the message.
+    value: the images.
+    beyond: how far their values may lie outside [0, 1].
+
+    Raises UserError unless they are real numbers of this form and range.
+    """
     try:
         images = np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as problem:

@@ -1,4 +1,4 @@
-"""What a cell is called: the five names that its path has, and that tables have as columns."""
+"""The name of a cell: the five names that its path is made of and that tables have as columns."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -10,10 +10,10 @@ CELL = ("dataset", "victim", "federation", "defence", "attack")
 
 
 def named(row: Mapping[Any, Any]) -> str:
-    """Return the cell of a table's line, as its path has it."""
+    """Return the cell of a table's line, in the form of the cell's path."""
     return "/".join(str(row[name]) for name in CELL)
 
 
 def of_lines(table: "pd.DataFrame") -> "pd.Series":
-    """Return the cell of every line of a table that has the five columns, as its path has it."""
+    """Return the cell of every line of a table that has the five columns, in the form of the cell's path."""
     return table[list(CELL)].astype(str).agg("/".join, axis=1)

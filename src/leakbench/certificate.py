@@ -1,8 +1,9 @@
 """What differential privacy certifies: how often any attacker at all can be right about one sample (γ).
 
 An attacker who would be right with probability κ if the sample were left out of the batch is right with
-probability γ(κ) at most if it is in. It may know everything else: the other samples, the network, the defence
-and its parameters. Neighbours differ by one sample, whose gradient takes part or is zero.
+probability γ(κ) at most if the sample is in the batch. The attacker may know everything else: the other
+samples, the network, the defence and its parameters. Neighbours differ by one sample, whose gradient takes
+part or is zero.
 
 Sources: Dong, Roth and Su, Gaussian differential privacy (arXiv:1905.02383), section 2; Hayes et al.
 (arXiv:2302.07225) and Kaissis et al. (arXiv:2307.03928) for the use on reconstruction.
@@ -17,17 +18,20 @@ import numpy as np
 from leakbench.errors import UserError
 
 Facts = dict[str, Any]
-# Errors that the numerical accountant may make, in ε and in δ, and points of a curve of both.
+# The errors in ε and in δ that the numerical accountant may make, and the points of a curve of both.
 EPSILON_ERROR, DELTA_ERROR, POINTS = 0.01, 1e-10, 400
-# The accountants may differ by what the first of them computes with.
+# The two accountants may differ by the error that the first of them computes with.
 SLACK = 2 * EPSILON_ERROR
 
 
 def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
-    """Return in how many local steps a private sample takes part at most, as far as an attacker sees them.
+    """Return in how many local steps that an attacker sees a private sample takes part at most.
 
-    federation: as the catalogue has it. origins: models from which all rounds are played. Each local epoch is
-    one step for a sample. Rounds count that hold it by design: all of a fixed local set, one of each pass.
+    federation: the federation's settings, as the catalogue has them.
+    origins: the number of models from which all rounds are played.
+
+    Each local epoch is one step for a sample. The rounds that count are those that hold the sample by design:
+    all rounds of a fixed local set, and one round of each pass.
     """
     epochs = federation["local"]["epochs"] if federation["update"] == "model" else 1
     fixed = federation["local_set"] == "fixed"
@@ -38,13 +42,16 @@ def participations(federation: Mapping[str, Any], origins: int = 1) -> int:
 def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
     """Return what DP-SGD certifies of a sample: ε by two accountants, and what `gamma` needs.
 
-    noise: deviation of the noise on the sum of gradients, over the bound of their norms. rate: probability,
-    in (0, 1], that the sample takes part in a step. steps: at which it may. delta: at which ε is given.
-    `epsilon` is the accountant's of privacy random variables (Gopi et al., arXiv:2106.02848), and
-    `epsilon_rdp` that of Rényi divergences (Mironov, 2017), which bounds it. `curve` holds pairs (ε, δ) that
-    hold together, where the rate is below 1.
+    noise: the standard deviation of the noise on the sum of gradients, over the bound of their norms.
+    rate: the probability, in (0, 1], that the sample takes part in a step.
+    steps: the number of steps in which the sample may take part.
+    delta: the δ at which ε is given.
 
-    Raises UserError where the second accountant's ε is below the first's.
+    `epsilon` is the ε of the accountant of privacy random variables (Gopi et al., arXiv:2106.02848).
+    `epsilon_rdp` is that of the accountant of Rényi divergences (Mironov, 2017), which bounds the former.
+    `curve` has pairs [ε, δ], each of which holds, if the rate is below 1; otherwise it is empty.
+
+    Raises UserError if the second accountant's ε is below the first's by more than SLACK.
     """
     # Opacus takes seconds to import.
     from opacus.accountants import PRVAccountant, RDPAccountant
@@ -66,7 +73,7 @@ def certificate(noise: float, rate: float, steps: int, delta: float) -> Facts:
 
 
 def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
-    """Return pairs [ε, δ] from below 0 to beyond `epsilon`: (ε, δ) bounds what a sample's presence adds."""
+    """Return pairs [ε, δ] from ε = 0 to beyond `epsilon`: each bounds what a sample's presence adds."""
     discrete = accountant._get_dprv(eps_error=EPSILON_ERROR, delta_error=DELTA_ERROR)
     found = []
     for point in np.linspace(0, 1.5 * epsilon + 1, POINTS).tolist():
@@ -77,12 +84,14 @@ def _curve(accountant: Any, steps: int, epsilon: float) -> list[list[float]]:
 
 
 def gamma(certified: Mapping[str, Any], blind: float) -> float:
-    """Return the largest probability with which any attacker is right, where `blind` in [0, 1] is right by
-    chance.
+    """Return γ, the largest probability with which any attacker is right.
 
-    certified: of `certificate`. Two bounds hold, and the smaller is returned. The first averages over the
-    number of steps t in which the sample took part: Φ(Φ⁻¹(κ) + √t / noise). The second is e^ε κ + δ, the
-    least over the accountant's curve, which counts in addition that nobody knows in which steps it took part.
+    certified: what `certificate` returned.
+    blind: κ, the probability in [0, 1] of being right by chance.
+
+    Two bounds hold, and the smaller is returned. The first averages over the number of steps t in which the
+    sample took part: Φ(Φ⁻¹(κ) + √t / noise). The second is the least e^ε κ + δ over the accountant's curve,
+    which also counts that nobody knows in which steps the sample took part.
     """
     from scipy.special import ndtr, ndtri
     from scipy.stats import binom
@@ -98,18 +107,30 @@ def gamma(certified: Mapping[str, Any], blind: float) -> float:
 
 
 def of_union(certified: Mapping[str, Any], guesses: int, among: int) -> float:
-    """Return γ where an attacker has several guesses, one of which must be one of `among` equally likely
-    ones."""
+    """Return γ of an attacker who has several guesses at one of several equally likely values.
+
+    certified: what `certificate` returned.
+    guesses: the number of guesses, one of which must be right.
+    among: the number of equally likely values.
+    """
     return gamma(certified, guesses / max(among, 1))
 
 
 def of_rank(certified: Mapping[str, Any], others: int, before: int = 0) -> float:
-    """Return γ of a member's rank: at most `before` of the `others`, which are no members, come before it."""
+    """Return γ of a member's rank among non-members.
+
+    certified: what `certificate` returned.
+    others: the number of non-members.
+    before: how many of the non-members may come before the member at most.
+    """
     return gamma(certified, (before + 1) / (others + 1))
 
 
 def area(certified: Mapping[str, Any], points: int = 500) -> float:
-    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1]."""
+    """Return the largest area under a curve of true over false positives that γ allows, in [0.5, 1].
+
+    `certified` is what `certificate` returned; the integral is a sum over `points` false positive rates.
+    """
     rates: Sequence[float] = ((np.arange(points) + 1) / points).tolist()
     # γ rises, so the values at the right ends bound the integral from above.
     return float(np.mean([gamma(certified, rate) for rate in rates]))

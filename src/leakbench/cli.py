@@ -1,4 +1,4 @@
-"""The command line: one subcommand for each verb, the same that the workflow's rules call."""
+"""The command line: one subcommand for each verb. The rules of the workflow call the same subcommands."""
 
 import argparse
 import errno
@@ -16,9 +16,9 @@ from leakbench.parser import PLAYED, parser
 from leakbench.process import end_with, owner_of_the_run, prepare
 from leakbench.warm import run_warm
 
-# The verb that works in a child of its job's process (`leakbench.blinding.apart`).
+# The verb that works in a child process of its job (`leakbench.blinding.apart`).
 APART = "attack"
-# Of a place that a command names: what the system says of it where nothing can be there.
+# The errors of the operating system for a path at which no file can be.
 _NO_PLACE = (
     errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ENOENT, errno.ELOOP,
 )  # fmt: skip
@@ -42,7 +42,7 @@ def _capture(values: dict[str, Any]) -> None:
 
 
 def _attack(root: Path, values: dict[str, Any]) -> int:
-    """Run the attack in a process that can open nothing but its own files; return its exit code."""
+    """Run the attack in a process that can open only its own files, and return its exit code."""
     from leakbench.blinding import apart, seal
     from leakbench.verbs.attack import attack
 
@@ -59,8 +59,10 @@ def _attack(root: Path, values: dict[str, Any]) -> int:
 
 
 def _short_of(problem: Exception) -> str:
-    """Return in words what the machine, or a limit of its user, refused or left too little of; "" for another
-    problem."""
+    """Describe what the machine, or a limit of its user, refused or has too little of.
+
+    Any other problem gives "".
+    """
     try:
         raise_if_unwritable(problem, Path())
     except UserError as told:
@@ -79,7 +81,10 @@ def _short_of(problem: Exception) -> str:
 
 
 def _mended(problem: Altered, root: Path) -> UserError:
-    """Return what to say of an altered file, after setting it aside if rules make it and it is damaged."""
+    """Return the error to show for an altered file.
+
+    A damaged file below data/, results/ or scratch/ is set aside first, so that its rule makes it again.
+    """
     from leakbench.arguments import damaged
     from leakbench.whole import set_aside
 
@@ -90,8 +95,10 @@ def _mended(problem: Altered, root: Path) -> UserError:
 
 
 def _line_of(problem: Exception, root: Path) -> str:
-    """Return the line that tells a user of a mistake, or of what the machine refused; "" for another
-    problem."""
+    """Return the line that explains a user's mistake, or what the machine refused.
+
+    Any other problem gives "".
+    """
     if isinstance(problem, UserError):
         return str(_mended(problem, root) if isinstance(problem, Altered) else problem)
     if isinstance(problem, ModuleNotFoundError):
@@ -106,14 +113,18 @@ def _line_of(problem: Exception, root: Path) -> str:
 
 
 def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
-    """Return the exit code of a verb's work: 0, or 2 after one line for a user's mistake."""
+    """Do a verb's work and return its exit code.
+
+    The code is that of the work itself, 2 after one line for a user's mistake, or 128 + SIGPIPE if the reader
+    of the output has gone.
+    """
     try:
         code = work()
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # Whoever reads only the first lines has seen enough. (The signal of a broken pipe would end whatever
-        # process runs the verb.)
+        # A reader of only the first lines has seen enough. (The signal of a broken pipe would end the process
+        # that runs the verb.)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     except (UserError, SyntaxError, OSError, MemoryError, ImportError, RuntimeError) as problem:
@@ -124,7 +135,7 @@ def _told(verb: str, root: Path, work: Callable[[], int]) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Call the function of the verb's own file with what it takes of the arguments; return its exit code."""
+    """Call the function of the verb's own file with the arguments that it takes, and return its exit code."""
     import inspect
 
     verb = arguments.verb
@@ -149,11 +160,11 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one verb in this process; return the exit code: 0, or 2 after one line for a user's mistake."""
+    """Run one verb in this process and return its exit code: 2 after one line for a user's mistake."""
     arguments = parser().parse_args(argv)
     prepare(arguments.threads)
-    # A scheduler ends a job with SIGTERM, a person with SIGINT (which a background shell would have us
-    # ignore); as an exception either lets a half-written file be removed.
+    # A scheduler ends a job with SIGTERM, a person with SIGINT, which a process in the background of a shell
+    # would ignore. As an exception, either signal lets a half-written file be removed.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     owner = owner_of_the_run()
@@ -163,9 +174,9 @@ def run(argv: Sequence[str]) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb, in a fork of the run's warm process if there is one; return the exit code."""
+    """Run one verb, in a fork of the run's warm process if there is one, and return its exit code."""
     given = list(sys.argv[1:] if argv is None else argv)
     blind = given[:1] == [APART]
-    # The warm process has loaded its libraries for one thread.
+    # The warm process has loaded its libraries for one thread, so it serves no other number of threads.
     code = None if any(word.partition("=")[0] == "--threads" for word in given) else run_warm(given, blind)
     return run(given) if code is None else code

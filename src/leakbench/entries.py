@@ -1,5 +1,4 @@
-"""Entries of the leaderboard: what the agreed attacks make of one defence, a JSON file for each below
-entries/."""
+"""Entries of the leaderboard: what the agreed attacks make of one defence each, as JSON files in entries/."""
 
 import hashlib
 import html
@@ -20,15 +19,16 @@ from leakbench.whole import SEAL, UNSEALED
 from leakbench.yamls import Strict, validated
 
 VERSION = 1
-# What an entry is ranked by: the mean over updates, highest over attacks; higher means that more is read.
+# The metric that ranks entries, by its mean over updates, highest over attacks. A higher value means that an
+# attack reads more.
 RANKED_BY = "ssim"
-# A larger file is no defence.
+# A larger file is no entry of a defence.
 MOST_BYTES = 1_000_000
 Text = Annotated[str, Field(min_length=1)]
 
 
 class Line(Strict):
-    """One measured number: a metric of an attack's reconstructions of one client's updates of a victim."""
+    """One measured number: a metric of an attack's reconstructions from one client's updates of a victim."""
 
     dataset: str
     victim: str
@@ -44,7 +44,7 @@ class Line(Strict):
     failure_rate: Annotated[float, Field(ge=0, le=1)]
 
     def place(self) -> tuple[str | int, ...]:
-        """Return what the number is of."""
+        """Return what the number was measured on: the names of its cell and client, and its metric."""
         of = self.dataset, self.victim, self.defence, self.attack, self.client, self.local_samples
         return *of, self.metric
 
@@ -52,10 +52,19 @@ class Line(Strict):
 class Entry(Strict):
     """An entered defence with the files that make it and what was measured of it.
 
-    name: as in the catalogue. summary: one sentence. source: the text of its Python file. settings: the text
-    of its YAML. attacker: the text of the file of its adaptive attacker, empty without one. ensemble: the
-    digest of the agreed cells. scale, device, commit, versions: of the run. lines: its numbers and those of
-    `none`, of the same run. absent: cell → why it has no number.
+    version: of the form of entries.
+    name: the defence's name in the catalogue.
+    summary: the defence in one sentence.
+    source: the text of its Python file.
+    settings: the text of its YAML.
+    attacker: the text of the file of its adaptive attacker, empty without one.
+    ensemble: the digest of the agreed cells.
+    scale: the scale of the run.
+    device: the device of the run.
+    commit: the commit of the run.
+    versions: library → its version in the run.
+    lines: the numbers of the defence, and those of `none` in the same run.
+    absent: cell → why it has no number.
     """
 
     version: int
@@ -75,10 +84,12 @@ class Entry(Strict):
 
 @dataclass(frozen=True)
 class Agreed:
-    """What is agreed on today.
+    """The cells, attacks and metrics that are agreed on today.
 
-    digest: of its cells. cells: data set, victim, federation and attack of each. adaptive: the attacks that
-    adapt to a defence. metrics: what is measured.
+    digest: the digest of the agreed cells.
+    cells: data set, victim, federation and attack of each cell.
+    adaptive: the attacks that adapt to a defence.
+    metrics: the metrics that are measured.
     """
 
     digest: str
@@ -88,10 +99,10 @@ class Agreed:
 
 
 def read_entry(path: Path, agreed: Agreed) -> Entry:
-    """Return the entry of a file.
+    """Return the entry in the file `path`, which must have what is agreed.
 
-    Raises UserError where the file is too large, altered, incomplete, of another version or of other cells,
-    where a number cannot be, and where its bytes are not those that are written of such an entry.
+    Raises UserError if the file is too large, altered, incomplete, of another version or of other cells, if a
+    number is not possible, and if the file's bytes are not those that are written for such an entry.
     """
     again = "enter the defence again: leakbench enter FILE.py"
     if path.is_file() and path.stat().st_size > MOST_BYTES:
@@ -111,7 +122,15 @@ def read_entry(path: Path, agreed: Agreed) -> Entry:
 
 
 def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
-    """Return an entry. Raises UserError, at `where`, unless it has what is agreed, and nothing else."""
+    """Return an entry that has exactly what is agreed.
+
+    entry: the entry.
+    agreed: what is agreed on today.
+    where: what the message begins with.
+    mend: what the user can do, for the message.
+
+    Raises UserError unless the entry has what is agreed, and nothing else.
+    """
     if entry.ensemble != agreed.digest:
         raise UserError(f"{where}ensemble: other attacks were agreed on since ({mend})")
     if wrong := _beyond(entry, agreed) or _lacking(entry, agreed):
@@ -120,13 +139,15 @@ def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
 
 
 def _written(entry: Entry) -> bytes:
-    """Return the bytes that are written of an entry, its digest among them.
+    """Return the bytes of an entry's file, with its digest among them.
 
-    Only a file of these bytes is an entry: in another form its digest may not be found, and not be compared.
+    Only a file of these bytes is an entry. In a file of another form the digest might not be found, and the
+    bytes would then not be held to it.
     """
 
     def text(seal: str) -> bytes:
-        # No file has a lone surrogate, which an escape may stand for: its bytes then differ.
+        # An escape in a file may stand for a lone surrogate. It is let through here, because no file has such
+        # bytes: the file then differs from these bytes and is refused.
         own = entry.model_dump(mode="json") | {SEAL: seal}
         return f"{to_json(own)}\n".encode(errors="surrogatepass")
 
@@ -134,7 +155,10 @@ def _written(entry: Entry) -> bytes:
 
 
 def _beyond(entry: Entry, agreed: Agreed) -> str:
-    """Return in words which line is of no agreed cell, is there twice or cannot be; empty where none is."""
+    """Return in words which line is of no agreed cell, is there twice or has an impossible value.
+
+    The text is empty if there is no such line.
+    """
     cells = {(dataset, victim, attack) for dataset, victim, _, attack in agreed.cells}
     seen = set()
     for line in entry.lines:
@@ -155,7 +179,10 @@ def _beyond(entry: Entry, agreed: Agreed) -> str:
 
 
 def _lacking(entry: Entry, agreed: Agreed) -> str:
-    """Return in words what has neither a number that ranks nor a reason; empty where nothing lacks it."""
+    """Return in words which victim or cell has neither a number that ranks nor a reason.
+
+    The text is empty if nothing is lacking.
+    """
     for defence in (entry.name, "none"):
         if {line[:2] for line in _ranked(entry, defence)} != {cell[:2] for cell in agreed.cells}:
             return f"must have {RANKED_BY} of '{entry.name}' and of 'none' on each victim"
@@ -176,7 +203,10 @@ def _ranked(entry: Entry, defence: str) -> set[tuple[str, str, str]]:
 
 
 def lines_of(rows: Iterable[dict[str, Any]]) -> list[Line]:
-    """Return an experiment's table, row by row, as an entry's lines; baselines are left out."""
+    """Return the rows of an experiment's table as lines of an entry.
+
+    Baselines and rows without a mean are left out.
+    """
     keys = set(Line.model_fields)
     return [
         validated(Line, {
@@ -193,7 +223,7 @@ def _none(value: object) -> bool:
 
 
 def strongest(entry: Entry, defence: str) -> list[Line]:
-    """Return, for each data set and victim, the line of the attack that reads most under a defence."""
+    """Return, for each data set and victim, the line of the attack that reads most under `defence`."""
     found: dict[tuple[str, str], Line] = {}
     for line in entry.lines:
         place = (line.dataset, line.victim)
@@ -204,9 +234,10 @@ def strongest(entry: Entry, defence: str) -> list[Line]:
 
 
 def board(entries: Sequence[Entry]) -> str:
-    """Return the leaderboard as a Markdown text: the defence that leaves least to its strongest attack first.
+    """Return the leaderboard as a Markdown text.
 
-    An entry is ranked by its worst victim. A defence that no adaptive attacker was written for says so.
+    The defence under which its strongest attack reads least comes first. An entry is ranked by its worst
+    victim. The table says for which defences no adaptive attacker was written.
     """
     ranked = sorted(entries, key=lambda e: (max(line.mean for line in strongest(e, e.name)), e.name))
     titles = (
@@ -239,7 +270,7 @@ def _without(entry: Entry, line: Line) -> str:
 
 
 def _cell(text: str) -> str:
-    """Return a stranger's text as it may stand in a cell of a table: with no sign that Markdown reads."""
+    """Return a stranger's text for a cell of a table, with all signs of Markdown and HTML escaped."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
 
 

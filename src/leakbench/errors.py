@@ -1,4 +1,4 @@
-"""The one error a user can cause."""
+"""Errors: the one that a user can cause, with its kinds, and the reason why a quantity was not measured."""
 
 import errno
 import os
@@ -16,8 +16,9 @@ _UNWRITABLE = {
 class UserError(Exception):
     """A mistake of the user, in one line: where (file and key), what, how to mend it.
 
-    The command line prints it without a traceback and exits with 2. What a stranger's file put into it, line
-    breaks or a terminal's colours, is written out.
+    The command line prints the line without a traceback and exits with 2. Line breaks become spaces. Other
+    unprintable characters that a stranger's file put into the message, such as a terminal's colours, are
+    written as escapes.
     """
 
     def __init__(self, message: object) -> None:
@@ -28,7 +29,9 @@ class UserError(Exception):
 class Altered(UserError):
     """A file that is not as it was written: cut short, malformed, or of other bytes than its own digest.
 
-    path: the file. what: what is wrong with it, in words. mend: what the user can do.
+    path: the file.
+    what: what is wrong with the file, in words.
+    mend: what the user can do.
     """
 
     def __init__(self, path: Path, what: str, mend: str = "delete it and run its rule again") -> None:
@@ -45,9 +48,11 @@ class Unfit(UserError):
 
 
 def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule that writes it") -> None:
-    """Raise UserError where nothing lies at `path`, or what is no regular file: whoever reads a pipe waits.
+    """Raise UserError if there is no regular file at `path`.
 
-    what: the kind of file, for the message. mend: what to do where nothing is there.
+    path: the file; a pipe is refused, because a reader of a pipe waits.
+    what: the kind of file, for the message.
+    mend: what the user can do if nothing is there, for the message.
     """
     if not os.path.exists(path):
         raise UserError(f"{path}: no such {what} ({mend})")
@@ -56,8 +61,10 @@ def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule 
 
 
 def raise_if_unwritable(problem: Exception, path: Path) -> None:
-    """Raise UserError if `problem` is a full disk or a folder that may not be written; `path` is what was to
-    be written."""
+    """Raise UserError if `problem` is a full disk, missing rights or a limit on the size of files.
+
+    `path` is what was to be written.
+    """
     number = getattr(problem, "errno", None) or 0
     if number in _UNWRITABLE:
         where = getattr(problem, "filename", None) or path

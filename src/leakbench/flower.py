@@ -1,8 +1,7 @@
-"""What a Flower (flwr) server sends and receives, kept round by round: the part that runs within somebody's
-Flower app.
+"""The recorder that runs within a user's Flower (flwr) app and keeps what the server sends and receives.
 
-It needs NumPy and this package, not torch, and no version of flwr in particular. `leakbench.rounds` reads
-what it wrote (docs/flower.md).
+The recorder needs NumPy and this package, but neither torch nor a particular version of flwr.
+`leakbench.rounds` reads the files that it writes, one a round (docs/flower.md).
 """
 
 import re
@@ -21,8 +20,9 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
-    """Let a Flower strategy keep what its server sends and receives in training; nothing of the training
-    changes.
+    """Let a Flower strategy keep what its server sends and receives in training.
+
+    The training itself does not change.
 
     strategy: any strategy of `flwr.serverapp.strategy`, such as FedAvg, FedProx or FedAdam, before it starts.
     folder: where a file `round-<number>.safetensors` is written after each round. It holds the arrays that
@@ -45,7 +45,7 @@ def record(strategy: S, folder: Path | str, samples: str = "num-examples") -> S:
     def configure_train(server_round: int, arrays: Any, config: Any, grid: Any) -> Any:
         messages = list(configure(server_round, arrays, config, grid))
         sent.update(_arrays(arrays))
-        # The strategy itself may add a setting, such as FedProx its weight.
+        # The settings are read now, because the strategy may have added one, as FedProx adds its weight.
         settings = {
             name: value for name, value in dict(config).items() if isinstance(value, int | float | str)
         }
@@ -74,9 +74,9 @@ def _samples(reply: Any, samples: str) -> Any:
 
 
 def _reason(reply: Any, samples: str) -> str:
-    """Return why nothing can be kept of a reply, in one line; an empty text if it can."""
+    """Return in one line why a reply cannot be kept; an empty text if it can."""
     if reply.has_error():
-        # A trace, whose end says what happened, in the colours of a terminal.
+        # The reason is a traceback in the colours of a terminal, whose end says what happened.
         words = " ".join(_COLOUR.sub("", str(reply.error.reason)).split())
         return f"…{words[-LONGEST:]}" if len(words) > LONGEST else words or "no reason given"
     records = len(reply.content.array_records)

@@ -1,6 +1,6 @@
 """Leases of GPUs: jobs of one machine that ask for `cuda` never share a device by accident.
 
-A lease is a lock on a file that stands for the device. The system lets go of it when its process ends,
+A lease is a lock on a file that stands for the device. The system releases the lock when its process ends,
 however it ends.
 """
 
@@ -21,8 +21,10 @@ POLL_SECONDS = 0.5
 
 
 def present() -> list[str]:
-    """Return a name for each GPU that this process sees, in torch's order, the same in all processes of the
-    machine."""
+    """Return a name for each GPU that this process sees, in torch's order.
+
+    A GPU has the same name in all processes of the machine.
+    """
     import torch
 
     return [
@@ -33,11 +35,15 @@ def present() -> list[str]:
 
 @contextmanager
 def leased(device: str, names: Callable[[], Sequence[str]] = present, folder: Path = FOLDER) -> Iterator[str]:
-    """Yield the device to compute on: for `cuda` the first that no other job holds, waiting for one if need
-    be.
+    """Yield the device to compute on, and hold its lease meanwhile.
 
-    Whoever gives a number has chosen and does not wait, but holds that device's lease if it is free. `cpu`
-    takes none. Raises UserError if no GPU is there, or none of that number.
+    device: `cpu`, `cuda` or `cuda:<number>`.
+    names: returns a name for each GPU.
+    folder: where the files lie that stand for the GPUs.
+
+    `cuda` gets the first GPU that no other job holds, and waits for one if all are held. A caller who gives a
+    number has chosen a GPU and does not wait, but holds its lease if the GPU is free. `cpu` takes no lease.
+    Raises UserError if there is no GPU, or none of that number.
     """
     if device == "cpu":
         yield device
@@ -75,7 +81,7 @@ def _open(folder: Path, name: str) -> int:
     path = folder / re.sub("[^A-Za-z0-9-]", "_", name)
     with suppress(FileExistsError):
         made = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDONLY)
-        # Whatever the umask of the user who comes first.
+        # The rights must not depend on the umask of the user who comes first.
         os.fchmod(made, 0o644)
         os.close(made)
     return os.open(path, os.O_RDONLY | os.O_NOFOLLOW)

@@ -1,4 +1,4 @@
-"""The words of the command line: each verb, its arguments, and one line that answers a mistake in them."""
+"""The parser of the command line: each verb, its arguments, and one-line answers to mistakes in them."""
 
 import argparse
 import re
@@ -11,9 +11,9 @@ from leakbench import __version__
 from leakbench.errors import UserError
 
 _ABOUT = "The command line: one subcommand for each verb, the same that the workflow's rules call."
-# What a federation that is played needs or makes beside its spec and its observation.
+# The arguments that `capture` takes only where it plays the federation itself.
 PLAYED = ("data", "victim", "oracle", "truth")
-# What a user of `audit` says of the federation.
+# What a user of `audit` declares about the federation.
 _DECLARED = {
     "clients": "clients of the federation",
     "rounds": "rounds that a client takes part in",
@@ -22,10 +22,10 @@ _DECLARED = {
 
 
 class _Parser(argparse.ArgumentParser):
-    """Answer a mistake in one line, an unknown verb or option with the nearest."""
+    """Answer a mistake in one line, and suggest the nearest name for an unknown verb or option."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Refuse what is unknown before argparse names what is missing."""
+        """Refuse unknown verbs and options before argparse complains about missing ones."""
         words = list(sys.argv[1:] if args is None else args)
         verbs = next((action.choices for action in self._actions if action.dest == "verb"), None)
         for word in words:
@@ -56,21 +56,21 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _positive(text: str) -> int:
-    """Return a whole number above 0 of a command's argument."""
+    """Return the whole number above 0 that a command's argument states."""
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
     return int(text)
 
 
 def _seed(text: str) -> int:
-    """Return a whole number of at least 0 of a command's argument."""
+    """Return the whole number of at least 0 that a command's argument states."""
     if not re.fullmatch("[0-9]+", text):
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 0")
     return int(text)
 
 
 def _device(text: str) -> str:
-    """Return the name of a device of a command's argument."""
+    """Return the name of the device that a command's argument states."""
     if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", text):
         raise argparse.ArgumentTypeError(f"{text!r} is neither cpu nor cuda[:number]")
     return text

@@ -1,4 +1,4 @@
-"""Parts are found by their name: one file in one room, holding a function of its own name."""
+"""Parts and how they are found by name: each is one file in one room with a function of the same name."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -17,7 +17,7 @@ _ROOMS = {
     "encryption": "encryption",
 }
 
-# How YAML may call a part.
+# The form of a part's name in YAML.
 NAME = "[a-z][a-z0-9]*(-[a-z0-9]+)*"
 # The sections of an attack's YAML that name parts, and their rooms.
 SECTIONS = {
@@ -26,9 +26,9 @@ SECTIONS = {
     "optimiser": "optimisers",
     "epochs": "epochs",
 }
-# Those that name several parts; each of the others names one.
+# The sections that may name several parts. Each of the others names one.
 SEVERAL = ("objective",)
-# What an attack may do about labels without a rule that infers them.
+# The values of an attack's `labels` for which no rule infers labels.
 WITHOUT_RULE = ("none", "oracle", "joint")
 
 
@@ -43,9 +43,11 @@ def dotted(room: str, name: str) -> str:
 
 
 def parts_of(spec: Mapping[str, Any]) -> list[str]:
-    """Return the modules of the parts that a spec is made of, among them those that its attack's sections
-    name, the rule by which the attack infers labels, what plays a training study, and every detector where
-    clients look."""
+    """Return the modules of the parts that a spec is made of.
+
+    Among them are the parts that its attack's sections name, the rule by which the attack infers labels, the
+    module that runs a training study, and every detector if the clients of the federation run detectors.
+    """
     found = [dotted("training", "study")] if "study" in spec else []
     if spec.get("federation", {}).get("watched"):
         found += [dotted("detectors", name) for name in names("detectors")]
@@ -57,12 +59,14 @@ def parts_of(spec: Mapping[str, Any]) -> list[str]:
 
 
 def names(room: str) -> list[str]:
-    """Return the names of all parts of a room, sorted, as their files have them."""
+    """Return the names of all parts of a room, sorted and spelled like their files (with underscores)."""
     return sorted(found.name for found in iter_modules([str(Path(__file__).parent / room)]))
 
 
 def part(room: str, name: str) -> Callable[..., Any]:
-    """Return the function that a part's file is named after. Raises ImportError or AttributeError if there is
-    none."""
+    """Return the function that a part's file is named after.
+
+    Raises ImportError or AttributeError if there is none.
+    """
     found: Callable[..., Any] = getattr(import_module(dotted(room, name)), stem(name))
     return found

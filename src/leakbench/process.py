@@ -1,4 +1,4 @@
-"""A job's process: what it needs before its libraries are loaded, and the commit that it runs."""
+"""A job's process: its settings before libraries are loaded, its owner, its end and the commit it runs."""
 
 import ctypes
 import os
@@ -13,7 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-# Holds the process that owns the run; the Snakefile sets it to Snakemake's own.
+# The environment variable with the number of the process that owns the run. The Snakefile sets it to
+# Snakemake's own process.
 OWNER = "LEAKBENCH_WARM"
 _CONTAINERS = ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -25,9 +26,9 @@ _LIBC = ctypes.CDLL(None)
 def prepare(threads: int) -> None:
     """Fix the number of threads and keep freed memory in the process.
 
-    Results depend on the number of threads in the last bits, so the job fixes it and not the machine. glibc
-    gives large blocks back to the system at every free, and a network's step frees hundreds: a fifth of the
-    time of a convolution.
+    The last bits of results depend on the number of threads, so the job fixes it instead of the machine.
+    glibc gives large blocks back to the system at every free, and a network's step frees hundreds of them,
+    which takes a fifth of the time of a convolution.
     """
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = str(threads)
@@ -37,13 +38,13 @@ def prepare(threads: int) -> None:
 
 
 def born(process: int) -> int:
-    """Return when a process was started, in ticks since the machine was; 0 if there is none that runs.
+    """Return when `process` was started, in ticks since the machine's start; 0 if it does not run.
 
-    One that has ended and that nobody has asked about yet (a zombie) does not run. A number that another
-    process got later has another time.
+    A process that has ended but whose exit code nobody has asked for yet (a zombie) does not run. If another
+    process later gets the same number, its time differs.
     """
     try:
-        # Behind the command's name, which may hold anything: state, parent and so on.
+        # State, parent and so on stand behind the command's name, which may hold any characters.
         words = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return 0
@@ -51,20 +52,24 @@ def born(process: int) -> int:
 
 
 def alive(process: int) -> bool:
-    """Return whether there is such a process, and it runs."""
+    """Return whether there is such a process and it runs."""
     return born(process) > 0
 
 
 def owner_of_the_run() -> int | None:
-    """Return the process that owns the run this job belongs to; None where there is none to be seen, as in a
-    container."""
+    """Return the process that owns the run this job belongs to.
+
+    None means that there is no such process or that this one cannot see it, as in a container.
+    """
     owner = os.environ.get(OWNER, "")
     return int(owner) if owner.isdigit() and not any(name in os.environ for name in _CONTAINERS) else None
 
 
 def folder_of_the_run(owner: int) -> Path:
-    """Return the folder of the run that process `owner` owns, which only this user may enter; make it if need
-    be. Raises PermissionError if it is not this user's own."""
+    """Return the folder of the run that process `owner` owns, and make it if need be.
+
+    Only this user may enter the folder. Raises PermissionError if it is not this user's own.
+    """
     folder = Path(tempfile.gettempdir()) / f"leakbench-{os.getuid()}-{owner}"
     with suppress(FileExistsError):
         folder.mkdir(mode=0o700)
@@ -75,10 +80,10 @@ def folder_of_the_run(owner: int) -> Path:
 
 
 def end_with(owner: int, patience: float = 5.0) -> None:
-    """Terminate this process soon after `owner` is gone; kill it if it has not ended `patience` seconds
-    later.
+    """Terminate this process soon after `owner` is gone; kill it if it still runs `patience` seconds later.
 
-    Who was killed starts its jobs anew, and two processes must not write one file.
+    An owner that was killed starts its jobs anew when it is run again, and two processes must not write one
+    file.
     """
 
     begun = born(owner)
@@ -100,8 +105,13 @@ def end_with_parent() -> None:
 
 
 def ended(run: Callable[[], int], answer: Callable[[int], object] = bool) -> NoReturn:
-    """End this process, a fork, with the exit code of `run`, and with what the interpreter does at its
-    end. `answer` is called with the code before."""
+    """End this process, a fork, with the exit code of `run`.
+
+    run: the job, which returns an exit code.
+    answer: called with the exit code before the process ends.
+
+    As at the interpreter's own end, an exception is printed and the streams are flushed.
+    """
     code = 1
     try:
         code = run()
@@ -122,8 +132,7 @@ def ended(run: Callable[[], int], answer: Callable[[int], object] = bool) -> NoR
 
 
 def commit(root: Path = Path()) -> str:
-    """Return the short name of the commit that is checked out at `root`, an empty text where there is
-    none."""
+    """Return the short name of the commit that is checked out at `root`; an empty text if there is none."""
     call = ["git", "-C", str(root), "rev-parse", "--short=10", "HEAD"]
     try:
         return subprocess.run(call, capture_output=True, text=True, check=True).stdout.strip()

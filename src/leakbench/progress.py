@@ -17,7 +17,10 @@ def log(text: str) -> None:
 
 
 def track(items: Sequence[T], label: str, every: float = 10.0) -> Iterator[tuple[T, bool]]:
-    """Yield (item, due): `due` is true about every `every` seconds, the moment to save or log."""
+    """Yield (item, due) for each of `items`, and show the progress under the name `label`.
+
+    `due` is true about once every `every` seconds, which is the moment to save or log.
+    """
     console = Console(stderr=True)
     last = time.monotonic()
     if console.is_terminal:

@@ -1,4 +1,4 @@
-"""What made a file: digests of spec and code, seed, versions, device; and, beside it, what making it cost."""
+"""What made a file (digests of spec and code, seed, versions, device), and in a record beside it the cost."""
 
 import platform
 import reprlib
@@ -17,20 +17,23 @@ from leakbench.errors import Altered
 from leakbench.whole import whole
 
 AGAIN = "delete it and run snakemake again"
-# Seconds, or updates, of any job.
+# No job takes more seconds or has more updates.
 _MOST = 1e15
 _LIBRARIES = ("torch", "numpy", "scipy", "pandas", "scikit-image")
 
 
 def read_spec(path: Path) -> dict[str, Any]:
-    """Read a resolved spec (JSON). Raises UserError naming the file."""
+    """Read a resolved spec (JSON). Raises UserError, naming the file, if it is missing or no spec."""
     return read_json(path, "a spec", "run `python -m leakbench plan`")
 
 
 def spent(path: Path, **least: float) -> tuple[float, ...]:
     """Return numbers of the record that `recording` wrote of a job, in the order of `least`.
 
-    least: the key of each → the least that it may be. Raises Altered naming file and key.
+    path: the file of the record.
+    least: the key of each number → the least value that it may have.
+
+    Raises Altered, naming file and key, for a value that is no such number.
     """
     value = read_json(path, "a record", AGAIN)
     for key, bound in least.items():
@@ -42,7 +45,7 @@ def spent(path: Path, **least: float) -> tuple[float, ...]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the libraries that a result may hang on."""
+    """Return the versions of Python and of the libraries that a result may depend on."""
     return {"python": platform.python_version(), **{name: version(name) for name in _LIBRARIES}}
 
 
@@ -57,9 +60,11 @@ def machine() -> str:
 
 
 def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict[str, Any]:
-    """Return the facts that every output carries. Nothing here changes from run to run on one machine.
+    """Return the facts that every output carries. None of them changes from run to run on one machine.
 
-    modules: the verb's own, beside which the parts that the spec names count as code.
+    spec: the resolved spec.
+    modules: the verb's own modules; with the parts that the spec names they are the code.
+    device: the device on which the job computes.
     """
     return {
         "spec": digest(spec),
@@ -73,8 +78,10 @@ def provenance(spec: dict[str, Any], *modules: str, device: str = "cpu") -> dict
 def resuming(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
     """Return the name under which a killed job finds what it had done.
 
-    made: the facts that its output carries. out: where it writes, so that no two jobs share a name. inputs:
-    the files it reads, which count by content: two victims that differ in their weights tell the same facts.
+    made: the facts that the job's output carries.
+    out: where the job writes, so that no two jobs share a name.
+    inputs: the files that the job reads. Their content counts, because two victims that differ in their
+    weights have the same facts.
     """
     seen = [whole(path) for path in inputs if path is not None]
     return digest({"made": made, "out": str(out), "seen": seen})[:32]
@@ -84,7 +91,8 @@ def resuming(made: dict[str, Any], out: Path, *inputs: Path | None) -> str:
 def recording(path: Path | None, verb: str) -> Iterator[dict[str, Any]]:
     """Write to `path` what the block cost: wall seconds, and the peak memory of the largest of its processes.
 
-    Kept apart, since results must not change with it. Yields a dict to which the block may add.
+    `verb` is named in the record. The record is a file of its own, since results must not change with the
+    cost. Yields a dict to which the block may add.
     """
     start = time.perf_counter()
     record: dict[str, Any] = {"verb": verb}

@@ -1,6 +1,6 @@
 """Records of a table as vectors of numbers in [0, 1], and back.
 
-A number is scaled by the range of its column; a category is a block of zeros with a one in its own place.
+A number is scaled by the range of its column. A category is a block of zeros with a one in its own place.
 """
 
 import math
@@ -16,8 +16,12 @@ from leakbench.errors import UserError
 class Column(NamedTuple):
     """A column of a table.
 
-    name: as its table has it. place: where it stands in a record's vector. values: its categories; empty for
-    a column of numbers. low, high: the range of its numbers. step: what its numbers are multiples of.
+    name: the column's name in its table.
+    place: where the column stands in a record's vector.
+    values: its categories; empty for a column of numbers.
+    low: the least of its numbers.
+    high: the largest of its numbers.
+    step: the number of which its numbers are multiples.
     """
 
     name: str
@@ -51,9 +55,10 @@ def columns_of(listed: Sequence[Mapping[str, Sequence[float | str]]]) -> list[Co
 
 
 def encode(table: pd.DataFrame, columns: Sequence[Column]) -> np.ndarray:
-    """Return the rows of a table as vectors, float32 [N, width]; NaN in place of what no column holds.
+    """Return the rows of a table as vectors, float32 [N, width].
 
-    That is a number beyond the range of its column, what is no number, and a category that is not listed.
+    NaN stands in place of a number beyond the range of its column, of a value that is no number, and of a
+    category that is not listed.
     """
     out = np.empty((len(table), columns[-1].place.stop), np.float32)
     for column in columns:
@@ -69,8 +74,11 @@ def encode(table: pd.DataFrame, columns: Sequence[Column]) -> np.ndarray:
 
 
 def decode(records: np.ndarray, columns: Sequence[Column]) -> pd.DataFrame:
-    """Return vectors [N, width] as rows of a table: numbers to their step, of each block its largest
-    category."""
+    """Return vectors [N, width] as rows of a table.
+
+    Numbers are rounded to the step of their column. Each block of categories gives the one with the largest
+    value.
+    """
     out: dict[str, np.ndarray] = {}
     for column in columns:
         part = np.asarray(records[:, column.place], np.float64)

@@ -1,12 +1,13 @@
 """Recorded results: tables of earlier runs, kept in git below reference/<scale>/ with what made them.
 
-What takes hours is measured once and recorded. Each experiment has these files there: its table as the
-workflow wrote it (.csv), the single trials behind it (.parquet), its record (.json), small pictures of its
-strongest attacks (.safetensors) where it has any, and what its figure draws beside the table
-(.exhibit.safetensors) where that is small. The record names device, commit, date, versions,
-digests of specs, code and files, and how far its trainings ran. The same experiment with every seed
-raised by N is recorded below reference/<scale>-seed<N>/. Such a table says what the seed changes; it decides
-no verdict.
+Experiments that take hours are measured once and recorded. Each experiment has these files there: its table
+as the workflow wrote it (.csv), the single trials behind the table (.parquet), its record (.json), small
+pictures of its strongest attacks (.safetensors) where it has any, and what its figure draws in addition to
+the table (.exhibit.safetensors) where that is small. The record names device, commit, date, versions,
+digests of specs, code and files, and how far the trainings ran.
+
+The same experiment with every seed raised by N is recorded below reference/<scale>-seed<N>/. Such a table
+says what the seed changes; it decides no verdict.
 """
 
 import re
@@ -25,27 +26,34 @@ from leakbench.yamls import validated
 if TYPE_CHECKING:
     import pandas as pd
 
-# The files beside a record; it names the digest of each.
+# The suffixes of the files beside a record, which names the digest of each.
 EXHIBIT = ".exhibit.safetensors"
 KEPT = (".csv", ".parquet", ".safetensors", EXHIBIT)
 _Suffix = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, KEPT))})$")]
 Files = dict[_Suffix, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
-# Columns of a table that are text, if one is empty in every line or has digits alone.
+# Columns of a table that are read as text even if a column is empty in every line or has only digits.
 TEXT = {"seeds": str, "baseline": str, "key": str}
-# How a record is made.
+# What a user can do: make a record, or mend one.
 _AGAIN = "run `leakbench record`"
 _MEND = "restore it with `git checkout`, or run `leakbench record` again"
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
 class Record(BaseModel):
-    """What a record must say, and how; it may say more.
+    """The keys that a record must have, and their form; a record may have more keys.
 
-    device, commit, date: where and when the table was made. versions: library → version. specs, code: digests
-    of what the table follows from. files: suffix → digest of a file beside it. absent: cell → reason. shares:
-    cell → what trained → share of its full length. falls: cell → of each trial, by what share its loss fell
-    in the last half. knows: cell → what the attack knew. confirmed: digest of other code → what shows that it
-    gives the same.
+    device: the device on which the table was made.
+    commit: the commit from which the table was made.
+    date: when the table was made.
+    specs: the digest of the specs from which the table follows.
+    code: the digest of the code from which the table follows.
+    versions: library → version.
+    absent: cell → the reason why the cell is absent.
+    files: suffix → the digest of a file beside the record.
+    shares: cell → what was trained → the share of its full length.
+    falls: cell → for each trial the share by which its loss fell in the last half.
+    knows: cell → what the attack knew.
+    confirmed: digest of other code → what shows that this code gives the same table.
     """
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
@@ -65,7 +73,10 @@ class Record(BaseModel):
 
 
 def run_of(folder: str) -> tuple[str, int | None]:
-    """Return scale and seed of a folder below results/ or reference/; None for the experiments' own seeds."""
+    """Return the scale and the seed that a folder below results/ or reference/ is named after.
+
+    The seed is None for the experiments' own seeds.
+    """
     found = _SEEDED.fullmatch(folder)
     return (found[1], int(found[2])) if found else (folder, None)
 
@@ -73,7 +84,8 @@ def run_of(folder: str) -> tuple[str, int | None]:
 def recorded(folder: Path, experiment: str = "*") -> list[Path]:
     """Return, sorted, the table of every experiment that has a file in a folder below reference/.
 
-    A table that is gone is named too, so that whoever reads it says so. experiment: a name or a glob.
+    `experiment` is a name or a glob. A table that is gone is named too, so that the reader of the table
+    reports it.
     """
     found = (path for path in folder.glob(f"{experiment}.*") if not path.name.startswith("."))
     return sorted({table for path in found if (table := _table(path))})
@@ -88,8 +100,9 @@ def _table(path: Path) -> Path | None:
 def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
     """Return every recorded file of an experiment below the checkout `root`, sorted.
 
-    experiment: a name or a glob. seeded: whether those of raised seeds are meant, or those of the
-    experiments' own.
+    root: the checkout.
+    experiment: a name or a glob.
+    seeded: whether the files of raised seeds are returned instead of those of the experiments' own seeds.
     """
     folders = (path for path in (root / "reference").glob("*/") if path.is_dir())
     meant = (folder for folder in folders if (run_of(folder.name)[1] is not None) is seeded)
@@ -101,7 +114,7 @@ def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
 def read_record(table: Path) -> dict[str, Any]:
     """Return the record beside a recorded table.
 
-    Raises UserError naming the file, and the key, where it is missing or says too little, or where the files
+    Raises UserError, naming the file and the key, if the record is missing or lacks a key, and if the files
     beside it are not those that were recorded, byte by byte.
     """
     path = table.with_suffix(".json")
@@ -114,7 +127,10 @@ def read_record(table: Path) -> dict[str, Any]:
 def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None:
     """Raise UserError unless a table and the files beside it are those of a record.
 
-    digests: suffix → sha256, of the record at `where`.
+    table: the recorded CSV.
+    digests: suffix → sha256, from the record.
+    where: the record, as messages begin with it.
+    mend: what the user can do, for messages.
     """
     if ".csv" not in digests:
         raise UserError(f"{where}files: has no digest of {table.name} ({mend})")
@@ -127,7 +143,7 @@ def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None
 
 
 def kept_digests(table: Path) -> dict[str, str]:
-    """Return suffix -> sha256 of a recorded table, and of the trials and pictures beside it."""
+    """Return suffix → sha256 of a recorded table, and of the trials and pictures beside it."""
     kept = {suffix: table.with_suffix(suffix) for suffix in KEPT}
     return {suffix: file_digest(path) for suffix, path in kept.items() if path.is_file()}
 
@@ -136,7 +152,9 @@ def kept_digests(table: Path) -> dict[str, str]:
 class Kept:
     """A recorded run of one experiment.
 
-    table: the CSV below reference/. rows: its lines. record: what made it.
+    table: the CSV below reference/.
+    rows: the lines of the table.
+    record: what made the table.
     """
 
     table: Path
@@ -145,21 +163,21 @@ class Kept:
 
     @property
     def scale(self) -> str:
-        """The scale, or for raised seeds what `run_of` reads."""
+        """The scale of the run; for raised seeds the folder's name, which `run_of` takes apart."""
         return self.table.parent.name
 
     @property
     def name(self) -> str:
-        """The experiment."""
+        """The name of the experiment."""
         return self.table.stem
 
     def beside(self, suffix: str) -> Path | None:
-        """Return one of the files beside the table, None where it was not recorded."""
+        """Return the file beside the table with this suffix, or None if it was not recorded."""
         path = self.table.with_suffix(suffix)
         return path if path.is_file() else None
 
     def trials(self) -> "pd.DataFrame | None":
-        """Return the single trials behind the lines, None where they were not recorded."""
+        """Return the single trials behind the lines, or None if they were not recorded."""
         path = self.beside(".parquet")
         return read_table(path)[0] if path else None
 
@@ -170,7 +188,7 @@ class Kept:
 
 
 def tables(paths: Iterable[Path]) -> list[Kept]:
-    """Return the recorded run of every table that one of `paths` belongs to, in their order.
+    """Return the recorded run of every table to which one of `paths` belongs, in the order of `paths`.
 
     Raises UserError as `read_record` does.
     """
@@ -183,14 +201,15 @@ def tables(paths: Iterable[Path]) -> list[Kept]:
 
 
 def fuller(rows: "pd.DataFrame", found: Iterable[Kept], but: str, pictured: bool) -> Kept | None:
-    """Return the recorded run that has the most lines of attacks and studies, None where `rows` has as many.
+    """Return the recorded run with the most lines of attacks and studies, or None if `rows` has as many.
 
-    A run that leaves cells to the record shows the record: one figure then has one scale, and not some points
-    of few trials beside others of many.
+    A run that leaves cells to the record thus shows the record. One figure then has one scale, instead of
+    points of few trials beside points of many.
 
-    rows: the table of a run, with `baseline` "" for the attacks and studies themselves. found: recorded runs
-    of the same experiment. but: the run's own scale. pictured: whether the run has pictures. It then keeps
-    its place before a record that has none.
+    rows: the table of a run, with `baseline` "" for the attacks and studies themselves.
+    found: recorded runs of the same experiment.
+    but: the run's own scale, whose record is left out.
+    pictured: whether the run has pictures. Records without pictures are then left out.
     """
     others = [kept for kept in found if kept.scale != but and (not pictured or _pictured(kept))]
     best = max(others, key=lambda kept: _lines(kept.rows), default=None)

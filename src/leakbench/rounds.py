@@ -1,4 +1,4 @@
-"""The rounds that `leakbench.flower.record` kept, read back: data only, whoever wrote them."""
+"""The reader of the rounds that `leakbench.flower.record` kept; it takes a stranger's files as data only."""
 
 import re
 from dataclasses import dataclass
@@ -20,9 +20,9 @@ class Rounds:
     """What a server sent and received in several rounds of the same clients.
 
     sent: parameter or buffer → [rounds, *shape], the models that were sent out.
-    updates: those of them that are floating → [rounds, clients, *shape], what came back less what was
-    sent.
-    nodes: the number of each client's node. clients: its number of samples.
+    updates: floating parameter or buffer → [rounds, clients, *shape], the returned values minus those sent.
+    nodes: the number of each client's node.
+    clients: the number of samples of each client.
     left_out: node → why it is none of the clients, in words.
     config: the settings of training that the server sent in the last round.
     """
@@ -36,10 +36,10 @@ class Rounds:
 
 
 def read_rounds(folder: Path) -> Rounds:
-    """Return the rounds in `folder`, with those clients that answered in each with as many samples.
+    """Return the rounds in `folder`, with the clients that answered in each with equally many samples.
 
-    Raises UserError if there are no such clients, for a folder that holds something else, and for a file that
-    is not as it was written or holds NaN or Inf.
+    Raises UserError if there are no such clients, for a folder without rounds or whose rounds do not fit
+    together, and for a file that is not as it was written or holds NaN or Inf.
     """
     found = _files(folder)
     rounds = {number: _opened(path) for number, path in found.items()}
@@ -77,8 +77,10 @@ def read_rounds(folder: Path) -> Rounds:
 
 
 def _files(folder: Path) -> dict[int, Path]:
-    """Return number → file of the rounds in a folder, in order. Raises UserError if there are none, or two of
-    one number."""
+    """Return number → file of the rounds in a folder, in order.
+
+    Raises UserError if there are none, or two of one number.
+    """
     found: dict[int, Path] = {}
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if match := _ROUND.fullmatch(path.name):
@@ -103,8 +105,10 @@ def _opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
 def _raise_unless_finite(
     name: str, sent: np.ndarray, updates: np.ndarray, files: list[Path], nodes: list[int]
 ) -> None:
-    """Raise UserError naming the file and the tensor in which a value is no finite number. An attack reads
-    nothing out of such an update, which would look as if nothing were exposed."""
+    """Raise UserError, naming the file and the tensor, if a value is no finite number.
+
+    An attack reads nothing out of such an update, which would look as if nothing were exposed.
+    """
     for path, each, back in zip(files, sent, updates, strict=True):
         keys = [f"global/{name}", *(f"returned/{node}/{name}" for node in nodes)]
         for key, value in zip(keys, [each, *back], strict=True):
@@ -137,7 +141,7 @@ def _absence(facts: Facts, node: int) -> str:
 
 
 def _checked(facts: Facts, path: Path) -> Facts:
-    """Return the facts of a round with its clients as numbers. Raises UserError for facts of another form."""
+    """Return the facts of a round with its nodes as numbers. Raises UserError for facts of another form."""
     nodes, clients, asked = (facts.get(name, []) for name in ("nodes", "clients", "asked"))
     failed, config = (facts.get(name, {}) for name in ("failed", "config"))
     for name, value in (("nodes", nodes), ("clients", clients), ("asked", asked)):

@@ -1,5 +1,4 @@
-"""Named streams of randomness: each verb has its own, so the attack's chance never depends on the
-capture's."""
+"""Named streams of randomness: each verb has its own, so an attack's draws never depend on the capture's."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""How fast a core of this machine computes, measured in a second or two: for the cost model alone."""
+"""The speed of one core of this machine, measured in a second or two for the cost model."""
 
 import statistics
 import time
@@ -25,10 +25,10 @@ def _seconds(once: Callable[[], object], times: int) -> float:
 
 
 def measured() -> Work:
-    """Return what one core of this machine does in a second: see `costs.REFERENCE`.
+    """Return what one core of this machine does in a second, in the form of `costs.REFERENCE`.
 
-    The probes are of the size that jobs are made of: a pass of LeNet's convolution and back, a product of
-    matrices, and a step of SGD on a network whose operations take no time beside the calls.
+    The probes have the size of a job's operations: a pass forth and back through a convolution of LeNet, a
+    product of matrices, and a step of SGD on a network whose operations take no time compared to the calls.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,10 +1,10 @@
-"""Warm start: the first job of a run leaves a process behind that has the libraries loaded; later jobs fork
-from it.
+"""Warm start, the side of the jobs: the first job of a run leaves a process behind that has the libraries
+loaded, and later jobs fork from it.
 
-Importing torch costs more than most cells compute. `LEAKBENCH_WARM` holds the process that owns the run (the
-Snakefile sets it to Snakemake's own); without it, or where anything here fails, a job runs in its own
-process. A forked job is a fresh child with the caller's arguments, folder, environment and streams: its
-result is the same. Here is the side of the jobs; the process that they fork from is `leakbench.warm_process`.
+Importing torch takes longer than most cells compute. `LEAKBENCH_WARM` holds the process that owns the run
+(the Snakefile sets it to Snakemake's own). Without it, or if any step here fails, a job runs in its own
+process. A forked job is a fresh child with the caller's arguments, folder, environment and streams, so its
+result is the same. The process from which jobs fork is `leakbench.warm_process`.
 """
 
 import json
@@ -21,16 +21,17 @@ from pathlib import Path
 
 from leakbench.process import OWNER, alive, folder_of_the_run, owner_of_the_run
 
-# How long the message behind it is, or what process or exit code it is.
+# A number on the socket: the length of the message behind it, a process or an exit code.
 LENGTH = struct.Struct("!I")
-# What a caller that is to end lets its job end by.
+# The signals that a caller passes on to its job.
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def lead(main: bool) -> None:
     """Let the jobs that this process starts run by its own interpreter, and fork from a warm process.
 
-    main: whether this process owns the whole run. Another has no jobs to come for which a warm one pays.
+    main: whether this process owns the whole run. After any other process no jobs follow for which a warm
+    process pays, so none is used.
     """
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     os.environ[OWNER] = str(os.getpid()) if main else ""
@@ -42,7 +43,7 @@ def _address(owner: int) -> Path:
 
 
 def receive(stream: socket.socket, size: int) -> bytes:
-    """Return the next `size` bytes. Raises ConnectionError if the other side is gone before."""
+    """Return the next `size` bytes of `stream`. Raises ConnectionError if the other side is gone before."""
     parts = bytearray()
     while len(parts) < size:
         part = stream.recv(size - len(parts))
@@ -53,16 +54,20 @@ def receive(stream: socket.socket, size: int) -> bytes:
 
 
 def loaded(address: Path) -> Path:
-    """Return the socket of the process that has all of leakbench loaded, beside that of the one which has
-    only what an attack may import."""
+    """Return the socket of the process that has all of leakbench loaded.
+
+    It lies beside `address`, the socket of the process that has loaded only what an attack may import.
+    """
     return address.with_name("loaded")
 
 
 def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
-    """Run a job in a fork of the warm process; return its exit code, or None if the caller must run it
-    itself.
+    """Run a job in a fork of the warm process.
 
+    argv: the job's verb and arguments.
     blind: whether the job's process may have loaded only what an attack may import.
+
+    Returns the job's exit code, or None if the caller must run the job itself.
     """
     owner = owner_of_the_run()
     if owner is None:
@@ -77,18 +82,19 @@ def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
             if _reached(stream, owner, address):
                 return follow(stream, argv)
             return None
-        # Whoever had the door open is gone: the warm process, or a child of one that was killed before.
+        # The process behind the socket is gone: the warm process, or a child of one that was killed before.
         with socket.socket(socket.AF_UNIX) as stream:
             _reached(stream, owner, address)
     return None
 
 
 def _reached(stream: socket.socket, owner: int, address: Path) -> bool:
-    """Connect to the warm process; where there is none, leave one behind and return False."""
+    """Connect to the warm process and return True; if there is none, leave one behind and return False."""
     try:
         stream.connect(str(address))
     except ConnectionRefusedError:
-        # The socket outlived its process, which was killed: the next one binds its own.
+        # The socket outlived its process, which was killed. It is removed, since the next process binds its
+        # own.
         clear(address)
     except FileNotFoundError:
         pass
@@ -99,9 +105,10 @@ def _reached(stream: socket.socket, owner: int, address: Path) -> bool:
 
 
 def _leave_behind(owner: int, address: Path) -> None:
-    """Start the warm process, unless another job has just done so: who makes the marker starts it.
+    """Start the warm process, unless another job has just done so.
 
-    The marker says who loads, who may have been killed before it could serve.
+    The job that creates the marker starts the process. The marker names the process that loads, because that
+    process may be killed before it can serve.
     """
     marker = address.parent / "starting"
     try:
@@ -117,13 +124,17 @@ def _leave_behind(owner: int, address: Path) -> None:
 
 
 def clear(address: Path) -> None:
-    """Remove a warm process's socket and the marker of who started it."""
+    """Remove the socket of a warm process, and the marker that names the process."""
     for path in (address, address.parent / "starting"):
         path.unlink(missing_ok=True)
 
 
 def follow(stream: socket.socket, argv: Sequence[str]) -> int:
-    """Hand the job over, pass signals on to it, return its exit code (128 + signal if one ended it)."""
+    """Hand the job `argv` over on `stream`, pass signals on to it and return its exit code.
+
+    The code is 128 + signal if a signal ended the job. Raises ConnectionError, after the job is ended, if the
+    process that kept it is gone.
+    """
     order = json.dumps({"argv": list(argv), "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
     socket.send_fds(stream, [LENGTH.pack(len(order))], [0, 1, 2])
     stream.sendall(order)
@@ -134,8 +145,8 @@ def follow(stream: socket.socket, argv: Sequence[str]) -> int:
     try:
         (code,) = LENGTH.unpack(receive(stream, LENGTH.size))
     except ConnectionError:
-        # Who kept the job was killed. The caller runs it once more, so the first must be gone: both write one
-        # file.
+        # The process that kept the job was killed. The caller runs the job once more, so the first must be
+        # gone, because both write one file.
         for number, handler in before.items():
             signal.signal(number, handler)
         _end(worker)

@@ -1,5 +1,4 @@
-"""The warm process: it has the libraries loaded, and forks a child for every job that asks
-(`leakbench.warm`)."""
+"""The warm process: it has the libraries loaded and forks a child for every job of `leakbench.warm`."""
 
 import gc
 import json
@@ -21,30 +20,33 @@ from leakbench.cli import run as run_verb
 from leakbench.process import born, end_with_parent, ended, prepare
 from leakbench.warm import LENGTH, PASSED_ON, loaded, receive
 
-# torch loads _dynamo at an optimiser's or a vmap's first step, and that takes longer than torch itself.
+# torch loads _dynamo at the first step of an optimiser or a vmap, which takes longer than torch itself.
 LIBRARIES = (
     "torch", "torch.func", "torch._dynamo", "torchvision", "pandas", "pyarrow.parquet", "pyarrow.dataset",
     "scipy.optimize", "scipy.stats", "skimage.metrics", "lpips", "pydantic", "papermill", "black",
     "IPython.core.formatters", "matplotlib.pyplot", "seaborn", "jinja2",
-    # An attack's process has none of the rooms loaded that it may not import (`leakbench.blinding`).
+    # An attack's process must not have loaded the rooms that it may not import (`leakbench.blinding`).
     "leakbench.verbs.attack", "leakbench.catalogue.spec",
 )  # fmt: skip
-# Jobs of a run from which on a second process pays, which takes a second to load.
+# The number of jobs of a run from which on a second process pays; it takes a second to load.
 MANY = 10
-# Seconds between two looks at the owner while libraries load.
+# The seconds between two looks at the owner while libraries load.
 _LOOKS = 0.5
 
 
 def serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoReturn:
-    """Fork the job, stay as its parent, answer with its exit code; end it if the caller is gone.
+    """Fork the job, stay as its parent, answer with its exit code; end the job if the caller is gone.
 
-    A verb that works apart forks by itself: then this process is the job, and a fork less is made.
+    stream: the connection to the caller, which sends the job.
+    run: called with the job's arguments; returns an exit code.
+
+    A verb that works apart forks by itself. This process then is the job, which saves a fork.
     """
     head, files, _, _ = socket.recv_fds(stream, LENGTH.size, 3)
     order = json.loads(receive(stream, LENGTH.unpack(head)[0]))
 
     def answer(code: int) -> None:
-        # The caller goes now, which is no reason to end in another way.
+        # The caller ends now, and its end must not end this process by a signal.
         for number in PASSED_ON:
             signal.signal(number, signal.SIG_IGN)
         with suppress(OSError):
@@ -56,7 +58,8 @@ def serve_one(stream: socket.socket, run: Callable[[Sequence[str]], int]) -> NoR
         stream.close()
         _work(order, files, run)
     if apart:
-        # It has no parent that tells the caller of a signal which the verb does not heed (yet).
+        # The job has no parent here that could tell the caller of a signal that the verb does not (yet)
+        # handle.
         for number in PASSED_ON:
             signal.signal(number, lambda received, _: ended(lambda: 128 + received, answer))
         os.register_at_fork(after_in_child=stream.close)
@@ -84,8 +87,13 @@ def _work(
     run: Callable[[Sequence[str]], int],
     answer: Callable[[int], object] = bool,
 ) -> NoReturn:
-    """Take on the caller's folder, environment and streams, run the job, end with its exit code, which
-    `answer` is called with."""
+    """Take on the caller's folder, environment and streams, run the job and end with its exit code.
+
+    order: the job's arguments, folder and environment.
+    files: descriptors of the caller's standard streams.
+    run: called with the job's arguments; returns an exit code.
+    answer: called with the exit code before the process ends.
+    """
     for target, file in enumerate(files):
         os.dup2(file, target)
         os.close(file)
@@ -97,16 +105,17 @@ def _work(
 
 
 def of_leakbench() -> list[str]:
-    """Return all modules of leakbench but those that run when they are loaded."""
+    """Return all modules of leakbench except those that run a program when they are loaded."""
     here = Path(__file__).parent
     found = (module.name for module in pkgutil.walk_packages([str(here)], f"{here.name}."))
     return [name for name in found if name not in ("leakbench.__main__", "leakbench.warm_process")]
 
 
 def _guard(owner: int, address: Path) -> int:
-    """Fork a process that kills this one soon after `owner` is gone, and return it.
+    """Fork a process that kills this one soon after `owner` is gone, and return its number.
 
-    Libraries load in C for many seconds on a busy machine, where no thread and no handler runs meanwhile.
+    On a busy machine libraries load in C for many seconds, during which no thread and no handler of this
+    process runs.
     """
     begun, loads = born(owner), os.getpid()
     guard = os.fork()
@@ -125,10 +134,14 @@ def serve(
     owner: int, address: Path, run: Callable[[Sequence[str]], int], libraries: Sequence[str],
     more: Sequence[str] = (),
 ) -> None:  # fmt: skip
-    """Load `libraries`, then fork a process for every job that asks, until process `owner` is gone.
+    """Load libraries, then fork a process for every job that asks, until the run's owner is gone.
 
-    more: what a second process loads besides, in a run of many jobs. It listens beside `address`
-    (`leakbench.warm.loaded`) and ends with this one.
+    owner: the process that owns the run.
+    address: the socket on which jobs ask.
+    run: called with a job's arguments; returns an exit code.
+    libraries: the modules to load; one that is not installed is left out.
+    more: the modules that a second process loads in addition, in a run of many jobs. The second process
+    listens beside `address` (`leakbench.warm.loaded`) and ends with this one.
     """
     begun, guard = born(owner), _guard(owner, address)
     for library in libraries:
@@ -138,7 +151,7 @@ def serve(
         os.kill(guard, signal.SIGKILL)
         os.waitpid(guard, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    # A job that collects garbage would copy every page that the libraries' objects lie on.
+    # If nothing is frozen, a job that collects garbage copies every page on which objects of libraries lie.
     gc.freeze()
     jobs = 0
     with socket.socket(socket.AF_UNIX) as door:

@@ -1,4 +1,4 @@
-"""Clients that look at each model that they are sent, and what they remember of earlier ones."""
+"""Clients that examine each model that they are sent, and what they remember of earlier models."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from leakbench.pixels import pixels
 from leakbench.seeds import stream
 from leakbench.tensors import Tensors
 
-# What a client remembers of rounds (`Received.now`), oldest first.
+# What a client remembers of earlier rounds (`Received.now`), oldest first.
 Memory = Sequence[Mapping[str, float]]
 
 
@@ -40,11 +40,15 @@ def begun(
     labels: np.ndarray,
     names: tuple[str | int, ...],
 ) -> list[Memory]:
-    """Play the honest rounds that a federation `begins` with; return what each client remembers of them.
+    """Play the honest rounds with which a federation `begins`; return what each client remembers of them.
 
-    model: where they begin; it is left where they end. federation: its settings; without `begins` nothing is
-    played. images: uint8 [n, rows, columns, channels], and labels: [n], the private split. names: of the
-    capture, whose chance is its own. No defence is in place.
+    model: holds the weights of the first round, and afterwards those that the rounds end with.
+    federation: the federation's settings; without `begins` nothing is played.
+    images: uint8 [n, rows, columns, channels], the private split.
+    labels: [n], those of the images.
+    names: the names of the capture's random streams, from which these rounds derive streams of their own.
+
+    No defence is in place.
     """
     memories: list[list[Mapping[str, float]]] = [[] for _ in federation["clients"]]
     if not federation.get("begins"):
@@ -74,11 +78,19 @@ def alarms(
     lr: float,
     earlier: list[list[Memory]],
 ) -> dict[str, np.ndarray]:
-    """Return for each detector and each group of clients whether it sounded for one of them, 0 or 1,
-    "alarm_", its name and the group's number → [rounds]: in each round, at the model that the server sent.
+    """Return for each detector and each group of clients in which rounds a client of the group had an alarm.
 
-    each: by origin, the tensors of which every client was sent its own [clients, *shape]. lr: of local
-    training. earlier: by origin, what each client remembers.
+    model: the network, into which the weights that were sent are loaded.
+    origins: the models from which rounds are played, as the server sent them.
+    each: for each origin, the tensors of which every client was sent its own [clients, *shape].
+    images: uint8 [n, rows, columns, channels], the private split.
+    hidden: the samples of each client in each round.
+    groups: the clients of each group.
+    lr: the rate of local training.
+    earlier: for each origin, what each client remembers of earlier rounds.
+
+    Returns `alarm_<detector>/<number of the group>` → [rounds], 1 if the detector raised an alarm for one of
+    the clients at the model that the server sent in this round, else 0.
     """
     found: dict[str, list[float]] = {}
 

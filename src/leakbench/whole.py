@@ -1,5 +1,8 @@
-"""Files that are whole or not there: written beside their place, with a digest of their own bytes, and held
-to it whenever they are read whole."""
+"""Files that are either whole or not there.
+
+They are written beside their place and renamed into it, with a digest of their own bytes. Whenever they are
+read whole, their bytes are held to the digest.
+"""
 
 import fcntl
 import glob
@@ -16,22 +19,22 @@ from pathlib import Path
 from leakbench.errors import Altered, UserError, raise_if_unwritable, raise_unless_file
 from leakbench.process import folder_of_the_run, owner_of_the_run
 
-# The key in a file's header behind which its own digest stands: the sha256 of its bytes, with zeros in this
-# place.
+# The key in a file's header behind which its own digest stands, and what stands there before the digest is
+# known. The digest is the sha256 of the file's bytes with these zeros in its place.
 SEAL, UNSEALED = "leakbench-sha256", "0" * 64
 _SEALED = re.compile(SEAL.encode() + rb'(?:": "|\x18@)(.{64})', re.DOTALL)
-# A tensor file has its digest first of all; the others are read at once.
+# The bytes at the start of a tensor file that hold its digest. Other files are read at once.
 _START = 256
-# One write's or read's bytes: megabytes at once took five times as long (Linux 6.18, ext4).
+# The bytes of one write or read. Megabytes at once took five times as long (Linux 6.18, ext4).
 AT_ONCE = 1 << 19
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; rename it into place on success, remove it on failure.
+    """Yield a temporary path beside `path`; rename it into place on success, remove it on failure.
 
-    What a killed writer of the same file left behind is removed too; one that lives holds a lock on its own.
-    Raises UserError where the disk is full or the folder is not to be written.
+    Temporary files that a killed writer of the same file left behind are removed too; a living writer holds a
+    lock on its own. Raises UserError if the disk is full or the folder may not be written.
     """
     path = Path(path)
     temporary, held = None, -1
@@ -59,7 +62,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def _sweep(part: Path) -> None:
-    """Remove what a writer left behind, unless it still holds its lock."""
+    """Remove the file that a writer left behind, unless the writer still holds its lock."""
     with suppress(OSError), part.open("rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         part.unlink()
@@ -67,8 +70,10 @@ def _sweep(part: Path) -> None:
 
 @contextmanager
 def sealing(path: Path) -> Iterator[Path]:
-    """Give a temporary path as `replacing` does, for a file with UNSEALED in the place of its digest, which
-    is then put there."""
+    """Yield a temporary path as `replacing` does, and put the file's digest into its place afterwards.
+
+    The block writes the file with UNSEALED in the place of the digest.
+    """
     with replacing(path) as temporary:
         yield temporary
         digest = _sealed(temporary, path.suffix)
@@ -76,8 +81,13 @@ def sealing(path: Path) -> Iterator[Path]:
 
 
 def taken_over(made: Path, path: Path) -> None:
-    """Put a file that another process made, with UNSEALED in the place of its digest, to `path`, with its
-    digest. Raises UserError if it is no file, such as a link to one."""
+    """Move a file that another process made to its place, and give it its digest.
+
+    made: the file, with UNSEALED in the place of its digest.
+    path: the file's place.
+
+    Raises UserError if `made` is not itself a regular file, for example a link to one.
+    """
     if not stat.S_ISREG(made.lstat().st_mode):
         raise UserError(f"{path}: what was made for it is no file of its own (write a file there)")
     digest = _sealed(made, path.suffix)
@@ -87,7 +97,7 @@ def taken_over(made: Path, path: Path) -> None:
 
 
 def _sealed(path: Path, suffix: str) -> str:
-    """Put a file's digest into its place, and return it."""
+    """Put a file's digest into its place in the file, if it has one, and return the digest."""
     place, _, digest = _digests(path, suffix)
     if place >= 0:
         with path.open("r+b") as file:
@@ -99,10 +109,10 @@ def _sealed(path: Path, suffix: str) -> str:
 
 
 def whole(path: Path) -> str:
-    """Return the digest of a file after its bytes were held to it. Raises Altered if they are others.
+    """Return the digest of a file's bytes. Raises Altered if the file's own digest differs from it.
 
     A file without a digest of its own, such as an observation from elsewhere, is taken as it is. Within a run
-    each file is read for this once, unless it has changed since.
+    each file is read once for this check, unless it has changed since.
     """
     raise_unless_file(path)
     note = _note(path)
@@ -118,13 +128,13 @@ def whole(path: Path) -> str:
 
 
 def file_digest(path: Path, algorithm: str = "sha256") -> str:
-    """Return the hex digest of a file's bytes."""
+    """Return the hex digest of a file's bytes by `algorithm`, a name that hashlib knows."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, algorithm).hexdigest()
 
 
 def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
-    """Return where a file has its own digest (-1: nowhere), that digest, and the one that its bytes have."""
+    """Return the place of a file's own digest (-1 if it has none), that digest, and the one of its bytes."""
     with path.open("rb") as file:
         start = file.read(_START if suffix == ".safetensors" else -1)
         mark = _SEALED.search(start)
@@ -137,13 +147,13 @@ def _digests(path: Path, suffix: str) -> tuple[int, str, str]:
 
 
 def _state(path: Path) -> str:
-    """Return what changes with every change of a file."""
+    """Return a text that changes with every change of a file."""
     found = path.stat()
     return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def _note(path: Path) -> Path | None:
-    """Return where a run remembers that it has read a file whole; None outside a run."""
+    """Return the file in which a run remembers that it has read `path` whole; None outside a run."""
     owner = owner_of_the_run()
     with suppress(OSError):
         if owner is not None:
@@ -160,7 +170,8 @@ def _remember(path: Path, digest: str) -> None:
 def set_aside(path: Path, root: Path) -> str:
     """Rename a file that rules make, so that the next run makes it again; return in words what was done.
 
-    An empty text where the file is none of the checkout's at `root`, which stays as it is.
+    A file that lies in none of the folders of the checkout `root` that rules write to stays as it is; the
+    text is then empty.
     """
     homes = [(root / name).resolve() for name in ("data", "results", "scratch")]
     if not path.is_file() or not any(path.parent.resolve().is_relative_to(home) for home in homes):

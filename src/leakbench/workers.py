@@ -1,7 +1,7 @@
 """Work side by side: forks of this process on one thread each, for tasks that leave their results in files.
 
-Two small convolutions on one core each are faster than one on two cores, and a task's arithmetic stays the
-same however many run beside it.
+Two small convolutions on one core each are faster than one after the other on two cores. A task's arithmetic
+stays the same however many tasks run beside it.
 """
 
 import os
@@ -25,10 +25,13 @@ Task = Callable[[], object]
 
 @dataclass(frozen=True)
 class Work:
-    """How an attack works: the name its progress shows, the folder a killed one resumes from, its processes
-    and device.
+    """How an attack works.
 
-    On a device other than the processor `workers` is 1: such a device is not shared by forks.
+    label: the name that its progress shows.
+    scratch: the folder from which a killed attack resumes, or None.
+    workers: the number of its processes. It is 1 on a device other than the processor, because forks do not
+    share such a device.
+    device: torch's name of the device on which it computes.
     """
 
     label: str = "match"
@@ -37,14 +40,17 @@ class Work:
     device: str = "cpu"
 
     def part(self, label: str) -> "Work":
-        """Return how to do one part of it, in a folder of its own: a part must not resume from another's."""
+        """Return how one part of the attack works, in a folder of its own.
+
+        A part must not resume from another part's folder.
+        """
         folder = self.scratch and self.scratch / re.sub("[^a-z0-9]+", "-", label)
         return replace(self, label=label, scratch=folder)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let torch compute on one thread, whatever is set outside."""
+    """Let torch compute on one thread within the block, whatever is set outside."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -54,10 +60,10 @@ def one_thread() -> Iterator[None]:
 
 
 def side_by_side(tasks: Sequence[Task], workers: int) -> None:
-    """Run the tasks in `workers` forks, and wait for them; one worker alone is left to the caller.
+    """Run the tasks in `workers` forks, and wait for them; with one worker do nothing.
 
-    A task that fails or is killed leaves nothing, and the caller, who does what is left, meets its error.
-    Forks end with this process.
+    A task that fails or is killed leaves no result. The caller does every task without a result itself, and
+    so meets the error. The forks end with this process.
     """
     count = min(workers, len(tasks))
     children: list[int] = []
@@ -81,7 +87,7 @@ def side_by_side(tasks: Sequence[Task], workers: int) -> None:
 
 @contextmanager
 def _held() -> Iterator[None]:
-    """Let signals that end this process wait: what a handler raises within a fork, Python drops."""
+    """Let signals that end this process wait, because Python drops what a handler raises within a fork."""
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     try:
         yield
@@ -90,7 +96,10 @@ def _held() -> Iterator[None]:
 
 
 def _work(tasks: Sequence[Task], quiet: bool) -> NoReturn:
-    """Run the tasks one after another and end; the first worker's progress stands for all."""
+    """Run the tasks one after another and end the process.
+
+    quiet: whether the worker's progress is hidden; the first worker's stands for all.
+    """
     code = 1
     try:
         end_with_parent()

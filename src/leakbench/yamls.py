@@ -1,6 +1,6 @@
-"""Reads YAML mappings strictly.
+"""The strict reader of YAML mappings.
 
-A repeated key, a file that is no mapping, or broken text is one line with file and key.
+A repeated key, a file that is no mapping, or broken text is answered by one line with file and key.
 """
 
 import difflib
@@ -19,14 +19,16 @@ DEEPEST, MOST = 50, 100_000
 
 
 class Strict(BaseModel):
-    """Refuse unknown keys, so that a misspelt key is an error and not a silent default, and numbers that are
-    none or infinite."""
+    """Refuse unknown keys, and numbers that are NaN or infinite.
+
+    A misspelt key is thus an error instead of a silent default.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
-    """Safe YAML that refuses a key given twice."""
+    """Read safe YAML, and refuse a key that is given twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -41,14 +43,14 @@ class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """Return " (did you mean 'x'?)" for the nearest known name, or the list of them if none is near."""
+    """Return "did you mean 'x'?" for the nearest known name, or a list of the known names if none is near."""
     known = sorted(known)
     near = difflib.get_close_matches(name, known, 1, 0.6)
     return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(known) or 'none'}"
 
 
 def _check_size(text: str) -> None:
-    """Refuse more levels than a file needs, or more values with every alias written out. Raises YAMLError."""
+    """Raise YAMLError for more than DEEPEST levels, or more than MOST values with every alias written out."""
     open_, weights = [("", 0)], {"": 0}
     for event in yaml.parse(text, Loader=_Loader):
         anchor = getattr(event, "anchor", None) or ""
@@ -66,11 +68,11 @@ def _check_size(text: str) -> None:
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read one YAML mapping. Raises UserError naming file and line."""
+    """Read one YAML mapping. Raises UserError that names file and line."""
     try:
         raise_unless_file(path, mend="mend the name")
         text = path.read_text(encoding="utf-8")
-        # With few signs that open a level or repeat one there is nothing to look for.
+        # Text without aliases and with few signs that open a level cannot exceed the limits.
         if "*" in text or sum(map(text.count, "[{-?")) > 1000:
             _check_size(text)
         value = yaml.load(text, Loader=_Loader)
@@ -88,7 +90,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def validated(model: type[M], value: Any, where: str, manual: str = "config/README.md") -> M:
-    """Return a value as its model has it. Raises UserError with the first mistake, at `where`."""
+    """Return a value as an instance of its model.
+
+    model: the pydantic model.
+    value: the mapping to check.
+    where: what the message puts before the key, such as the file and a colon.
+    manual: the document that the message refers to.
+
+    Raises UserError with the first mistake.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as problem:
@@ -96,7 +106,7 @@ def validated(model: type[M], value: Any, where: str, manual: str = "config/READ
 
 
 def _mistake(problem: ValidationError, fields: Iterable[str], manual: str) -> str:
-    """Return pydantic's first mistake in one line: key, what is wrong with its value, how to mend it."""
+    """Return the first mistake that pydantic found in one line: key, what is wrong, and how to mend it."""
     error = problem.errors()[0]
     key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
     given = "" if error["type"] in ("missing", "value_error") else f", got {reprlib.repr(error['input'])}"

@@ -1,5 +1,7 @@
-"""Adaptive attackers: what one who knows a defence does about it; a file for each, found by the name of the
-defence, or of the victim that is one."""
+"""Adaptive attackers: what an attacker who knows a defence does about it.
+
+Each defence has a file of its own, found by the name of the defence or of the victim that defends itself.
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,23 +17,25 @@ from leakbench.parts import dotted, stem
 from leakbench.tensors import Tensors
 
 if TYPE_CHECKING:
-    # The attacks import this room.
+    # The attacks import this room, so importing them here would be a circle.
     from leakbench.attacks.observation import Observation
 
-# Gradients [trials, *shape] that dummies would cause, and the dummies, in; what the client would have sent of
-# them, out.
+# From the gradients [trials, *shape] that dummies would cause, and the dummies, to what the client would have
+# sent.
 Mechanism = Callable[[Tensors, Tensors], Tensors]
 
 
 @dataclass(frozen=True)
 class Nuisance:
-    """What a defence leaves unknown of a group's trials, beside images and labels; each defaults to nothing.
+    """What a defence leaves unknown in a group's trials, beside images and labels; by default nothing.
 
-    `start`: further unknowns of the optimiser, name → [trials, …]. `dummies(unknowns, rows)`: what these
-    stand for in the trials `rows` [n], name → [n, …], by default themselves: a parameter of the victim that
-    clients hide enters the model, anything else the mechanism alone. `beside`: the tensors that were observed
-    though they belong to no parameter of the victim. `gradients(rows, dummies, slopes)`: what they would be,
-    of the loss's `slopes` [n, *shape] at the hidden parameters.
+    start: further unknowns of the optimiser, name → [trials, …].
+    dummies: a function from the unknowns and the numbers `rows` [n] of trials to what the unknowns stand for,
+    name → [n, …]; by default the unknowns themselves. A parameter of the victim that clients hide enters the
+    model; anything else is only for the mechanism.
+    beside: the names of observed tensors that belong to no parameter of the victim.
+    gradients: a function from `rows`, the dummies and the loss's slopes [n, *shape] at the hidden parameters
+    to what the tensors `beside` would be.
     """
 
     start: Tensors = field(default_factory=dict)
@@ -41,7 +45,10 @@ class Nuisance:
 
 
 def nothing(observation: "Observation", client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:
-    """Return no further unknowns. Raises Unfit where clients hide parameters."""
+    """Return no further unknowns. Raises Unfit where clients hide parameters.
+
+    The arguments are those of `Adaptation.nuisance`.
+    """
     if observation.hidden:
         raise Unfit(
             "attack: clients hide parameters, and nothing says what an attack takes them for (write a file "
@@ -51,14 +58,16 @@ def nothing(observation: "Observation", client: int, rounds: Tensor, rng: torch.
 
 
 class Adaptation(NamedTuple):
-    """Where an attacker who knows the defence may act; each defaults to what an attacker does who knows none.
+    """What an attacker who knows the defence does about it; by default nothing.
 
-    `pooled(updates)`: the best estimate [*shape] of one undefended update from several [rounds, *shape] of
-    it, each defended anew. `mechanism(observed)`: the defence, with what it was set to read off the observed
-    gradients, as a differentiable function of dummy gradients and of the dummies. `nuisance(observation,
-    client, rounds, rng)`: what else is unknown in trials of a client's updates of `rounds` [trials].
-    `alternatives(images)`: all that a client may have trained on in place of images [n, …], of the same
-    shape, one after the other.
+    pooled: a function from several updates [rounds, *shape], each of them the same update defended anew, to
+    the best estimate [*shape] of the undefended update.
+    mechanism: a function from the observed gradients to the defence, with settings read off them, as a
+    differentiable function of dummy gradients and dummies.
+    nuisance: a function from the observation, a client, rounds [trials] and a generator to what else is
+    unknown in trials of this client's updates.
+    alternatives: a function from images [n, …] to all that a client may have trained on in their place, one
+    after the other, each of the same shape.
     """
 
     pooled: Callable[[Tensor], Tensor] | None = None
@@ -68,11 +77,14 @@ class Adaptation(NamedTuple):
 
 
 def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:
-    """Return how to adapt to the defence that is known, by the function of its own name in its file.
+    """Return how to adapt to the defence that is known, by the function of its name in its file.
 
-    A victim that defends itself has a file of its own name, which is taken where no defence has one. An
-    attacker who does not adapt acts by the function `unadapted` of that file, which stands only where an
-    attack needs it. By default nothing is done.
+    A victim that defends itself has a file of its own name, which is used where no defence has one. An
+    attacker who does not adapt uses the function `unadapted` of that file. Only a file whose defence every
+    attack must take into account has that function. By default nothing is done.
+
+    observation: names the defence and the victim.
+    adaptive: whether the attacker adapts.
     """
     names = (observation.knows.defence or "none", observation.network.get("module", "none"))
     name = next((each for each in names if find_spec(dotted("adaptive", each)) is not None), None)
@@ -84,10 +96,14 @@ def adaptation(observation: "Observation", adaptive: bool = True) -> Adaptation:
 
 
 def adapted(observation: "Observation", adaptive: bool = True) -> "Observation":
-    """Return the observation as an attacker takes it: with its adaptation, and rounds pooled.
+    """Return the observation as an attacker takes it: with the adaptation to the defence, and rounds pooled.
 
-    Rounds become one, whose updates are what all of them together say, only where all come from one model
-    and, as the server knows, the same samples, so that rounds differ in chance alone.
+    Rounds are pooled into one if all of them start from one model and the server knows that clients hold the
+    same samples in every round, so that rounds differ only in chance. The updates of the pooled round are the
+    best estimate from all rounds.
+
+    observation: what was seen.
+    adaptive: whether the attacker adapts.
     """
     known = adaptation(observation, adaptive)
     observation = replace(observation, adaptation=known)

@@ -1,4 +1,4 @@
-"""Against ATS: a candidate may have been trained on in any of the ways that the policies change it."""
+"""Against ATS: a candidate may have been trained on in any of the forms that the policies give it."""
 
 from leakbench.adaptive import Adaptation
 from leakbench.defences.ats import alternatives
@@ -7,7 +7,7 @@ from leakbench.defences.ats import alternatives
 def ats() -> Adaptation:
     """Take each candidate as each of the transformed images that the default policies make of it.
 
-    All clients train by the same policies, so the server knows them. An attack that reconstructs images has
-    nothing to adapt: it finds the transformed image.
+    All clients train by the same policies, so the server knows them. An attack that reconstructs images
+    cannot adapt: what it finds is the transformed image.
     """
     return Adaptation(alternatives=alternatives)

@@ -1,12 +1,12 @@
-"""Against CENSOR: the client keeps the direction that lowers the loss most, which leans towards the
-gradient."""
+"""Against CENSOR: the direction that lowers the loss most is sent, which leans towards the gradient."""
 
 from leakbench.adaptive import Adaptation
 
 
 def censor() -> Adaptation:
-    """Average the rounds: directions differ in chance, and what they have in common is the gradient's.
+    """Average the rounds: what the directions have in common is the direction of the gradient.
 
-    Of directions that are exactly orthogonal to the gradient nothing is left in the mean.
+    Beyond that they differ by chance. Directions that are exactly orthogonal to the gradient leave nothing in
+    the mean.
     """
     return Adaptation(pooled=lambda seen: seen.mean(0))

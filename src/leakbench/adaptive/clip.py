@@ -15,7 +15,7 @@ def _length(values: Iterable[Tensor]) -> Tensor:
 
 
 def clip() -> Adaptation:
-    """Bring dummy gradients down to the observed norm, which is the bound wherever it was reached."""
+    """Shorten dummy gradients to the observed norm, which is the bound wherever the bound was reached."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         bound = _length(observed.values())

@@ -1,4 +1,4 @@
-"""Against DGP: what was not sent is outside the range of what was, and error feedback brings it later."""
+"""Against DGP: unsent coordinates lie outside the range of the sent, and error feedback sends them later."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,14 @@ from leakbench.tensors import Tensors
 
 
 def dgp() -> Adaptation:
-    """Match the coordinates that were sent; of the others count only how far they are inside the range of
-    those sent. Over rounds of one local set read each coordinate off the sum of all rounds.
+    """Match the coordinates that were sent, and keep the others out of the range of the sent ones.
 
-    A client adds what it dropped to its next update. So the sum of a coordinate up to the round t that sent
-    it last is t times the gradient, exactly, if nothing was dropped before the first round. The largest
-    coordinates of a gradient that stands still grow with each round and stay the largest: they never come.
+    An unsent coordinate counts only by how far its magnitude lies inside the range from the smallest to the
+    largest sent magnitude of its tensor. Over rounds of one local set, each coordinate is read off the sum of
+    all rounds. A client adds what it dropped to its next update. So if nothing was dropped before the first
+    round, the sum of a coordinate up to the round t that sent it last is exactly t times the gradient. The
+    largest coordinates of a constant gradient grow with each round and stay the largest, so they are never
+    sent.
     """
 
     def arrived(seen: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Against DP-SGD: the mean of all rounds, and dummies' gradients as long as the noised one lets them be."""
+"""Against DP-SGD: average all rounds, and shorten dummy gradients to fit the noised one."""
 
 from torch import Tensor
 
@@ -12,10 +12,10 @@ def _product(one: Tensors, other: Tensors) -> Tensor:
 
 
 def dp_sgd() -> Adaptation:
-    """Shorten dummy gradients by the factor that explains the observed one best, between 0 and 1.
+    """Shorten dummy gradients by the factor between 0 and 1 that best explains the observed gradient.
 
-    The noise lengthens a gradient, so its norm does not tell the bound, as it does without noise. The most
-    likely factor under normal noise is that of least squares. Rounds of one local set are averaged.
+    Noise lengthens a gradient, so its norm does not give the bound as it would without noise. Under normal
+    noise the most likely factor is that of least squares. Rounds of one local set are averaged.
     """
 
     def mechanism(observed: Tensors) -> Mechanism:

@@ -1,5 +1,4 @@
-"""Against a key-lock: scale and shift are further unknowns; without adapting, a lock is drawn as clients draw
-theirs."""
+"""Against a key-lock: make scale and shift unknowns, or, without adapting, draw a lock as clients do."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -15,30 +14,38 @@ from leakbench.defences.key_lock import ACTIVATIONS, LAYERS, draw_key
 from leakbench.errors import Unfit
 from leakbench.tensors import Tensors
 
-# The two lock layers, and the parameter of the batch norm in their place that each gives.
+# Each of the two lock layers, and the parameter that it gives of the batch norm in whose place they stand.
 FACTORS = {"scale": "weight", "shift": "bias"}
 
 
 def key_lock() -> Adaptation:
-    """Optimise with the image what the lock gives, a scale and a shift of each channel."""
+    """Optimise a scale and a shift of each channel, which the lock gives, together with the images."""
     return Adaptation(nuisance=partial(taken, seek=True))
 
 
 def unadapted() -> Adaptation:
-    """Take a client's secrets for others, drawn as it drew its own."""
+    """Replace a client's secrets by others, drawn as the client drew its own."""
     return Adaptation(nuisance=partial(taken, seek=False))
 
 
 def taken(
     observation: Observation, client: int, rounds: Tensor, rng: torch.Generator, *, seek: bool
 ) -> Nuisance:
-    """Return what is to be made of a client's lock, for trials of its updates of `rounds` [trials].
+    """Return how the attack treats a client's lock, for trials of its updates of `rounds` [trials].
 
-    What the client shares is known; a key or layers that it does not share are drawn as it drew its own.
-    `seek`: the key is read off the lock layers' gradients, if they are shared, and unless all is known then,
-    γ and β are unknowns; a scale through which no gradient came is zero. Of the gradients the biases' alone
-    are matched then: the weights' are those times the key, tell no more and would drown all else. Raises
-    Unfit for a chained lock, and for one that is not as the observation says.
+    What the client shares is known. A key or layers that it does not share are drawn as the client drew its
+    own.
+
+    observation: what was seen.
+    client: the number of the client.
+    rounds: [trials], the round of each trial.
+    rng: draws what is not shared.
+    seek: whether to find the secrets. The key is then read off the gradients of the lock layers, if these are
+    shared. Unless everything is known then, γ and β are unknowns; a scale through which no gradient came is
+    zero. Of the lock layers' gradients only those of the biases are matched. Those of the weights are the
+    same times the key, so they add no information and would dominate the distance.
+
+    Raises Unfit for a chain of locks, and for a lock that does not fit the observation's facts.
     """
     layer, length, activation = _told(observation)
     conv, channels = _before(observation, layer)
@@ -74,7 +81,7 @@ def taken(
 
 
 def _told(observation: Observation) -> tuple[str, int, str]:
-    """Return the lock's place, the length of its key and its activation, as the observation has them."""
+    """Return the lock's place, the length of its key and its activation, as the observation states them."""
     layers, about = observation.hidden["layers"], observation.hidden["about"]
     if len(layers) != 1:
         raise Unfit(f"attack: the client has {len(layers)} locks in a chain (attacks know of one)")
@@ -92,10 +99,15 @@ def of_lock(
 ) -> Nuisance:
     """Return a lock as further unknowns, from what the attacker knows or has guessed of it.
 
-    layer: the lock's place. known: `key` [trials, key length], and the lock layers' parameters by their names
-    in LAYERS [trials, *shape]. told: those whose gradients are matched. shut: [trials, channels], the scales
-    known to be zero. sought: whether γ and β are unknowns, which begin near what the layers would give.
-    Through the square that stands for a ReLU then nothing would move a factor that begins at zero.
+    layer: the lock's place.
+    activation: the activation behind the lock layers.
+    known: `key` [trials, key length], and the lock layers' parameters by their names in LAYERS [trials,
+    *shape].
+    told: the lock layers' parameters whose gradients are matched.
+    shut: bool [trials, channels], the scales known to be zero.
+    sought: whether γ and β are unknowns, which begin near what the layers would give. The square then stands
+    for a ReLU. A factor that begins at zero would never move through the square, so the start uses the
+    absolute value of what the layers give.
     """
     root = sought and activation == "relu"
     act = torch.square if root else ACTIVATIONS[activation]
@@ -114,8 +126,7 @@ def of_lock(
         return {f"{layer}.weight": torch.where(shut[rows], 0, scale), f"{layer}.bias": shift}
 
     def gradients(rows: Tensor, dummies: Tensors, slopes: Tensors) -> Tensors:
-        """Return those of the lock layers' gradients that are matched (chain rule, thesis Eqn 5.27 and
-        5.28)."""
+        """Return the matched gradients of the lock layers (chain rule, thesis Eqn 5.27 and 5.28)."""
         found: Tensors = {}
         for name, own in FACTORS.items():
             bias = slopes[f"{layer}.{own}"] * _slope(activation, dummies[f"{layer}.{own}"])
@@ -129,19 +140,21 @@ def of_lock(
 
 
 def _slope(activation: str, found: Tensor) -> Tensor:
-    """Return the derivative of an activation where it gave `found`."""
+    """Return the derivative of an activation at the point where its value is `found`."""
     if activation == "none":
         return torch.ones_like(found)
     return found * (1 - found) if activation == "sigmoid" else (found > 0).to(found.dtype)
 
 
 def read_key(weight: Tensor, bias: Tensor) -> Tensor:
-    """Return the key behind a lock layer's gradients: [n, channels, key length] and [n, channels] → [n, key
-    length].
+    """Return the key behind a lock layer's gradients, [n, key length].
 
-    A dense layer's weight gradient over its bias gradient is what it read (Fidel, section II-A), here the
-    same for every channel: the one with the largest bias gradient has lost least to rounding. One half where
-    all are zero.
+    The weight gradient of a dense layer divided by its bias gradient is the layer's input (Fidel, section
+    II-A). Here the input is the same for every channel, and the channel with the largest bias gradient has
+    lost least to rounding. The key is one half where all gradients are zero.
+
+    weight: [n, channels, key length], the gradient of the weights.
+    bias: [n, channels], the gradient of the biases.
     """
     best = bias.abs().argmax(1)
     rows = torch.arange(len(best))

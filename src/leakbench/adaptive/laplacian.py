@@ -6,8 +6,10 @@ from leakbench.adaptive import Adaptation
 
 
 def laplacian() -> Adaptation:
-    """Take the median, the most likely value, which has half the variance of the mean; of an even number,
-    between both."""
+    """Take the median, which is the most likely value and has half the variance of the mean.
+
+    Of an even number of rounds it is the middle between the two central values.
+    """
 
     def middle(seen: Tensor) -> Tensor:
         return (seen.median(0).values - (-seen).median(0).values) / 2

@@ -1,5 +1,4 @@
-"""Against Outpost: take the rounds that it left alone, and of the others match what it did not set to
-zero."""
+"""Against Outpost: use the rounds that were not perturbed, and in the others match only what is not zero."""
 
 import torch
 from torch import Tensor
@@ -7,7 +6,8 @@ from torch import Tensor
 from leakbench.adaptive import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
-# A protected tensor is mostly zeros; a gradient behind ReLUs may have some too.
+# Rounds whose shares of zeros differ by at most this are alike. A protected tensor is mostly zeros, but a
+# gradient behind ReLUs may have some too.
 EVEN = 0.01
 
 

@@ -1,4 +1,4 @@
-"""Against PRECODE: seek what the client drew together with the images."""
+"""Against PRECODE: optimise what the client drew together with the images."""
 
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def precode() -> Adaptation:
     """Make the numbers that the bottleneck drew for each image unknowns of the attack.
 
-    They begin at zero, where the means are decoded: what an attack takes them for that does not adapt.
+    They begin at zero, where the means are decoded. An attack that does not adapt takes them to be zero
+    throughout.
     """
 
     def nuisance(observation: "Observation", client: int, rounds: Tensor, rng: torch.Generator) -> Nuisance:

@@ -1,4 +1,4 @@
-"""Against pruning: what was not sent is smaller than all that was."""
+"""Against pruning: a pruned coordinate is smaller than every one that was sent."""
 
 import torch
 
@@ -7,8 +7,7 @@ from leakbench.tensors import Tensors
 
 
 def prune() -> Adaptation:
-    """Match the coordinates that survived; of a pruned one count only what is beyond the smallest that was
-    sent."""
+    """Match the coordinates that survived; of a pruned one, count only what exceeds the smallest sent one."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         least = {}

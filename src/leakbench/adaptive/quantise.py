@@ -1,4 +1,4 @@
-"""Against quantisation: any gradient that would have been rounded to the observed one is as good."""
+"""Against quantisation: any gradient that would have been rounded to the observed one fits equally well."""
 
 import torch
 from torch import Tensor
@@ -8,10 +8,13 @@ from leakbench.tensors import Tensors
 
 
 def step_of(observed: Tensor) -> Tensor:
-    """Return the step between levels of each trial: [trials, *shape] → [trials, 1 …], the least gap between
-    values that occur.
+    """Return the step between levels of each trial, the least gap between values that occur.
 
-    Gaps of a float's rounding are none. Zero where all values are one.
+    Gaps as small as the rounding of floats do not count. The step is zero where all values are equal.
+
+    observed: [trials, *shape].
+
+    Returns [trials, 1 …], with as many axes as `observed`.
     """
     values = observed.flatten(1).sort(1).values
     gaps = values.diff(dim=1)
@@ -21,8 +24,7 @@ def step_of(observed: Tensor) -> Tensor:
 
 
 def quantise() -> Adaptation:
-    """Take a dummy gradient for the observed one wherever both are in one cell, and count what is beyond its
-    edge."""
+    """Accept every dummy gradient in the cell of the observed one, and count only what is beyond its edge."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         half = {name: step_of(value) / 2 for name, value in observed.items()}

@@ -1,18 +1,20 @@
-"""Against signs: compare what the dummies' signs would be, softened so that they have a slope."""
+"""Against signs: compare with the dummies' signs, softened so that they have a slope."""
 
 import torch
 
 from leakbench.adaptive import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
-# In mean magnitudes: how large a coordinate is whose sign is half decided. The mean magnitude itself comes
-# along.
+# The magnitude, in mean magnitudes, at which a sign is half decided. The mean magnitude itself is sent with
+# the signs.
 SOFT = 0.5
 
 
 def sign() -> Adaptation:
-    """Replace each coordinate by a softened sign times the tensor's mean magnitude, as the client does with a
-    hard one."""
+    """Replace each coordinate by a softened sign times the tensor's mean magnitude.
+
+    The client does the same with a hard sign.
+    """
 
     def mechanism(observed: Tensors) -> Mechanism:
         def softened(found: Tensors, dummies: Tensors) -> Tensors:

@@ -7,7 +7,7 @@ from leakbench.tensors import Tensors
 
 
 def soteria() -> Adaptation:
-    """Match everything but the columns of zeros of the last layer that has columns."""
+    """Match everything except the columns of zeros in the last layer that has columns."""
 
     def mechanism(observed: Tensors) -> Mechanism:
         last = [name for name, value in observed.items() if value.dim() == 3][-1:]

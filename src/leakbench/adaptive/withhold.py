@@ -1,4 +1,4 @@
-"""Against a client that withholds coordinates: match those that came, and gather them over the rounds."""
+"""Against a client that withholds coordinates: match those that were sent, and collect them over rounds."""
 
 from functools import reduce
 
@@ -10,10 +10,10 @@ from leakbench.tensors import Tensors
 
 
 def arrived(observed: Tensor) -> Tensor:
-    """Return which coordinates came, bool [trials, *shape].
+    """Return which coordinates were sent, bool [trials, *shape].
 
-    A zero was withheld, but where a whole neuron or filter is zero, or all that is read of one place, as of a
-    pixel that is black: chance would not withhold it all.
+    A zero counts as withheld, unless a whole slice is zero: a whole neuron or filter, or everything that is
+    read of one place, such as a black pixel. Chance would not withhold a whole slice.
     """
     there = observed != 0
     dims = range(1, observed.dim())
@@ -24,8 +24,10 @@ def arrived(observed: Tensor) -> Tensor:
 
 
 def withhold() -> Adaptation:
-    """Leave out what was not sent; over rounds of one local set take each coordinate from those that sent
-    it."""
+    """Leave out what was not sent.
+
+    Over rounds of one local set, each coordinate is taken from the rounds that sent it.
+    """
 
     def gathered(seen: Tensor) -> Tensor:
         return seen.sum(0) / (seen != 0).sum(0).clamp_min(1)

@@ -1,8 +1,8 @@
-"""Rules that weight clients in federated learning; one file each, found by its name.
+"""Rules that weight clients in federated learning, one file each, found by its name.
 
-A rule's file holds a function of its own name, from a `Report` to weights float64 [clients], and
-CROSS_VALIDATES: whether it reads how each client's model does on each client's validation images. Nothing
-here needs torch: Snakemake parses this.
+A rule's file holds a function of its own name, from a `Report` to weights float64 [clients],
+and CROSS_VALIDATES: whether the rule reads how each client's model does on each client's
+validation images. Nothing here needs torch, because Snakemake parses this.
 """
 
 import importlib
@@ -19,10 +19,12 @@ from leakbench.parts import dotted, part
 class Report(NamedTuple):
     """What the server knows of one round, in the order of the clients whose updates came.
 
-    samples: images trained on, [clients]. training_loss, training_accuracy [clients]: means over the last
-    local epoch, accuracy in [0, 1]. validation_loss, validation_accuracy [clients, splits]: row i is the
-    model of client i, column j what it makes of the validation images of client j; None where they were not
-    asked for.
+    samples: [clients], the number of images trained on.
+    training_loss: [clients], the mean over the last local epoch.
+    training_accuracy: [clients], the mean over the last local epoch, in [0, 1].
+    validation_loss: [clients, splits], the loss of the model of client i (row) on the validation images of
+    client j (column). None where it was not asked for.
+    validation_accuracy: [clients, splits], the accuracy in the same order. None where it was not asked for.
     """
 
     samples: Sequence[int]
@@ -36,7 +38,7 @@ Rule = Callable[[Report], np.ndarray]
 
 
 def cross_validates(module: str) -> bool:
-    """Say whether the rule of a file reads the validation of every model by every client."""
+    """Return whether the rule of a file reads the validation of every model by every client."""
     return bool(importlib.import_module(dotted("aggregation", module)).CROSS_VALIDATES)
 
 
@@ -46,7 +48,10 @@ def build(module: str, parameters: dict[str, Any]) -> Rule:
 
 
 def validated(values: np.ndarray | None) -> np.ndarray:
-    """Return a matrix [clients, splits] of the report. Raises UserError where it was not measured."""
+    """Return `values`, a matrix [clients, splits] of the report.
+
+    Raises UserError where it was not measured.
+    """
     if values is None:
         raise UserError(
             "the aggregation needs every model validated by every client (set the training's hold_out)"
@@ -55,12 +60,14 @@ def validated(values: np.ndarray | None) -> np.ndarray:
 
 
 def fused_shares(clients: int, fusion: float) -> list[list[float]]:
-    """Return for each client's model the shares of all in what others get to see: `fusion` of its own, the
-    rest alike.
+    """Return for each client's model the shares of all models in the mixture that others see.
 
-    It adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the thesis calls
-    it: who knows N such mixtures and p̂ solves N equations for N models. One client alone is not mixed.
-    Source: thesis, Eqn 4.5.
+    The share of a client's own model is `fusion`, and the other models have equal shares of the rest. One
+    client alone is not mixed.
+
+    The mixture adds no noise and clips nothing, and is therefore NOT differential privacy, whatever the
+    thesis calls it: anyone who knows N such mixtures and p̂ can solve N equations for N models. The mixture
+    is Eqn 4.5 of the thesis.
     """
     if clients == 1:
         return [[1.0]]

@@ -8,7 +8,9 @@ CROSS_VALIDATES = False
 
 
 def fedavg(report: Report) -> np.ndarray:
-    """Return weights float64 [clients] in proportion to the images, which add up to 1. Source: McMahan et
-    al., algorithm 1."""
+    """Return weights float64 [clients] in proportion to the numbers of images.
+
+    The weights add up to 1 (McMahan et al., algorithm 1).
+    """
     samples = np.asarray(report.samples, float)
     return samples / samples.sum()

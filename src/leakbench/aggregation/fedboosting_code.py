@@ -1,5 +1,4 @@
-"""FedBoosting as its authors' code computes it: clients with LOWER losses weigh more, and there is no
-softmax."""
+"""FedBoosting as its authors' code computes it: clients with LOWER losses weigh more, without a softmax."""
 
 from typing import Literal
 
@@ -9,7 +8,7 @@ from leakbench.aggregation import Report, validated
 from leakbench.errors import UserError
 
 CROSS_VALIDATES = True
-# A loss of 0 would take all the weight there is.
+# The least loss that counts: a loss of 0 would take all the weight.
 _LEAST = 1e-12
 
 
@@ -18,12 +17,16 @@ def fedboosting_code(
 ) -> np.ndarray:
     """Return weights float64 [clients] in proportion to validation times training, adding up to 1.
 
-    `loss`: 1 / mean validation loss over the clients × 1 / training loss. `accuracy`: mean validation
-    accuracy × training accuracy. What the code divides each factor by before is alike for all clients and
-    makes no difference. Without the `training_term` (Figure 4.6) the first factor stands alone. A client
-    whose loss is no finite number weighs nothing; accuracies that are all 0, as words are in the first
-    rounds, weigh alike. Raises UserError where no loss is finite.
-    Source: https://github.com/Rand2AI/FedBoosting, the aggregation of its server.
+    The rule is that of https://github.com/Rand2AI/FedBoosting, in the aggregation of its server. The code
+    first divides each factor by a number that is the same for all clients, which makes no difference.
+
+    mode: `loss` takes 1 / mean validation loss over the clients × 1 / training loss. A client whose loss is
+    not a finite number then has weight 0. `accuracy` takes mean validation accuracy × training accuracy. If
+    all accuracies are 0, as word accuracies are in the first rounds, all clients weigh the same.
+    training_term: whether the training factor is used. Without it (Figure 4.6) the validation factor stands
+    alone.
+
+    Raises UserError where no loss is finite.
     """
     if mode == "accuracy":
         found = validated(report.validation_accuracy).mean(1)

@@ -1,4 +1,4 @@
-"""FedBoosting as the thesis prints it. Taken literally it favours the client with the HIGHER losses."""
+"""FedBoosting as the thesis prints it: taken literally, it favours clients with HIGHER losses."""
 
 import numpy as np
 
@@ -17,10 +17,13 @@ def softmax(values: np.ndarray) -> np.ndarray:
 def fedboosting_equations(report: Report, *, training_term: bool = True) -> np.ndarray:
     """Return softmax(softmax(T) · Σ_j V^j), float64 [clients], adding up to 1.
 
-    T: training losses. V: losses of each client's model on each client's validation images, summed over
-    these. Without the `training_term` (Figure 4.6) it is softmax(Σ_j V^j). Raises UserError for a loss that
-    is no finite number.
-    Source: Ren's thesis, Eqns 4.1 to 4.3.
+    T are the training losses. V are the losses of each client's model on each client's validation images,
+    summed over these. The equations are Eqns 4.1 to 4.3 of Ren's thesis.
+
+    training_term: whether the factor softmax(T) is used. Without it (Figure 4.6) the weights are softmax(Σ_j
+    V^j).
+
+    Raises UserError for a loss that is not a finite number.
     """
     losses = validated(report.validation_loss).sum(1)
     trained = np.asarray(report.training_loss, float)

@@ -1,6 +1,6 @@
-"""Attacks: observation and chance in, reconstruction out; one file each, found by its name.
+"""Attacks, one file each, found by its name: from an observation and chance to a reconstruction.
 
-Nothing here may import data sets, the federation or the metrics: an attack cannot see the truth.
+Nothing here may import data sets, the federation or the metrics, so that an attack cannot see the truth.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,11 @@ Piece = tuple[slice | EllipsisType, Reconstruction]
 
 
 def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
-    """Return what an attack is given: with what it does about the defence, if it is `adaptive` or must."""
+    """Return `observation` with what the attack of a catalogue `entry` does about the defence.
+
+    An attack that is `adaptive` adapts to the defence. Any other attack acts as the defence itself requires,
+    if it requires anything (`adaptive.adaptation`).
+    """
     return adapted(observation, bool(entry.get("adaptive")))
 
 
@@ -39,11 +43,15 @@ def composed(entry: Mapping[str, Any]) -> Attack:
 
 
 def pieces(entry: Mapping[str, Any], observation: Observation, rng: torch.Generator) -> Iterator[Piece]:
-    """Run an attack; all its chance comes from `rng`. Yield what it finds, with its rounds.
+    """Run an attack and yield each reconstruction together with its rounds.
 
-    An attack for which every round stands alone has an attribute `rounds_at_once`, and is run on that many
-    rounds at a time; each of its tensors has the rounds first. Any other sees the whole observation (`...`)
-    and yields one reconstruction.
+    An attack that treats every round on its own has an attribute `rounds_at_once`. It runs on that many
+    rounds at a time, and each of its tensors begins with the rounds. Any other attack sees the whole
+    observation and yields one reconstruction, for all rounds (`...`).
+
+    entry: the attack's entry of the catalogue, as for `composed`.
+    observation: what the attack sees.
+    rng: the source of all chance in the attack.
     """
     attack = composed(entry)
     size = getattr(part("attacks", entry["module"]), "rounds_at_once", None)
@@ -61,11 +69,16 @@ def with_null(
     noise: Observation,
     rngs: tuple[torch.Generator, torch.Generator],
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
-    """Return the pieces of the attack on an observation and on the null one, each with its own chance.
+    """Return the pieces of the attack on an observation, and those on the null observation.
 
-    An attack whose rounds do not see each other, though it works on many at once, has an attribute
-    `together`: both are then one work, with the first's chance. Epochs that are attacked together do see each
-    other.
+    An attack that works on many rounds at once may have an attribute `together`, which says that its rounds
+    do not see each other. Both observations are then attacked in one run, with the first generator. With the
+    section `epochs` the rounds do see each other, and the runs are separate.
+
+    entry: the attack's entry of the catalogue, as for `composed`.
+    observation: what the attack sees.
+    noise: the null observation (`Observation.randomised`).
+    rngs: the generators of the run on `observation` and of the run on `noise`.
     """
     if getattr(part("attacks", entry["module"]), "together", False) and not entry.get("epochs"):
         found: Reconstruction = composed(entry)(observation.beside(noise), rngs[0])
@@ -76,5 +89,5 @@ def with_null(
 
 
 def run(entry: Mapping[str, Any], observation: Observation, rng: torch.Generator) -> Reconstruction:
-    """Run an attack on the whole of `observation` at once."""
+    """Run the attack of a catalogue `entry` on the whole of `observation` at once."""
     return composed(entry)(seen(observation, entry), rng)

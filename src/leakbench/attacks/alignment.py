@@ -1,4 +1,4 @@
-"""Alignment: which of the images that a server holds were in a batch, told through noise and bounds."""
+"""Alignment: which of the images that a server holds were in a batch, even behind noise and norm bounds."""
 
 from collections.abc import Iterator
 
@@ -13,15 +13,17 @@ from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
 from leakbench.pixels import pixels
 
-# Gradients that are computed at once, in floating-point numbers.
+# The largest number of floating-point numbers in the gradients that are computed at once.
 FLOATS = 25_000_000
-# A candidate is taken for private beyond this many deviations from the median candidate.
+# A candidate is taken for private if its score exceeds the median candidate's by this many deviations.
 FAR = 4.0
 
 
 def _directions(observation: Observation, origin: int, held: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of the pairs of an image of `held` and a class, classes side by side, and the directions
-    of their gradients [pairs, coordinates]."""
+    """Yield slices of the pairs of an image of `held` and a class, and the directions of their gradients.
+
+    The classes of one image are side by side. The directions are [pairs, coordinates], of length one.
+    """
     model, classes = observation.model(origin), observation.network["classes"]
     weights = {name: value.detach() for name, value in model.named_parameters()}
     fixed = dict(model.named_buffers())
@@ -41,16 +43,16 @@ def _directions(observation: Observation, origin: int, held: Tensor) -> Iterator
 
 @torch.no_grad()
 def alignment(observation: Observation, rng: torch.Generator) -> Reconstruction:
-    """Tell for each candidate how far its gradient points in the direction of the update.
+    """Score for each candidate how far its gradient points in the direction of the update.
 
-    Where each sample's gradient is brought to one norm and normal noise is added, the inner product of the
-    update and a candidate's direction is the logarithm of its likelihood in a batch of one, up to a constant,
-    so no other score finds it more often (Neyman and Pearson). A candidate whose class is not known has the
-    best of all classes; with labels given, of those in the batch. One that lies far from the median candidate
-    is taken for private.
+    If each sample's gradient is brought to one norm and normal noise is added, the inner product of the
+    update and a candidate's direction is the logarithm of the candidate's likelihood in a batch of one, up to
+    a constant. So no other score finds the candidate more often (Neyman and Pearson). A candidate whose class
+    is not known gets the best score over all classes; if labels are given, over those in the batch. A
+    candidate whose score lies far above the median candidate's is taken for private.
 
-    Raises Unfit where the observation holds no candidates, and where the gradient of one sample alone is not
-    defined: with hidden parameters, and where norms go by the batch.
+    Raises Unfit where the observation holds no candidates, and where the gradient of a single sample is
+    not defined: with hidden parameters, and where norms use the statistics of the batch.
     """
     if observation.candidates is None:
         raise Unfit("attack: alignment needs candidates (give the federation some: candidates)")

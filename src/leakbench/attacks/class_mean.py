@@ -1,4 +1,4 @@
-"""What the label alone gives: the mean image of its class, by a generator; the control beside GGL."""
+"""The control for GGL: from the labels alone, the mean image of each class by a generator."""
 
 from typing import Annotated, Any
 
@@ -20,12 +20,15 @@ def class_mean(
     *,
     samples: Annotated[int, Field(gt=0)] = 256,
 ) -> Reconstruction:
-    """Infer each update's labels and return the mean of `samples` of the generator's images of each class.
+    """Infer each update's labels and return the mean of a generator's images of each class.
 
-    Of the gradient it looks at what tells the labels and at nothing else, so that what another attack through
-    the same generator does better, it read out of the gradient. Latents are normal with a deviation of one
-    half, two of which are as far as a tanh goes. Raises Unfit without a generator of a latent and a class, or
-    without labels.
+    The attack uses only what gives the labels in the gradient. So whatever another attack through the same
+    generator does better was read out of the gradient. Latents are normal with a standard deviation of one
+    half, so two deviations reach the bound of a tanh.
+
+    samples: the number of images that are averaged for each class.
+
+    Raises Unfit without a generator that reads a latent and a class, or without labels.
     """
     generator: Any = observation.generator
     if generator is None or not hasattr(generator, "latent"):
@@ -54,5 +57,5 @@ def class_mean(
     return found
 
 
-# A round's labels follow from its own update alone.
+# The labels of a round follow from its own update alone.
 class_mean.together = True  # type: ignore[attr-defined]

@@ -1,5 +1,4 @@
-"""The First Dense Layer Attack (Fidel, section II): divide weight changes by bias changes, neuron by
-neuron."""
+"""The First Dense Layer Attack (Fidel, section II): weight changes divided by bias changes."""
 
 from typing import Annotated
 
@@ -13,35 +12,42 @@ from leakbench.errors import Unfit
 from leakbench.victims.layers import first_dense, normalisation
 
 IMAGES_AT_ONCE = 32
-# Weight changes that are divided at once: two megabytes.
+# The largest number of weight changes that are divided at once: two megabytes.
 CACHED = 1 << 19
 
 
 def divide(weight: Tensor, bias: Tensor, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Return (ratio [..., neurons, inputs], usable [..., neurons]) of weight and bias changes.
+    """Divide weight changes by bias changes; return the ratios and which of them are usable.
 
-    With one active sample x, both changes share one factor and the ratio is x (section II-A). A bias change
-    of exactly zero beside a weight change leaves x known up to scale: the row is divided by its largest
-    magnitude. A neuron without any change, or with one that is no number, is dead: its row is zero and not
-    usable. out: where the ratio goes, which may be `weight` itself.
+    If a single sample x is active, both changes share one factor and the ratio is x (section II-A). If the
+    bias change is exactly zero and the weight change is not, x is known only up to scale, and the row is
+    divided by its largest magnitude. A neuron without any change, or with a change that is NaN, is dead: its
+    row is zero and not usable.
+
+    weight: [..., neurons, inputs], the changes of the weights.
+    bias: [..., neurons], the changes of the biases.
+    out: where the ratio is written, which may be `weight` itself.
+
+    Returns (ratio [..., neurons, inputs], usable [..., neurons]).
     """
     largest = torch.maximum(weight.amax(-1), -weight.amin(-1))
     usable = largest > 0
     divisor = torch.where(bias != 0, bias, largest)
     divisor = torch.where(usable, divisor, torch.full_like(divisor, torch.inf))
     ratio = torch.div(weight, divisor.unsqueeze(-1), out=out)
-    # The largest ratio of a row bounds its others: most updates need no further pass.
+    # The largest ratio of a row bounds the others, so most updates need no further pass.
     if not bool((largest / divisor).isfinite().all()):
         torch.nan_to_num_(ratio, nan=0.0, posinf=0.0, neginf=0.0)
     return ratio, usable
 
 
 def join(ratio: Tensor, known: Tensor) -> Tensor:
-    """Return the median over neurons, coordinate by coordinate, of the ratios that are there: [..., inputs].
+    """Return the median over neurons, coordinate by coordinate, of the known ratios: [..., inputs].
 
-    `ratio` is [..., neurons, inputs] with zeros where nothing was shared; `known` [..., neurons] marks the
-    neurons whose bias change was shared, so that their ratios are to one scale. With one sample behind them
-    all, the median is it.
+    If a single sample is behind all these neurons, the median is that sample.
+
+    ratio: [..., neurons, inputs], with zeros where nothing was shared.
+    known: [..., neurons], the neurons whose bias change was shared, so that their ratios have one scale.
     """
     there = (ratio != 0) & known.unsqueeze(-1)
     return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)
@@ -55,14 +61,17 @@ def fidel(
     combine: bool = False,
     neurons: Annotated[int, Field(gt=0)] | None = None,
 ) -> Reconstruction:
-    """Reconstruct from every neuron of the first dense layer; needs no learning rate, no labels, no
-    iterations.
+    """Reconstruct from every neuron of the first dense layer, without learning rate, labels or iterations.
 
     For a fully connected victim the ratios are images, once its normalisation is undone. For a convolutional
-    one they are the pooled features that the layer reads; with a generator (section III-B) they become
-    images, without one they stay features.
-    With `combine` the last candidate joins all neurons, which fills the gaps of an update that was shared in
-    part (section II-B). `neurons`: the number of live neurons that are used, the first ones; none: all.
+    victim they are the pooled features that the layer reads. A generator turns these into images (section
+    III-B); without one they stay features.
+
+    combine: whether a last candidate joins all neurons, which fills the gaps of an update that was shared in
+    part (section II-B).
+    neurons: the number of live neurons that are used, the first ones. Without it, all are used.
+
+    Raises Unfit where the first dense layer has no bias.
     """
     model = observation.model()
     rows, columns, channels = observation.network["shape"]
@@ -88,15 +97,16 @@ def fidel(
     return Reconstruction(_generate(observation.generator, partial, usable, pixels), usable)
 
 
-# Enough that making the network once for them costs little, few enough for the memory of a wide one.
+# With this many rounds, making the network once for them costs little, and those of a wide network still fit
+# into memory.
 fidel.rounds_at_once = 40  # type: ignore[attr-defined]
 
 
 def _ratios(observation: Observation, name: str, bias: Tensor, combine: bool) -> tuple[Tensor, Tensor]:
-    """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which are usable; with `combine`
-    all neurons' joined one behind them.
+    """Return the ratios [rounds, clients, neurons, inputs] of all rounds and which of them are usable.
 
-    A few rounds at a time, which stay in the processor's cache from one pass to the next.
+    With `combine`, a further row behind the neurons joins them all. A few rounds are worked on at a time, so
+    that they stay in the processor's cache from one pass to the next.
     """
     clients, neurons, inputs = observation.updates[name].shape[1:]
     size = observation.rounds, clients, neurons + combine
@@ -114,7 +124,7 @@ def _ratios(observation: Observation, name: str, bias: Tensor, combine: bool) ->
 
 
 def _generate(generator: nn.Module, partial: Tensor, alive: Tensor, pixels: tuple[int, int, int]) -> Tensor:
-    """Return images of the live partial reconstructions; dead ones stay zero and cost nothing."""
+    """Return images of the live partial reconstructions; dead ones stay zero and are not generated."""
     images = torch.zeros(*alive.shape, *pixels)
     flat, kept = partial.flatten(0, 2), alive.flatten().nonzero().squeeze(1)
     for batch in kept.split(IMAGES_AT_ONCE):

@@ -1,5 +1,4 @@
-"""Gradient matching (DLG, iDLG, InvG, AGIC, GRNN, GGL, DLF): dummy images whose gradients come near those
-observed."""
+"""Gradient matching (DLG, iDLG, InvG, AGIC, GRNN, GGL, DLF): optimise dummies until gradients match."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -35,17 +34,31 @@ def gradient_matching(
 ) -> Reconstruction:
     """Reconstruct the images of each update by matching gradients, all updates and restarts together.
 
-    objective, unknowns, optimiser, epochs: the sections of the attack's YAML, each a part of the room of that
-    name. updates: what an update of several local steps is taken for: one step on the union of its batches
-    (AGIC, Eqn 4), or the steps themselves, simulated (InvG); of clients that shuffle their samples, once or
-    in each epoch (DLF), or by one step an epoch (`matching.local_epochs`). derivative: by a second backward
-    pass, or by differences of first ones, which is faster for deep networks and is not used where it cannot
-    be (`matching.composition`). precision: of the network's products and convolutions, which bfloat16 sums in
-    float32; the objective and the optimiser are float32 always. iterations: of each trial. decay_over: the
-    length of the run whose first `iterations` are made; without it the run is no longer. enough: a trial ends
-    once its loss is this low. restarts: of several trials of an update the one with the lowest loss is kept.
-    snapshots: the number of images on the way that are kept too. With `epochs`, a run has neither restarts
-    nor snapshots. Raises Unfit for parts that do not fit each other or the observation.
+    The sections `objective`, `unknowns`, `optimiser` and `epochs` of the attack's YAML name parts of the
+    rooms objectives, unknowns, optimisers and epochs.
+
+    objective: the terms of the objective (`matching.terms`), parts of the room objectives.
+    unknowns: what is optimised, a part of the room unknowns.
+    optimiser: how it is optimised, a part of the room optimisers.
+    epochs: how the updates of several epochs are attacked together, a part of the room epochs. A run with
+    such a part has neither restarts nor snapshots.
+    updates: what the attack takes an update of several local steps for (`matching.local_epochs`). `one-batch`
+    is one step on the union of its batches (AGIC, Eqn 4). `simulated` simulates the steps themselves (InvG).
+    `shuffled` and `reshuffled` do so for clients that shuffle their samples, once or in each epoch (DLF).
+    `epochs` simulates one step per epoch.
+    derivative: `exact` takes a second backward pass. `frozen` takes differences of first backward passes,
+    which is faster for deep networks; where these cannot be used, the derivative is exact all the same
+    (`matching.composition`).
+    precision: the precision of the network's products and convolutions; bfloat16 sums them in float32. The
+    objective and the optimiser are always float32.
+    iterations: the number of iterations of each trial.
+    decay_over: the number of iterations over which the learning rate falls. The run is then the first
+    `iterations` of a run of this length. Without it, the learning rate falls over `iterations`.
+    enough: a trial ends once its loss is at most this.
+    restarts: the number of trials of each update, of which the one with the lowest loss is kept.
+    snapshots: the number of images on the way that are kept too.
+
+    Raises Unfit for parts that do not fit each other or the observation.
     """
     composed = Composition(objective, unknowns, optimiser, updates, derivative, precision)
     if epochs is not None:
@@ -54,5 +67,5 @@ def gradient_matching(
     return composed.reconstruct(observation, rng, schedule, decay_over or iterations, restarts)
 
 
-# A round's trials see no other's, so that those of the null baseline may run beside them.
+# The trials of a round do not depend on other rounds, so those of the null baseline may run beside them.
 gradient_matching.together = True  # type: ignore[attr-defined]

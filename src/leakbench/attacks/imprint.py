@@ -1,4 +1,4 @@
-"""Read the bins of an imprint block: what two neighbours of one query differ by (Fowl et al., ICLR 2022)."""
+"""Read the bins of an imprint block from differences of neighbouring neurons (Fowl et al., ICLR 2022)."""
 
 from typing import Literal
 
@@ -14,9 +14,10 @@ from leakbench.exact.levels import LEVELS, brightest
 from leakbench.matching.received import noise_images
 from leakbench.victims.layers import first_dense, normalisation
 
-# Two rows ask the same query if their cosine is this near to 1.
+# Two rows ask the same query if their cosine is at least 1 minus this.
 ALIKE = 1e-6
-# A difference is empty if it is this many times below the largest: single precision leaves as much of a sum.
+# A difference counts as empty if it is at most this share of the largest, which is the rounding error of a
+# sum in single precision.
 EMPTY = 1e-5
 
 
@@ -24,26 +25,29 @@ EMPTY = 1e-5
 def imprint(
     observation: Observation, rng: torch.Generator, *, scale: Literal["levels", "maximum"] = "levels"
 ) -> Reconstruction:
-    """Reconstruct from a first dense layer whose neurons ask one query of a sample and differ in their
-    biases.
+    """Reconstruct from a first dense layer whose neurons ask one query and differ in their biases.
 
-    The neurons are ordered by their biases. A sample opens all of them up to its place, so what the gradients
-    of two neighbours differ by is what the samples between them add: with one sample there, the difference of
-    the weights' gradients over that of the biases' is it. Of more bins than the batch has samples those with
-    the largest gradients are kept.
+    The neurons are ordered by their biases. A sample opens all of them up to its place. So the gradients of
+    two neighbours differ by what the samples between them add. With a single sample between them, the
+    difference of the weights' gradients divided by that of the biases' gradients is the sample. If there are
+    more bins than samples in the batch, those with the largest gradients are kept.
 
     Where each client was sent a model of its own, every block of columns that reads the samples of one of
     these models is read by itself. In a sum of several such clients the gradients of the biases are mixed, so
-    each sample is known up to its scale.
+    each sample is known only up to its scale.
 
-    Where the rows differ in length each neuron has a bin of its own, as LOKI's have against weights after
-    local steps. A row's change is then itself a sample, up to its scale.
+    Where the rows differ in length, each neuron has a bin of its own, as in LOKI's attack on weights after
+    local steps. The change of a row is then itself a sample, up to its scale.
 
-    scale: where it comes from then. `levels`: pixels of 8 bits are whole multiples of one number, and the
-    smallest brightness that makes them so is taken; where there is none, the brightest value is taken for 1.
-    `maximum`: the latter always. Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4; the blocks and
-    `maximum` are LOKI's (Zhao et al., S&P 2024). Raises Unfit where the layer has no bias, reads something
-    other than samples, or asks several queries.
+    The method is that of Robbing the Fed (Fowl et al., ICLR 2022), section 4. The blocks and `maximum` are
+    those of LOKI (Zhao et al., S&P 2024).
+
+    scale: how the scale is found where it is not known. `levels` uses that pixels of 8 bits are whole
+    multiples of one number and takes the smallest brightness that makes them so; where there is none, the
+    brightest value is taken for 1. `maximum` always takes the brightest value for 1.
+
+    Raises Unfit where the layer has no bias, reads something other than samples, or asks several queries, and
+    where samples are known only up to their scale and the network normalises them.
     """
     model = observation.model()
     rows, columns, channels = observation.network["shape"]
@@ -78,7 +82,7 @@ def imprint(
             ratios, sizes = [], []
             for block in places[origin]:
                 steps = slope[client][:, block] if own else _steps(slope[client][:, block])
-                # A bias' gradient that is mixed scales nothing.
+                # A mixed gradient of a bias cannot give the scale.
                 ratio, full = divide(steps, _steps(0 * offset[client] if mixed else offset[client]))
                 sizes.append(torch.where(full, steps.abs().mean(-1), 0))
                 ratios.append(ratio.float())
@@ -94,12 +98,15 @@ imprint.rounds_at_once = 1  # type: ignore[attr-defined]
 
 
 def _steps(values: Tensor) -> Tensor:
-    """Return what each of values [bins, …] adds to the one before it, the first to zero."""
+    """Return what each of values [bins, …] adds to the one before it; the first is compared with zero."""
     return torch.diff(values, dim=0, prepend=torch.zeros_like(values[:1]))
 
 
 def _order(observation: Observation, origin: int, name: str) -> Tensor:
-    """Return the neurons of the layer `name` by their biases. Raises Unfit where they ask several queries."""
+    """Return the neurons of the layer `name` in the order of their biases.
+
+    Raises Unfit where they ask several queries.
+    """
     weight, bias = (
         torch.from_numpy(np.array(observation.weights[f"{name}.{part}"][origin]))
         for part in ("weight", "bias")
@@ -111,17 +118,21 @@ def _order(observation: Observation, origin: int, name: str) -> Tensor:
 
 
 def _own(observation: Observation, origin: int, name: str) -> bool:
-    """Return whether each neuron of the layer `name` has a bin of its own: neurons that share all bins up to
-    their place have equal rows, and these are as long as their bins are narrow."""
+    """Return whether each neuron of the layer `name` has a bin of its own.
+
+    Neurons that share all bins up to their place have rows of equal length. Neurons with bins of their own
+    have rows that are the longer, the narrower the bin is.
+    """
     length = torch.from_numpy(np.array(observation.weights[f"{name}.weight"][origin])).double().norm(dim=1)
     return bool((length / length[0] - 1).abs().amax() > ALIKE)
 
 
 def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> list[Tensor]:
-    """Return for each model that was sent which inputs [pixels] of the layer `name` are a sample's pixels,
-    in their order.
+    """Return for each model sent which inputs [pixels] of the layer `name` are a sample's pixels, in order.
 
-    scaled: pixels may have been multiplied by some factor. Raises Unfit where there are none.
+    scaled: whether pixels may have been multiplied by some factor.
+
+    Raises Unfit where no inputs are.
     """
     model = observation.model(origin)
     rows, columns, channels = observation.network["shape"]
@@ -140,15 +151,18 @@ def _blocks(observation: Observation, origin: int, name: str, scaled: bool) -> l
             raise Unfit(
                 f"attack: imprint needs a dense layer with a bias that reads samples ({name} does not)"
             )
-        # Clients whose models differ behind or in the layer alone share a block.
+        # Clients share a block if their models differ only in the layer or behind it.
         if not any(torch.equal(block, other) for other in found):
             found.append(block)
     return found
 
 
 def _scaled(samples: Tensor, scale: str) -> Tensor:
-    """Return samples [n, *pixels] that are known up to a factor, to scale: the brightest value is 1, or as
-    many levels of 8 bits as make all values whole."""
+    """Return samples [n, *pixels] that are known up to a factor, brought to scale.
+
+    scale: `maximum` makes the brightest value 1. `levels` makes it the number of levels of 8 bits that makes
+    all values whole.
+    """
     flat = samples.flatten(1)
     peak = flat.gather(1, flat.abs().argmax(1, keepdim=True))
     flat = flat / torch.where(peak == 0, 1, peak)

@@ -1,4 +1,4 @@
-"""An inverter: dense layers from an update to the images behind it, fitted to pairs of the attacker's own."""
+"""An inverter: dense layers from an update to its images, fitted to pairs of the attacker's own."""
 
 import copy
 import math
@@ -15,20 +15,21 @@ from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.progress import track
 from leakbench.seeds import stream
 
-# The rate falls to a tenth at this share of the epochs.
+# After the share LATE of the epochs the learning rate falls to the share SLOWER.
 LATE, SLOWER = 0.75, 0.1
-# Standardised inputs vary by no less than this share of what all of them do.
+# The deviation that standardises an input is at least this share of the deviation of all inputs together.
 LEAST = 0.01
-# No error of images in [0, 1] is larger; one that is no number counts as this.
+# The largest possible error of images in [0, 1]. An error that is NaN or infinite counts as this.
 WORST = 1.0
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Updates and the images behind them.
+    """Pairs of an update and its images.
 
-    images: float [n, batch, values] in [0, 1]. updates: which of the n, and a generator in; their updates
-    out, [few, inputs]. The generator draws what a client draws.
+    images: float [n, batch, values] in [0, 1].
+    updates: a function from the numbers [few] of some pairs and a generator to the updates [few, inputs] of
+    these pairs. The generator draws what a client draws.
     """
 
     images: Tensor
@@ -40,7 +41,13 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Fitting:
-    """How an inverter is fitted: its hidden width, epochs, first rate, and the updates of a step."""
+    """How an inverter is fitted.
+
+    hidden: the width of both hidden layers.
+    epochs: the number of passes over the pairs.
+    rate: the first learning rate of Adam.
+    batch: the number of updates in one step.
+    """
 
     hidden: int
     epochs: int
@@ -49,10 +56,13 @@ class Fitting:
 
 
 class Inverter(nn.Module):
-    """Dense layers of one hidden width, twice, with ReLUs, and a sigmoid: [n, inputs] → [n, batch, values].
+    """Two hidden layers of one width, with ReLUs, and a sigmoid at the end: [n, inputs] → [n, batch, values].
 
-    mean, deviation: [inputs], by which inputs are standardised. image: [values], what it makes of an update
-    before it is fitted, but for the chance of its first weights.
+    Before it is fitted, every image that it makes is the mean of the given images, up to the random first
+    weights.
+
+    mean: [inputs], subtracted from the inputs to standardise them.
+    deviation: [inputs], by which the inputs are then divided.
     """
 
     mean: Tensor
@@ -83,9 +93,9 @@ class Inverter(nn.Module):
 
 
 def assigned(made: Tensor, wanted: Tensor) -> Tensor:
-    """Return `wanted` [n, batch, values] in the order in which it is nearest to `made`, update by update.
+    """Return the images `wanted` [n, batch, values], update by update in the order that is nearest to `made`.
 
-    The order is the assignment with the least sum of squared errors. A batch has no order of its own.
+    That order is the assignment with the least sum of squared errors. A batch has no order of its own.
     """
     if made.shape[1] == 1:
         return wanted
@@ -111,8 +121,13 @@ def fitted(
 ) -> tuple[Inverter, list[float]]:  # fmt: skip
     """Return the inverter of the epoch with the least error on `held`, and the error after each epoch.
 
-    pairs: what it is fitted to, by Adam; each epoch draws anew what clients draw. held: other pairs, drawn
-    once. seed: of all chance. scratch: the file from which a killed run goes on to the same result; it stays.
+    pairs: the pairs that it is fitted to, by Adam; in each epoch the clients' chance is drawn anew.
+    held: other pairs, whose updates are drawn once.
+    fitting: how it is fitted.
+    seed: the seed of all chance.
+    device: where it is fitted, as torch names it.
+    scratch: the file from which a killed run resumes, to the same result; the file stays.
+    label: what the progress bar shows.
     """
 
     def drawn(name: str, epoch: int) -> torch.Generator:
@@ -166,8 +181,7 @@ def _save(
 def _resume(
     path: Path, inverter: Inverter, optimiser: torch.optim.Optimizer
 ) -> tuple[dict[str, Tensor], list[float]]:
-    """Fill inverter and optimiser with what was done before the run was killed; return the best weights so
-    far and the errors."""
+    """Restore inverter and optimiser from a killed run; return the best weights so far and the errors."""
     tensors, facts = read_tensors(path)
     groups: dict[str, dict[str, Tensor]] = {}
     for key, array in tensors.items():

@@ -1,4 +1,4 @@
-"""Label inference on its own: which labels were in each batch, and no images."""
+"""Label inference on its own: which labels were in each batch, without images."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from leakbench.parts import WITHOUT_RULE
 def labels(observation: Observation, rng: torch.Generator) -> Reconstruction:
     """Return the labels of each update, by the rule that the attack's section `labels` names.
 
-    Raises Unfit where the section names no rule, or the rule does not fit the network or the batch.
+    Raises Unfit where the section names no rule, or where the rule does not fit the network or the batch.
     """
     if observation.labelling in WITHOUT_RULE:
         raise Unfit(f"attack: labels: {observation.labelling} infers nothing (name a rule, such as counted)")
@@ -31,5 +31,5 @@ def labels(observation: Observation, rng: torch.Generator) -> Reconstruction:
     return Reconstruction(torch.zeros(*usable.shape, 0), usable, "labels", labels=found)
 
 
-# A round's labels follow from its own update alone.
+# The labels of a round follow from its own update alone.
 labels.together = True  # type: ignore[attr-defined]

@@ -1,5 +1,4 @@
-"""Learning to invert: a network that maps updates back to images, fitted to updates of the attacker's own
-samples."""
+"""Learning to invert: a network from updates to images, fitted to updates of the attacker's own samples."""
 
 from typing import Annotated
 
@@ -15,11 +14,13 @@ from leakbench.attacks.rehearsal import Rehearsal, known_defence, rehearsal
 from leakbench.errors import Unfit
 from leakbench.workers import one_thread
 
-# Samples of one update, and models that were sent out: each of them takes an inverter of its own.
+# The largest number of samples in an update, and of models that were sent out. Each model, and each number of
+# samples, takes an inverter of its own.
 LARGEST, MODELS = 8, 5
-# Share of the attacker's samples that choose the epoch.
+# The share of the attacker's samples that are held out to choose the epoch.
 HELD = 0.1
-# Bytes of updates that are kept from epoch to epoch, where clients would send the same again.
+# The largest number of bytes of updates that are kept from epoch to epoch, where clients would send the same
+# again.
 KEPT = 1_000_000_000
 
 
@@ -55,20 +56,30 @@ def learned_inverter(
 ) -> Reconstruction:
     """Fit dense layers to pairs of updates and images of the attacker's own, and apply them to each update.
 
-    The attacker has surrogate data and knows the defence with its parameters. It plays a client's step on
-    samples of its own, at the weights that were sent, and passes it through the defence, which draws anew in
-    every epoch. Where a defence works on the gradients of examples it is played once for each pair, for this
-    may take long. An update of several samples has the loss of the best assignment of images. A tenth of the
-    samples are fitted to by no step, and choose the epoch.
+    The attacker has surrogate data and knows the defence with its parameters. It plays a client's step on its
+    own samples, at the weights that were sent, and passes the step through the defence, which draws anew in
+    every epoch. A defence that works on the gradients of examples is played only once for each pair, because
+    it may take long. The loss of an update of several samples is that of the best assignment of images. A
+    tenth of the samples is held out and chooses the epoch.
 
-    Raises Unfit without labelled samples, with more than LARGEST samples in an update, after more than MODELS
+    The method is that of Wu, Chen, Guo and Weinberger, Learning to invert (UAI 2023). Their release has 3,000
+    hidden units, 50,000 samples and 200 epochs for single images, no bins for a network of this size, and a
+    rate of 1e-4. It reports the epoch that is best on the attacked images. Here inputs are standardised, and
+    the first image that the network makes is the mean image, so that few epochs are enough. The defence acts
+    on the mean of a batch, as it does at the clients; the release defends each sample before the mean.
+
+    hidden: the width of both hidden layers.
+    bins: the number of bins. Each coordinate of an update falls into a bin by chance, and a bin holds their
+    sum. With 0, or with as many bins as coordinates or more, nothing is summed.
+    pairs: the largest number of updates of the attacker's own samples that the inverter is fitted to.
+    epochs: the number of passes over these updates.
+    rate: the learning rate of Adam in the first three quarters of the epochs; after that it is a tenth.
+    batch: the number of updates in one step of Adam.
+    defence: the clients' defence, its `module` and `parameters`. Without it, it is the one that the
+    observation names, with its defaults (`attacks.rehearsal.known_defence`).
+
+    Raises Unfit without labelled samples, with more than LARGEST samples in an update, for more than MODELS
     models, and where clients' updates cannot be played (`attacks.rehearsal`).
-
-    Source: Wu, Chen, Guo and Weinberger, Learning to invert (UAI 2023); its release has 3,000 hidden units,
-    50,000 samples and 200 epochs for single images, without bins for a network of this size, at a rate of
-    1e-4, and reports the epoch that is best on the attacked images. Here inputs are standardised, and the
-    first image that the network makes is the mean image, so that short fits go far. The defence acts on the
-    mean of a batch, as it does at the clients; the release defends each sample before the mean.
     """
     images, labels = _samples(observation)
     acting = known_defence(observation, defence)
@@ -102,12 +113,15 @@ def learned_inverter(
     return found
 
 
-# A round's images follow from its own update, and rounds of one model share its inverter.
+# The images of a round follow from its own update. Rounds of one model share only the inverter.
 learned_inverter.together = True  # type: ignore[attr-defined]
 
 
 def _samples(observation: Observation) -> tuple[Tensor, Tensor]:
-    """Return the attacker's own images [n, channels, rows, columns] and labels [n]. Raises Unfit without."""
+    """Return the attacker's own images [n, channels, rows, columns] and labels [n].
+
+    Raises Unfit if there are none.
+    """
     images, labels = (getattr(observation.generator, name, None) for name in ("images", "labels"))
     if not (isinstance(images, Tensor) and isinstance(labels, Tensor)):
         raise Unfit(
@@ -118,15 +132,18 @@ def _samples(observation: Observation) -> tuple[Tensor, Tensor]:
 
 
 def _bins(coordinates: int, bins: int, chance: int) -> Tensor | None:
-    """Return the bin of each coordinate, int64 [coordinates]; none where nothing is summed."""
+    """Return the bin of each coordinate, int64 [coordinates], or None where nothing is summed."""
     if not 0 < bins < coordinates:
         return None
     return torch.randint(bins, (coordinates,), generator=torch.Generator().manual_seed(chance))
 
 
 def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
-    """Return updates [n, coordinates] summed by bin, [n, bins]. into: the bin of each coordinate; none: as
-    they are."""
+    """Return updates [n, coordinates] summed by bin, [n, bins].
+
+    updates: float [n, coordinates].
+    into: the bin of each coordinate. Without it, the updates are returned as they are.
+    """
     if into is None:
         return updates
     return updates.new_zeros(len(updates), int(into.max()) + 1).index_add_(1, into, updates)
@@ -135,9 +152,9 @@ def hashed(updates: Tensor, into: Tensor | None) -> Tensor:
 def _split(
     played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor, size: int, pairs: int, chance: int
 ) -> tuple[Pairs, Pairs]:
-    """Return pairs to fit to and pairs to choose by, of different samples.
+    """Return pairs to fit to and pairs to choose the epoch by, made of different samples.
 
-    There are as many pairs as samples, but no more than `pairs` to fit to. Raises Unfit for too few samples.
+    There are as many pairs as samples, but at most `pairs` to fit to. Raises Unfit for too few samples.
     """
     rng = torch.Generator().manual_seed(chance + 1)
     order = torch.randperm(len(images), generator=rng)
@@ -158,8 +175,10 @@ def _split(
 
 
 def _pairs(played: Rehearsal, into: Tensor | None, images: Tensor, labels: Tensor) -> Pairs:
-    """Return pairs of images [n, size, …] and their updates, which are kept where clients would send the same
-    again, or take long to."""
+    """Return pairs of images [n, size, …] and their updates.
+
+    The updates are kept if clients would send the same again, or if playing them takes long.
+    """
 
     def sent(rows: Tensor, rng: torch.Generator) -> Tensor:
         return hashed(played.updates(images[rows], labels[rows], rng), into)
@@ -184,7 +203,7 @@ def _inverted(
     observation: Observation, inverter: Inverter, played: Rehearsal, rounds: Tensor, client: int,
     into: Tensor | None,
 ) -> Tensor:  # fmt: skip
-    """Return the images of a client's updates of `rounds` [n], float32 [n, size, values]."""
+    """Return the images of a client's updates in `rounds` [n], float32 [n, size, values]."""
     names = list(played.weights)
     made = []
     for few in rounds.split(64):

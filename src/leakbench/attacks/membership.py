@@ -12,14 +12,15 @@ from leakbench.pixels import pixels
 
 @torch.no_grad()
 def membership(observation: Observation, rng: torch.Generator) -> Reconstruction:
-    """Tell for each candidate how far it is from the span of the update of the first dense layer.
+    """Measure for each candidate how far it is from the span of the update of the first dense layer.
 
-    A sample of the batch lies in it, behind any activation, after any number of local steps on the same
-    samples, and in the sum of several clients (`exact.membership`). A candidate is taken for private if it
-    lies in the span as far as the noise of the update can tell. DAGER (Petrov et al., NeurIPS 2024) tests
-    tokens of a text so. Where a defence transforms images, an attack that adapts takes for a candidate the
-    nearest of the images that it may have become. Raises Unfit where the observation holds no candidates,
-    and where `exact.membership.spans` does.
+    A sample of the batch lies in that span, whatever the activation, after any number of local steps on the
+    same samples, and also in the sum of several clients (`exact.membership`). A candidate is taken for
+    private if it lies in the span as far as the noise of the update can show. DAGER (Petrov et al., NeurIPS
+    2024) tests the tokens of a text in the same way. Where a defence transforms images, an adaptive attack
+    tests every image that a candidate may have become, and the nearest counts.
+
+    Raises Unfit where the observation holds no candidates, and where `exact.membership.spans` does.
     """
     if observation.candidates is None:
         raise Unfit("attack: membership needs candidates (give the federation some: candidates)")

@@ -1,5 +1,4 @@
-"""What the server saw: the models it sent out and the updates that came back, with the threat model spelt
-out."""
+"""What the attacker saw: the models that were sent out, the updates that came back, and the threat model."""
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -23,32 +22,37 @@ from leakbench.workers import Work
 
 @dataclass(frozen=True)
 class Observation:
-    """An honest-but-curious server's view.
+    """The attacker's view: by default that of an honest-but-curious server, otherwise as `knows` says.
 
     network: the victim's architecture (module, parameters, shape, classes), public to every participant.
     weights: parameter or buffer → [origins, *shape], the models that were sent out.
-    updates: parameter → [rounds, clients, *shape], what came back: new minus old weights, or a gradient.
-    origin: [rounds], which of `weights` each round started from.
-    clients: number of samples of each client, if the server knows it.
-    knows: the threat model field by field; every table prints it in words.
+    updates: parameter → [rounds, clients, *shape], what came back, of the kind `kind`.
+    origin: [rounds], the number of the model in `weights` from which each round started.
+    clients: the number of samples of each client, if the server knows it.
+    kind: `model` if updates are new minus old weights, `gradient` if they are mean gradients.
+    knows: the threat model, field by field; every table prints it in words.
     generator: the attacker's own network, if the attack uses one.
-    mode: what batch norms went by when clients computed their updates: in `train` by the batch at hand, in
-    `eval` by the statistics that were sent. dropout: whether clients dropped units by masks of their own.
-    local: a client's learning rate, batch size (none: its whole set) and epochs, which the server has set.
-    labelling: what the attack does about labels: it needs `none`, is given them (`oracle`), optimises them
-    (`joint`) or infers them by the rule of that name (`leakbench.labels`).
+    mode: the statistics that batch norms used when clients computed their updates: those of the batch at hand
+    (`train`) or those that were sent (`eval`).
+    dropout: whether clients dropped units by masks of their own.
+    local: how a client trains, as the server has set it: learning rate, batch size (none: its whole set),
+    epochs and the other facts of docs/observation.md.
+    labelling: what the attack does about labels. It needs none (`none`), is given them (`oracle`), optimises
+    them (`joint`) or infers them by the rule of that name (`leakbench.labels`).
     adaptation: what the attacker does about the defence that it knows; by default nothing.
-    labels: per client [rounds, k], in the client's order; only there for an attack that is given them.
-    hidden: what is known of parameters that clients hide, if they do (docs/observation.md): `weights` and
-    `updates` lack weight and bias of the batch norms `layers`.
-    shown: tensors behind them that clients share all the same → [rounds, clients, *shape].
-    each: parameter → [origins, clients, *shape], of which the server sent every client its own in place of
-    `weights`; the clients are those that took part, also where a sum over them is all that is seen.
-    candidates: uint8 [n, rows, columns, channels] (of records float32), images among which the private ones
-    of all rounds are, in an order by chance; none where the attacker holds none.
-    work: where a killed attack finds what it has done, and how many processes it may use.
-    own: the network as an object, where it is somebody's own and no victim of the catalogue; `network` then
-    names no module.
+    labels: for each client [rounds, k], in the client's order; only there for an attack that is given them.
+    hidden: what is known of parameters that clients hide, if they do (docs/observation.md). `weights` and
+    `updates` then lack weight and bias of the batch norms `layers`.
+    shown: name → [rounds, clients, *shape], tensors behind the hidden parameters that clients share all the
+    same.
+    each: parameter → [origins, clients, *shape], parameters of which the server sent every client its own
+    value in place of `weights`. The clients are those that took part, even where only a sum over them is
+    seen.
+    candidates: uint8 [n, rows, columns, channels] (float32 for records), images among which the private ones
+    of all rounds are, in random order. None where the attacker holds no such images.
+    work: where a killed attack finds its earlier work, how many processes it may use, and on which device.
+    own: the network as an object, where it is the user's own and not a victim of the catalogue. `network`
+    then names no module.
     """
 
     network: dict[str, Any]
@@ -74,15 +78,15 @@ class Observation:
 
     @property
     def rounds(self) -> int:
-        """Number of rounds observed."""
+        """Return the number of rounds observed."""
         return len(self.origin)
 
     def model(self, origin: int = 0) -> nn.Module:
-        """Return the victim with the weights that were sent out; a batch norm whose scale and shift are
-        hidden is a `HiddenNorm` in it.
+        """Return the victim with the weights of the model number `origin` that was sent out.
 
-        It is in evaluation mode, so that nothing in it is drawn: what a client's dropout kept, nobody else
-        knows. With `mode` train its norms keep no statistics, so that they use those of the batch at hand.
+        A batch norm whose scale and shift are hidden is a `HiddenNorm` in it. The network is in evaluation
+        mode, so that nothing in it is drawn: only the client knows what its own dropout kept. If `mode` is
+        `train`, its norms keep no statistics, so that they use those of the batch at hand.
         """
         network = self.network
         model = (
@@ -102,8 +106,7 @@ class Observation:
         return model.eval()
 
     def update(self, name: str, rounds: slice = slice(None)) -> Tensor:
-        """Return one parameter's updates [rounds, clients, *shape] in the precision that they were sent
-        in."""
+        """Return one parameter's updates [rounds, clients, *shape], in the precision of the clients."""
         return torch.from_numpy(np.array(self.updates[name][rounds]))
 
     def part(self, rounds: slice) -> "Observation":
@@ -115,8 +118,10 @@ class Observation:
         return replace(self, updates=updates, shown=shown, origin=self.origin[rounds], labels=labels)
 
     def beside(self, other: "Observation") -> "Observation":
-        """Return this and another observation of the same models as one, the other's rounds behind its
-        own."""
+        """Return this observation and `other` as one, with the rounds of `other` behind its own.
+
+        Both must be of the same models.
+        """
         labels = None
         updates, shown = (
             {name: _Beside(value, more[name]) for name, value in own.items()}
@@ -135,7 +140,7 @@ class Observation:
     def randomised(self, rounds: int, rng: torch.Generator) -> "Observation":
         """Return the null observation: the first `rounds` rounds with every update replaced by normal noise.
 
-        Each tensor of each update keeps its own standard deviation, so only the information is gone.
+        Each tensor of each update keeps its standard deviation, so only the information is gone.
         """
         updates = {}
         for name in sorted(self.updates):
@@ -147,7 +152,10 @@ class Observation:
 
 
 class _Beside:
-    """Two arrays [rounds, clients, …] as one, read in part: the first may be a large file's."""
+    """Two arrays [rounds, clients, …] as one.
+
+    It is read in part, since the first array may be that of a large file.
+    """
 
     def __init__(self, first: np.ndarray, then: np.ndarray) -> None:
         self.first, self.then = first, then
@@ -170,8 +178,8 @@ class _Beside:
         return found if asked.ndim else found[0]
 
 
-# What a network's constructor, or hidden layers that it lacks, may raise for values that were never meant for
-# it.
+# What may be raised for values of a file that fit no network, by its constructor or for hidden layers that it
+# lacks.
 _NO_NETWORK = (
     KeyError, IndexError, TypeError, ValueError, AttributeError, ImportError, RuntimeError, ArithmeticError,
     AssertionError, NotImplementedError,
@@ -183,11 +191,16 @@ def _one_line(problem: Exception) -> str:
 
 
 def check(observation: Observation, where: str) -> None:
-    """Refuse an observation whose tensors do not fit its victim. Raises UserError naming file and tensor."""
+    """Refuse an observation from the file `where` whose tensors do not fit its victim.
+
+    Raises UserError, which names the file and the tensor. It is Unfit where a tensor is missing, not
+    declared, or of another shape or precision, or holds NaN or Inf.
+    """
     network, origin = observation.network, observation.origin
     try:
         shape = tuple(int(n) for n in network["shape"])
-        # Its names and shapes alone: a network that its file's tensors do not fit is never made.
+        # Only names and shapes are made, so no memory is spent on a network that does not fit its file's
+        # tensors.
         with torch.device("meta"):
             model = victims.build(
                 network["module"], (shape[0], shape[1], shape[2]), network["classes"], network["parameters"]
@@ -234,8 +247,10 @@ def check(observation: Observation, where: str) -> None:
 
 
 def _check_names(observation: Observation, own: set[str], where: str) -> None:
-    """Refuse tensors that are neither the victim's nor declared as shared, and declared ones that are not
-    there. Raises Unfit naming the tensor."""
+    """Refuse undeclared tensors that are not the victim's, and declared tensors that are missing.
+
+    Raises Unfit, which names the tensor.
+    """
     lead = len(observation.origin), len(observation.clients)
     kinds = (("global", observation.weights, ""), ("updates", observation.updates, "sent"),
              ("shown", observation.shown, "shown"))  # fmt: skip
@@ -259,8 +274,10 @@ def _check_names(observation: Observation, own: set[str], where: str) -> None:
 
 
 def _check_each(observation: Observation, where: str) -> None:
-    """Refuse tensors of each client's own that no model has, or that are of other numbers. Raises Unfit
-    naming the tensor."""
+    """Refuse clients' own tensors that the models lack, or whose shape or precision differs from theirs.
+
+    Raises Unfit, which names the tensor.
+    """
     clients = {array.shape[1] for array in observation.each.values() if array.ndim > 1}
     for name, array in observation.each.items():
         common = observation.weights.get(name)
@@ -277,7 +294,10 @@ def _check_each(observation: Observation, where: str) -> None:
 
 
 def _check_candidates(observation: Observation, where: str) -> None:
-    """Refuse candidates that are not images of the victim's, or not declared. Raises Unfit."""
+    """Refuse candidates that do not have the shape of the victim's images, or that are not declared.
+
+    Raises Unfit.
+    """
     found, shape = observation.candidates, tuple(observation.network["shape"])
     if (found is not None) != observation.knows.candidates_known:
         raise Unfit(f"{where}: the tensor candidates and the fact knows.candidates_known go together")
@@ -327,10 +347,16 @@ def read_observation(
     labelling: str = "none",
     work: Work | None = None,
 ) -> tuple[Observation, Facts]:
-    """Read a capture (the attacker's generator, labels given by an oracle) and check that it fits its own
-    victim.
+    """Read a capture and check that it fits its own victim.
 
-    Raises UserError for a file that is malformed, misses a tensor or holds NaN or Inf.
+    path: the file of the observation (docs/observation.md).
+    generator: the file of the attacker's generator, if the attack uses one.
+    labels: the file of the labels, if an oracle gives them.
+    labelling: what the attack does about labels (`Observation`).
+    work: where a killed attack finds its earlier work, how many processes it may use, and on which device.
+
+    Returns the observation, and the facts as the file has them. Raises UserError for a file that is
+    malformed, lacks a tensor or holds NaN or Inf.
     """
     tensors, read = open_tensors(path)
     facts = told(read, str(path))

@@ -1,5 +1,4 @@
-"""The facts of an observation that somebody else may have written: each is what docs/observation.md says, or
-refused."""
+"""Check the facts of an observation that somebody else may have written against docs/observation.md."""
 
 import math
 import re
@@ -12,14 +11,15 @@ from leakbench.attacks.threat_model import OBSERVERS, Letter, ThreatModel
 from leakbench.errors import UserError
 
 Check = Callable[[Any], bool]
-# No network and no set of samples of this project comes near; what asks for more asks for the machine's
-# memory.
+# No network and no set of samples of this project comes near this number. A file with a larger one could fill
+# the machine's memory.
 MOST = 100_000
 LOCAL = {"lr": 1.0, "batch_size": None, "epochs": 1}
-# Of local training, what may be left out.
+# The facts of local training that may be left out, with their defaults.
 PLAIN = {"weight_decay": 0.0, "reshuffled": False, "optimiser": "sgd"}
 LONGEST = 200
-# Values of an image; of all images that an attack may try to find; steps of a client's training.
+# The largest number of values in an image, of values in all images that an attack may look for, and of steps
+# in a client's training.
 PIXELS, VALUES, STEPS = 1 << 24, 1 << 28, 10_000
 
 
@@ -53,7 +53,7 @@ def _parameter(value: Any) -> bool:
     return value is None or isinstance(value, bool | str) or _number(value)
 
 
-# Fact → (what it must be, whether it is). A dotted one lies within another.
+# Fact → (what its value must be, in words; the check of a value). A dotted fact lies within another.
 _FACTS: dict[str, tuple[str, Check]] = {
     "network": ("a mapping", lambda v: isinstance(v, dict)),
     "network.module": ("the name of a victim", _part),
@@ -109,8 +109,10 @@ def _see(what: str) -> str:
 
 
 def told(facts: Facts, where: str) -> Facts:
-    """Return the facts of an observation, those that may be left out filled in. Raises UserError naming file
-    and fact."""
+    """Return the `facts` of the observation file `where`, with defaults for those that may be left out.
+
+    Raises UserError, which names the file and the fact.
+    """
     filled: dict[str, Any] = {
         "local": LOCAL,
         "mode": "eval",
@@ -151,7 +153,14 @@ def told(facts: Facts, where: str) -> Facts:
 
 
 def check_amount(facts: Facts, rounds: int, where: str) -> None:
-    """Refuse what no memory holds: `rounds` of the observation's clients, as images. Raises UserError."""
+    """Refuse an observation whose images do not fit into memory.
+
+    facts: the facts of the observation, as `told` returns them.
+    rounds: the number of rounds.
+    where: the file, for the message.
+
+    Raises UserError.
+    """
     values = rounds * sum(facts["clients"]) * math.prod(facts["network"]["shape"])
     if not 0 < values <= VALUES:
         raise UserError(

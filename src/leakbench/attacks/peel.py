@@ -1,5 +1,8 @@
-"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): what one sample alone caused is read off,
-proven and subtracted, until nothing is left that one sample alone caused."""
+"""Peeling (Shariati and Alambardar Meybodi, arXiv:2609.09659): samples read off, proven and subtracted.
+
+What a single sample caused is read off, proven and subtracted, until nothing is left that a single sample
+caused.
+"""
 
 from typing import Annotated
 
@@ -16,27 +19,30 @@ from leakbench.exact.proof import proof, read_twice
 from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span, first_alike
 
-# A neuron is read while what is left of its gradient is this many times the error that it has gathered.
+# A neuron is read while the rest of its gradient is more than this many times the error accumulated in it.
 READABLE = 1e3
 # Ratios of two neurons belong to one sample if they differ by this many times their errors.
 ALIKE = 100.0
 # Pixels may lie outside their range by this much.
 SLACK = 1e-3
-# Two samples are one if they are less than this share of their length apart.
+# Two samples count as one if their distance is less than this share of their length.
 SAME = 1e-2
 
 
 def peel(
     observation: Observation, rng: torch.Generator, *, levels: Annotated[int, Field(gt=0)] | None = None
 ) -> Reconstruction:
-    """Recover samples, with their labels, from the gradient of a first dense layer behind which is a ReLU.
+    """Recover samples, with their labels, from the gradient of a first dense layer that a ReLU follows.
 
-    A neuron that is open for one sample of the batch alone holds it: the gradient of its weights over that of
-    its bias (Fidel, section II-A). The network's own gradient proves the sample and tells its label
-    (`FirstLayer.caused`). What proven samples caused is subtracted, and other neurons hold one sample then.
-    levels: the number of steps between black and white that pixels are stored in (255 of 8 bits), to which
-    they are rounded; none: pixels are real numbers, as published. Only proven samples are usable. Raises
-    Unfit where `first_layers` does.
+    A neuron that is open for only one sample of the batch holds that sample: it is the gradient of the
+    neuron's weights divided by the gradient of its bias (Fidel, section II-A). The network's own gradient
+    proves the sample and gives its label (`FirstLayer.caused`). Then what the proven samples caused is
+    subtracted, and other neurons hold a single sample. Only proven samples are usable.
+
+    levels: the number of steps between black and white in which pixels are stored (255 for 8 bits). Pixels
+    are rounded to these levels. Without it, pixels are real numbers, as published.
+
+    Raises Unfit where `first_layers` does, and for `levels` where pixels are normalised by their own batch.
     """
 
     def solve(layer: FirstLayer, seen: Span) -> Solved:
@@ -49,7 +55,12 @@ def peel(
 
 
 def peeled(layer: FirstLayer, seen: Span, levels: int | None = None) -> Solved:
-    """Return the samples that are proven, one after the other."""
+    """Return the proven samples of a first layer, found one after the other.
+
+    layer: the first dense layer with its gradient.
+    seen: the span of that gradient.
+    levels: as for `peel`.
+    """
     samples, labels, _ = nothing(layer)
     slope, offset = layer.slope, layer.offset
     error = seen.noise * offset.abs() + seen.entry
@@ -73,7 +84,7 @@ def _certified(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Return new samples [n, inputs], their labels [n] and what they add to the offset [n, neurons]."""
     neurons = (offset.abs() > READABLE * error).nonzero().squeeze(1)
-    # Within the span, where all samples lie, a ratio has less of the noise.
+    # All samples lie in the span, so the projection onto it only removes noise from a ratio.
     ratios = (slope[neurons] @ seen.right.T) / offset[neurons, None]
     within = _in_range(ratios @ seen.right, layer)
     neurons, ratios = neurons[within], ratios[within]

@@ -15,25 +15,27 @@ class Reconstruction:
 
     images: float32 [rounds, clients, n, channels, rows, columns]; all zero where `usable` is false.
     usable: bool [rounds, clients, n], whether the attack got anything at all for this candidate.
-    target: what `images` are: images in [0, 1], the features that the first dense layer reads, or nothing,
-    [rounds, clients, n, 0], of an attack on labels alone or on `candidates`. Of candidates n is the number,
-    and `usable` says which of them the attack takes for private.
-    span_distance: float64 [rounds, clients, n], how much of each lies outside the span of the update
-    (`exact.membership`), a share of its length; NaN where that is not known.
-    iterations: optimisation steps spent; 0 for an analytic attack.
-
-    What an optimisation tells besides. labels: int64 [rounds, clients, n], -1 where none. diverged: bool
-    [rounds, clients]. losses: [rounds, clients, points], the loss after `traced` [points] iterations.
-    snapshots: `images` after `snapshot_iterations` [s] iterations, [s, rounds, clients, n, …]. gap,
-    snapshot_gaps: [rounds, clients] and [s, rounds, clients], the mean squared difference of the gradients
-    that the images at the end and on the way would cause from those observed.
-
+    target: what `images` holds. `images`: images in [0, 1]; `features`: the features that the first dense
+    layer reads; `labels` and `candidates`: nothing, [rounds, clients, n, 0], for an attack on labels alone or
+    on candidates. For `candidates`, n is their number, and `usable` says which of them the attack takes for
+    private.
+    iterations: the number of optimisation steps, 0 for an analytic attack.
+    span_distance: float64 [rounds, clients, n], how much of each candidate lies outside the span of the
+    update (`exact.membership`), as a share of its length; NaN where the share is not known.
+    labels: int64 [rounds, clients, n], -1 where there is none.
+    diverged: bool [rounds, clients], whether the optimisation diverged.
+    losses: [rounds, clients, points], the loss after `traced` iterations.
+    traced: [points], the numbers of iterations after which the loss was kept.
+    snapshots: [s, rounds, clients, n, …], `images` after `snapshot_iterations` iterations.
+    snapshot_iterations: [s], the iterations after which snapshots were taken.
+    gap: [rounds, clients], the mean squared difference between the gradients that the images at the end would
+    cause and the observed ones.
+    snapshot_gaps: [s, rounds, clients], the same for the images of the snapshots.
     agreement: [rounds, clients], the share of neurons and samples in which the columns of the gradient and
-    the samples that follow from them say the same of a ReLU (`leakbench.exact`).
-
+    the samples that follow from them agree about a ReLU (`leakbench.exact`).
     partners: name → int64 [rounds, clients, n], which candidate of an earlier round (round · n + its place)
-    an attack took for the same sample, -1 where none. The name begins with "partner", the rest tells a way of
-    matching.
+    the attack took for the same sample, -1 where none. The name begins with "partner", and the rest names a
+    way of matching.
     """
 
     images: Tensor
@@ -53,7 +55,7 @@ class Reconstruction:
     partners: dict[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what could not be scored. Raises Unfit, which names the field."""
+        """Refuse a reconstruction that could not be scored. Raises Unfit, which names the field."""
         lead = tuple(self.usable.shape)
         if len(lead) != 3 or self.usable.dtype != torch.bool:
             raise Unfit(f"attack: its reconstruction: usable must be bool [rounds, clients, n], not {lead}")
@@ -61,7 +63,7 @@ class Reconstruction:
             raise Unfit(
                 f"attack: its reconstruction: images must be float and begin with the shape of usable, {lead}"
             )
-        # A sum of finite numbers may overflow, but one that is finite has only such.
+        # A sum of finite numbers may overflow, but a finite sum has only finite terms.
         if not bool(self.images.sum().isfinite()) and not bool(self.images.isfinite().all()):
             raise Unfit(
                 "attack: its reconstruction: images hold NaN or Inf (mark such candidates as not usable)"
@@ -96,6 +98,6 @@ class Reconstruction:
         return replace(self, **own, partners={name: value[rounds] for name, value in self.partners.items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return what there is by name."""
+        """Return name → tensor of all fields that hold one."""
         own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
         return own | self.partners

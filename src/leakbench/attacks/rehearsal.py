@@ -1,5 +1,4 @@
-"""What a client would send of samples that the attacker holds: its local step, and the defence that the
-attacker knows."""
+"""What a client would send for the attacker's samples: its local step, and the defence that is known."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,17 +15,20 @@ from leakbench.defences import Batch, Defence, Update, unchanged
 from leakbench.errors import Unfit
 from leakbench.victims.layers import draw_masks
 
-# Gradients that are taken at once: by number, and by the bytes that they take.
+# The largest number of gradients that are taken at once, and the largest number of bytes that these take.
 AT_ONCE, BYTES = 64, 100_000_000
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """The local step of a client at weights that were sent, and its defence.
+    """The local step of a client at the weights that were sent, and its defence.
 
-    model: the network that the client trains. weights: its parameters as they were sent, name → [*shape].
-    fixed: its buffers. lr: the client's rate, by which new minus old weights are sent; none: the gradient is
-    sent. decay: the weight decay of the step. defence: what the client does so that its update leaks less.
+    model: the network that the client trains.
+    weights: its parameters as they were sent, name → [*shape].
+    fixed: its buffers, name → [*shape].
+    defence: what the client does so that its update leaks less.
+    lr: the client's learning rate, if it sends new minus old weights. Without one, it sends the gradient.
+    decay: the weight decay of the step.
     """
 
     model: nn.Module
@@ -44,8 +46,11 @@ class Rehearsal:
     def updates(self, images: Tensor, labels: Tensor, rng: torch.Generator) -> Tensor:
         """Return what clients with these local sets send, float32 [n, coordinates].
 
-        images: float [n, batch, channels, rows, columns] in [0, 1]; labels: int64 [n, batch]. rng: draws what
-        clients and their defence draw, anew for each client. The coordinates are in the order of the weights.
+        images: float [n, batch, channels, rows, columns] in [0, 1].
+        labels: int64 [n, batch].
+        rng: draws what clients and their defence draw, anew for each client.
+
+        The coordinates are in the order of the weights.
         """
         few = max(1, min(AT_ONCE, BYTES // (4 * self.size)))
         parts = zip(images.split(few), labels.split(few), strict=True)
@@ -58,7 +63,7 @@ class Rehearsal:
         masks = draw_masks(self.model, tuple(labels.shape), rng)
         step = self._gradients(images, labels, masks, rng)
         if self.lr is not None:
-            # The difference of weights after rounding, as a client takes it.
+            # A client subtracts weights that were rounded, so the difference is rounded here too.
             step = {
                 name: (value * (1 - self.lr * self.decay) if self.decay else value) - self.lr * step[name]
                 for name, value in self.weights.items()
@@ -68,8 +73,10 @@ class Rehearsal:
         return torch.cat([sent[name].flatten(1) for name in self.weights], 1).float()
 
     def _gradients(self, images: Tensor, labels: Tensor, masks: Update, rng: torch.Generator) -> Update:
-        """Return the gradient of each client's local step, [n, *shape]. A client remembers nothing yet, so a
-        defence that depends on the step is played as in the first."""
+        """Return the gradient of each client's local step, [n, *shape].
+
+        A client has no history yet, so a defence that depends on the step is played as in the first step.
+        """
         if self.defence.examples is None:
             each = vmap(grad(self._loss), in_dims=(None, 0, 0, 0))
             found: Update = each(self.weights, images, labels, masks)
@@ -85,11 +92,13 @@ class Rehearsal:
 
 
 def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> Defence:
-    """Return the defence that the attacker knows.
+    """Return the defence that the attacker of `observation` knows.
 
-    given: its `module` and `parameters`; none: the one that the observation names, with its defaults. Raises
-    Unfit for other keys, where this has parameters without a default, where the defence changes who sees
-    what, and where it remembers earlier rounds.
+    given: `module` and `parameters` of the defence. By default it is the defence that the observation names,
+    with its own defaults.
+
+    Raises Unfit for other keys, where that defence has parameters without a default, where the defence
+    changes who sees what, and where it remembers earlier rounds.
     """
     if given is not None and not {"module"} <= set(given) <= {"module", "parameters"}:
         raise Unfit(f"attack: defence: has the keys {', '.join(given)} (give module and parameters)")
@@ -109,10 +118,15 @@ def known_defence(observation: Observation, given: Mapping[str, Any] | None) -> 
 
 
 def rehearsal(observation: Observation, origin: int, batch: int, defence: Defence) -> Rehearsal:
-    """Return how clients with `batch` samples make an update at the model `origin`.
+    """Return how clients make an update at a model that was sent.
 
-    Raises Unfit where clients hide parameters or train another network than is known, and after more than one
-    local step.
+    observation: says how clients train and what they send.
+    origin: the number of the model.
+    batch: the number of samples of a client.
+    defence: the clients' defence.
+
+    Raises Unfit where clients hide parameters, where they train another network than the known one, and for
+    model updates of more than one local step or of an optimiser other than plain gradient descent.
     """
     local = observation.local
     steps = local["epochs"] * -(-batch // (local["batch_size"] or batch))

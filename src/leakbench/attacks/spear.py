@@ -1,5 +1,4 @@
-"""SPEAR (Dimitrov et al., arXiv:2403.03945) by a search in polynomial time: batches from the span of a
-gradient."""
+"""SPEAR (Dimitrov et al., arXiv:2403.03945) with a search in polynomial time: batches from a gradient."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,7 +17,7 @@ from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span
 from leakbench.exact.sparse import directions, distinct
 
-# A column is new if at least this much of it is not spanned by the others.
+# A column is new if the part of it outside the span of the others has at least this length.
 INDEPENDENT = 1e-6
 
 
@@ -32,18 +31,24 @@ def spear(
     search: Literal["fixed-point", "drawn"] = "fixed-point",
     patience: Annotated[int, Field(gt=0)] = 12,
 ) -> Reconstruction:
-    """Recover whole batches, with labels, from the gradient of a first dense layer behind which is a ReLU.
+    """Recover whole batches, with labels, from the gradient of a first dense layer that a ReLU follows.
 
-    The gradient is the product of what each sample adds to each neuron's offset, which is zero where the
-    neuron is closed, and the samples. Its singular vectors tell the factors but for an invertible matrix, and
-    the zeros tell that matrix, column by column (`exact.sparse`). The bias's gradient tells the scale of
-    each. search: `drawn` is the published one, whose number of draws grows exponentially with the batch;
-    `fixed-point` is ours and takes seconds for a hundred samples. peel: whether samples are peeled first, so
-    that fewer are searched for. starts: the largest number of batches of starts. share: of the neurons that
-    are not needed to tell a column, the share that must be closed for one sample. patience: the search ends
-    after this number of batches of starts in a row that found no new column; draws for a network with one
-    hidden layer need more. Only proven samples are usable, and behind dropout they have no labels. Raises
-    Unfit where `first_layers` does.
+    The gradient is a product of two matrices. The first holds what each sample adds to the gradient of each
+    neuron's bias, and is zero where the ReLU closes the neuron for the sample. The second holds the samples.
+    The singular vectors of the gradient give both matrices up to an invertible one. The zeros give that one,
+    column by column (`exact.sparse`), and the gradient of the bias gives the scale of each column. Only
+    proven samples are usable, and behind dropout they have no labels.
+
+    peel: whether samples are peeled first (`attacks.peel`), so that the search has fewer left to find.
+    starts: the largest number of batches of starts.
+    share: how many neurons must be closed for a sample, beyond the number that determines its column: a share
+    of the other neurons, between 0 and 1.
+    search: `drawn` is the published search, whose number of draws grows exponentially with the batch.
+    `fixed-point` is our own search and takes seconds for a hundred samples.
+    patience: the search ends after this number of batches of starts in a row that found no new column. Draws
+    for a network with one hidden layer need more.
+
+    Raises Unfit where `first_layers` does.
     """
 
     tries = partial(directions, share=share, most=starts, rng=rng, search=search, patience=patience)
@@ -57,8 +62,10 @@ def spear(
 def _searched(
     layer: FirstLayer, seen: Span, best: Solved, tries: Callable[..., Iterator[tuple[int, Tensor]]]
 ) -> Solved:
-    """Return the largest number of samples that are proven. Others than those of `best`, which were peeled,
-    are proven once there are as many columns as samples."""
+    """Return the solution with the largest number of proven samples.
+
+    best: the samples that were peeled. Other samples can be proven once there are as many columns as samples.
+    """
     rows, rank = distinct(seen.left), len(seen.values)
     known, _ = columns_of(layer, seen, best.samples)
     pool = [(len(rows), q) for q in known]
@@ -76,7 +83,7 @@ def _searched(
 
 
 def _independent(pool: list[tuple[int, Tensor]], rank: int) -> Tensor:
-    """Return columns [n, rank], those with the most zeros first, none of which the others nearly span."""
+    """Return columns [n, rank], the ones with most zeros first, none of which the others nearly span."""
     basis = pool[0][1].new_zeros(0, rank)
     chosen: list[Tensor] = []
     for _, q in sorted(pool, key=lambda each: -each[0]):

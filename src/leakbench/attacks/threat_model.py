@@ -7,9 +7,11 @@ if TYPE_CHECKING:
     from leakbench.attacks.observation import Observation
 
 Observer = Literal["server", "client", "colluding"]
-# F: writes the weights. G: also holds samples like the private ones. H: also chooses the clients it attacks.
+# F: the server writes the weights. G: it also holds samples like the private ones. H: it also chooses the
+# clients that it attacks.
 Letter = Literal["F", "G", "H"]
-# Who is meant by an observer. Each follows the protocol, unless `malicious` names how the server does not.
+# Who an observer is, in words. Each follows the protocol, unless `malicious` names how the server departs
+# from it.
 OBSERVERS = {
     "server": "honest-but-curious server",
     "client": "honest-but-curious client",
@@ -19,16 +21,20 @@ OBSERVERS = {
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """What an attacker sees and knows beside tensors; attacks may ask for each field.
+    """What an attacker sees and knows in addition to the tensors. Attacks may ask for each field.
 
-    observer: who sees the updates. shared: what is seen of them, in words for people. labels_known: whether
-    the labels of the private samples are. counts_known: whether the clients' numbers of samples are.
-    local_known: whether it is known how clients train. local_set_repeats: whether clients hold the same
-    samples in every round, so that rounds differ in chance alone. candidates_known: whether the attacker
-    holds images among which the private ones are. defence: the name of the clients' defence; none: no defence
-    is known. malicious: how the server cheats, one of `leakbench.servers`; none: it follows the protocol.
+    observer: who sees the updates.
+    shared: what the observer sees of them, in words for people.
+    labels_known: whether the labels of the private samples are known.
+    counts_known: whether the clients' numbers of samples are known.
+    local_known: whether it is known how clients train.
+    local_set_repeats: whether clients hold the same samples in every round, so that rounds differ only in
+    chance.
+    candidates_known: whether the attacker holds images among which the private ones are.
+    defence: the name of the clients' defence, if it is known.
+    malicious: how the server cheats, one of `leakbench.servers`. Without it, the server follows the protocol.
     letter: what such a server can do, by the letters F to H of Carletti et al. (USENIX Security 2025).
-    source: where rounds come from that this project did not play.
+    source: where the rounds come from, if this project did not play them.
     """
 
     observer: Observer = "server"

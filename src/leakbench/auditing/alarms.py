@@ -1,4 +1,4 @@
-"""What a client's detectors make of the models that it was sent, each within a share of the budget."""
+"""The alarms of a client's detectors on the models that it was sent, each within a share of the budget."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,11 +24,15 @@ SHARE = 0.1
 
 @dataclass(frozen=True)
 class Alarm:
-    """What one detector makes of all models that were sent.
+    """The result of one detector for all models that were sent.
 
-    detector: its name. looks_for: what it looks for, in a sentence. far: its number over that from which on
-    it sounds, the largest over rounds and clients; none where it could not look, or it is no number. sounds:
-    whether that is above 1. why_not: why there is no number. seconds: of wall time.
+    detector: the name of the detector.
+    looks_for: what the detector looks for, in a sentence.
+    far: the detector's number divided by the number above which it sounds, the largest over rounds and
+    clients. None if the detector could not look, or if its number is not finite.
+    sounds: whether that number is above 1; a number that is not finite sounds too.
+    why_not: why there is no number.
+    seconds: of wall time.
     """
 
     detector: str
@@ -47,11 +51,13 @@ class Alarm:
 def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, clients: int = 1) -> list[Alarm]:
     """Run every detector on each model that was sent.
 
-    parts: of each round every client, in order. budget: in seconds, of which each detector may take SHARE.
-    plain_loss: whether the loss is the mean cross-entropy. clients: how many parts a round has.
+    parts: every client of each round, in order.
+    budget: in seconds; each detector may take SHARE of the budget.
+    plain_loss: whether the loss is the mean cross-entropy.
+    clients: how many parts a round has.
     """
     seen: Iterable[Received] = _Seen(parts, plain_loss, clients)
-    # What detectors share, such as the gradient, is then computed once. All rounds may not fit into memory.
+    # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory.
     seen = list(seen) if len(parts) == 1 else seen
     return [_alarm(name, seen, budget * SHARE) for name in detectors.names()]
 
@@ -83,7 +89,7 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
 
 
 class _Seen:
-    """What clients held in each round, made anew each time that it is gone through."""
+    """What clients held in each round, made anew for each pass."""
 
     def __init__(self, parts: Sequence[Part], plain_loss: bool, clients: int) -> None:
         self.parts, self.plain_loss, self.clients = parts, plain_loss, clients
@@ -110,7 +116,10 @@ class _Seen:
 
 
 def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.Module]:
-    """Yield the model that a client was sent; of a sum, whose clients were sent one each, all of them."""
+    """Yield the model that a client was sent.
+
+    If the observation is a sum over clients that were sent one model each, all these models are yielded.
+    """
     origin = int(observation.origin[0])
     model = observation.model(origin)
     each = {name: torch.from_numpy(np.array(value[origin])) for name, value in observation.each.items()}
@@ -124,6 +133,6 @@ def _models(observation: Observation, client: int, clients: int) -> Iterator[nn.
 
 
 def _sent(observation: Observation) -> dict[str, Tensor] | None:
-    """Return what came back, parameter → tensor; none of a client that did not train."""
+    """Return parameter → the tensor that came back, or None if the client did not train."""
     sent = {name: observation.update(name)[0, 0] for name in observation.updates}
     return sent if any(value.any() for value in sent.values()) else None

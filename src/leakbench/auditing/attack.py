@@ -24,29 +24,31 @@ from leakbench.errors import Unfit
 from leakbench.metrics.interval import interval
 from leakbench.yamls import read_yaml
 
-# Trials that a verdict on a search takes at least, and the fewest iterations that are a search at all.
+# TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of a search.
 TRIALS, FEWEST = 3, 100
-# Iterations of two short runs, whose difference tells what one takes, and the margin for a whole search.
+# SHORT and LONGER: iterations of two short runs, whose difference tells the time of one iteration. MARGIN:
+# the factor on these times for a whole search.
 SHORT, LONGER, MARGIN = 2, 22, 1.5
-# Seconds after which an alarm that came during an import rings again.
+# Seconds after which an alarm that rang during an import rings again.
 SOON = 0.01
-# Seconds after which every alarm rings again: Python ignores what is raised while an object is deleted.
+# Seconds after which every alarm rings again. Python ignores an exception that is raised while an object is
+# deleted.
 AGAIN = 1.0
-# A share of the budget below which nothing is worth starting, in seconds.
+# In seconds: nothing is started with a smaller share of the budget.
 LEAST = 1e-3
-# Local steps that are simulated one by one.
+# The largest number of local steps that are simulated one by one.
 SIMULATED = 8
 
 
 class OutOfTime(BaseException):
     """An attack's share of the budget is spent.
 
-    It is no Exception, because libraries catch those: torch would turn it into an error of its own.
+    The class is no Exception, because libraries catch those: torch would turn it into an error of its own.
     """
 
 
 def _imports(frame: FrameType | None) -> int:
-    """Return how many imports are under way in a frame and those that called it."""
+    """Return how many imports are under way in a frame and in the frames that called it."""
     count = 0
     while frame is not None:
         count += frame.f_code.co_name == "_find_and_load"
@@ -56,12 +58,12 @@ def _imports(frame: FrameType | None) -> int:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after `seconds`, or before it where none are left.
+    """Raise OutOfTime in the block after `seconds`, or before the block if no time is left.
 
-    It is raised after an import that is under way: a module whose import is cut short stays broken. Outside
-    of the main thread a block that has begun has no limit.
+    If an import is under way, OutOfTime is raised after it, because a module whose import is cut short stays
+    broken. Outside of the main thread, a block that has begun has no limit.
     """
-    # A short block may end before an alarm that came too early rings again.
+    # With so little time, the block might end before an alarm that rang too early rings again.
     if seconds <= LEAST:
         raise OutOfTime
     before_it = _imports(sys._getframe())
@@ -88,7 +90,7 @@ def within(seconds: float) -> Iterator[None]:
 
 @contextmanager
 def _timed(found: Found, limit: float) -> Iterator[None]:
-    """Add to `found` how many seconds the block took and why it gave no result; `limit` is what it had."""
+    """Add to `found` the seconds that the block took of its `limit`, and why the block gave no result."""
     begun = time.perf_counter()
     try:
         yield
@@ -103,7 +105,7 @@ def _timed(found: Found, limit: float) -> Iterator[None]:
 
 
 def late(limit: float) -> str:
-    """Return why there is no result of what had `limit` seconds and took longer."""
+    """Return why there is no result of an attack that had `limit` seconds and took longer."""
     if limit <= LEAST:
         return "not run: the budget was spent"
     return f"not finished in its share of the budget, {limit:.2g} s"
@@ -115,7 +117,12 @@ def catalogue() -> dict[str, dict[str, Any]]:
 
 
 def started(name: str, about: dict[str, Any], observation: Observation) -> Found:
-    """Return the result of an attack that has not run yet: nothing of any record."""
+    """Return the result of an attack that has not run yet: nothing is found of any record.
+
+    name: the name of the attack in attacks.yaml.
+    about: what attacks.yaml says of the attack.
+    observation: what the server sees.
+    """
     records = observation.clients[0]
     return Found(
         name, about["title"], about["stage"], about["attacker"], about["source"], records, [NOTHING] * records
@@ -125,7 +132,16 @@ def started(name: str, about: dict[str, Any], observation: Observation) -> Found
 def exact(
     name: str, about: dict[str, Any], observation: Observation, truth: Truth | None, limit: float
 ) -> Found:
-    """Run one exact attack for at most `limit` seconds."""
+    """Run one exact attack.
+
+    name: the name of the attack in attacks.yaml.
+    about: what attacks.yaml says of the attack.
+    observation: what the server sees.
+    truth: the private records, or None if they are unknown. Then only what the attack proves counts.
+    limit: in seconds.
+
+    Returns what the attack found, or why it gave no result.
+    """
     found, entry = started(name, about, observation), about["entry"]
     with _timed(found, limit), within(limit), torch.no_grad():
         made = _run(entry, observation)
@@ -148,7 +164,7 @@ def exact(
 
 
 def _unjudged(found: Found, about: dict[str, Any], made: Reconstruction) -> None:
-    """Fill in what an attack proves where nobody knows the records."""
+    """Fill in what an attack proves if the records are unknown."""
     count = int(made.usable[0, 0].sum())
     if not about["proves"]:
         found.why_not = f"{count} candidates, of which nothing proves that they are records"
@@ -181,9 +197,16 @@ def matching(
     limit: float,
     most: float = 0.0,
 ) -> Found:
-    """Search for at most `limit` seconds, beside the same search on noise, until the verdict is clear.
+    """Run one search, beside the same search on noise, until the verdict is clear.
 
-    Where these are too few for FEWEST iterations, the search may take up to `most` seconds for them.
+    name: the name of the attack in attacks.yaml.
+    about: what attacks.yaml says of the attack.
+    observation: what the server sees.
+    truth: the private records. Without them the search does not run.
+    limit: in seconds.
+    most: the seconds that the search may take if `limit` is too short for FEWEST iterations.
+
+    Returns what the search found, or why it gave no result.
     """
     found = started(name, about, observation)
     if truth is None:
@@ -204,7 +227,7 @@ def matching(
         found.iterations = length = min(length, about["longest"])
         entry |= {"parameters": entry["parameters"] | {"iterations": length}}
         left_for_one = begun + limit - start - length * each
-        # What the first steps foretell may be half of what the search takes on a busy machine.
+        # On a busy machine, the search may take twice the time that the first steps foretell.
         with within(min(most, limit + needed) - spent):
             _search(found, entry, observation, truth, lambda: time.perf_counter() < left_for_one)
     return found
@@ -213,7 +236,7 @@ def matching(
 def _search(
     found: Found, entry: dict[str, Any], observation: Observation, truth: Truth, goes_on: Callable[[], bool]
 ) -> None:
-    """Run trials until the mean correlation is clearly above that of noise, or clearly not, or time is up."""
+    """Run trials until the mean correlation is clearly above or below that of noise, or time is up."""
     gains: list[float] = []
     best = np.inf
     while goes_on() or found.trials < TRIALS:
@@ -243,8 +266,11 @@ def _search(
 
 
 def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
-    """Return an attack's entry for this observation: no total variation without neighbours, and no simulation
-    of many steps."""
+    """Return an attack's entry as it fits this observation.
+
+    Total variation is left out if a record has no neighbouring values. More than SIMULATED local steps are
+    not simulated.
+    """
     rows, columns, _ = observation.network["shape"]
     objective = {n: v for n, v in entry["objective"].items() if n != "total-variation" or rows * columns > 1}
     parameters = dict(entry["parameters"])
@@ -254,11 +280,14 @@ def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
 
 
 def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float]:
-    """Return the seconds that a trial, with one of noise beside it, takes to begin and an iteration takes."""
+    """Return the seconds that a trial takes to begin, and the seconds of an iteration.
+
+    Both are measured with a trial on noise beside the trial on the observation.
+    """
     seen = replace(observation, labelling=entry["labels"])
     both = seen.beside(seen.randomised(1, torch.Generator().manual_seed(0)))
     spent = []
-    # The first run loads libraries.
+    # The first run loads libraries, so its time does not count.
     for iterations in (SHORT, SHORT, LONGER):
         short = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
         begun = time.perf_counter()

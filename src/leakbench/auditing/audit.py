@@ -1,4 +1,4 @@
-"""The audit of one round: look, exact attacks, searches, and what would help."""
+"""The audit of one round: the look, exact attacks, searches, and what would help."""
 
 import html
 import time
@@ -49,22 +49,33 @@ ATTACKERS = {
 }
 # The share of the budget that one exact attack may take.
 EXACT_SHARE = 0.25
-# A search is worth running again with this many times its seconds.
+# A search runs again only if there is time for this many times its seconds.
 LONGER = 1.5
-# The share that is kept for what would help.
+# The share of the budget that is kept for what would help.
 HELP_SHARE = 0.3
 
 
 @dataclass
 class Audit:
-    """What an audit found. `page()` is the report, `save()` writes it with its JSON and SARIF.
+    """What an audit found.
 
-    records: the number of private records in the round. about: what was read off the client's code. look:
-    what closed forms say. alarms: what detectors make of the models that were sent. found: each attack's
-    result. besides: what the update gives away about labels and about whose records were used. remedies:
-    what would help. declared: what the user states about the federation. budget, seconds: of wall time.
-    pictures: of records and their reconstructions, as PNG, only if the user asks for them. source: what was
-    audited, as in the command. command: all of it, if there was one.
+    `page()` is the report, and `save()` writes the report with its JSON and SARIF.
+
+    records: the number of private records in the audited round, or in all audited rounds.
+    about: what was read off the client's code.
+    look: what closed forms say.
+    alarms: the results of detectors for the models that were sent.
+    found: the result of each attack.
+    besides: what the update gives away about labels and about whose records were used.
+    remedies: what would help, the best change first.
+    declared: what the user states about the federation.
+    budget: in seconds of wall time.
+    seconds: of wall time that the audit took.
+    pictures: of records and their reconstructions, as PNG, only if the user asks for them.
+    source: what was audited, as in the command.
+    command: the whole command, empty if there was none.
+    assumptions: what the audit takes for granted, one sentence each.
+    version: the version of leakbench.
     """
 
     records: int
@@ -84,7 +95,7 @@ class Audit:
     version: str = __version__
 
     def levels(self, letters: str = PASSIVE) -> list[int]:
-        """Return the best level of each record over the attackers of these letters, [records]."""
+        """Return the best level of each record over the attackers with these letters, [records]."""
         return combined(self.found, letters) or [NOTHING] * self.records
 
     def exposed(self, letters: str = PASSIVE) -> int:
@@ -117,7 +128,10 @@ class Audit:
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
     def by_attacker(self) -> list[dict[str, Any]]:
-        """Return for each letter what its attacks came to; an attacker can do what those before it can."""
+        """Return for each letter what the attacks of that attacker found.
+
+        An attacker can also run the attacks of the attackers before it.
+        """
         rows = []
         for letter, what in ATTACKERS.items():
             tried = [each.title for each in self.found if each.attacker == letter and not each.why_not]
@@ -130,7 +144,7 @@ class Audit:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but pictures, as JSON has it."""
+        """Return everything but the pictures, as values for JSON."""
         own = replace(self, found=[without_images(each) for each in self.found], pictures=[])
         value = {key: item for key, item in asdict(own).items() if key != "pictures"}
         for each in value["found"]:
@@ -142,13 +156,13 @@ class Audit:
         return summary | value
 
     def page(self) -> str:
-        """Return the report as one HTML page that asks nothing of the network."""
+        """Return the report as one HTML page, which loads nothing from the network."""
         from leakbench.auditing.page import page
 
         return page(self.to_dict(), self.pictures)
 
     def save(self, folder: Path | str) -> Path:
-        """Write report.html, audit.json and audit.sarif to `folder`; return the report's path."""
+        """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path."""
         from leakbench.auditing.files import write
 
         return write(Path(folder), self.to_dict(), self.pictures)
@@ -167,11 +181,16 @@ def of_client(
     own: Client, budget: float, tell: Tell = say, *, declared: dict[str, float] | None = None,
     show: bool = False, source: str = "", defence: Change | None = None,
 ) -> Audit:  # fmt: skip
-    """Audit a client's round within `budget` seconds, and say what would help.
+    """Audit a client's round, and measure what would help.
 
-    tell: hears each stage's line as soon as it is known. declared: what the user states about the federation.
-    show: whether to keep pictures. source: what was audited, as in the command. defence: the user's own
-    candidate, which changes an update (parameter → tensor) into another of the same shapes.
+    own: the client's training.
+    budget: in seconds.
+    tell: hears each line of a stage as soon as it is known.
+    declared: what the user states about the federation.
+    show: whether to keep pictures.
+    source: what was audited, as in the command.
+    defence: the user's own candidate, which changes an update (parameter → tensor) into another update of the
+    same shapes.
     """
     begun = time.perf_counter()
     played = own.play()
@@ -196,14 +215,23 @@ def of_round(
     source: str = "",
     others: Tensor | None = None,
 ) -> Audit:
-    """Audit a round that was played already. others: inputs of other clients, to tell members from."""
+    """Audit a round that was played already.
+
+    played: the round.
+    budget: in seconds.
+    tell: hears each line of a stage as soon as it is known.
+    declared: what the user states about the federation.
+    show: whether to keep pictures.
+    source: what was audited, as in the command.
+    others: inputs of other clients, from which members are told apart.
+    """
     begun = time.perf_counter()
     observation, truth = view(played, others)
     share = budget * (1 - HELP_SHARE)
     about = facts(played, observation)
     audit = of_observations([(observation, truth)], share, tell, about, played.plain_loss)
     if not audit.recognisable():
-        # Nothing can be measured of what would help, so that searches have its share too.
+        # No change can be measured without a leak, so the searches get the share of what would help.
         _longer(audit, observation, truth, budget - (time.perf_counter() - begun), tell)
     audit.declared = declared or {}
     audit.source = source or audit.source
@@ -226,11 +254,15 @@ def of_observations(
     clients: int = 1,
     repeats: bool = False,
 ) -> Audit:
-    """Run the stages on updates, each what one client sent in one round, with the records where they are
-    known.
+    """Run the stages of an audit on the updates of clients.
 
-    clients: how many parts each round has, in order. repeats: whether each client holds the same records in
-    every round.
+    parts: for each round and client, what the client sent, with its records or None if they are unknown.
+    budget: in seconds.
+    tell: hears each line of a stage as soon as it is known.
+    about: facts of the rounds, for the report.
+    plain_loss: whether the loss is the mean cross-entropy.
+    clients: how many parts each round has, in order.
+    repeats: whether each client holds the same records in every round.
     """
     begun = time.perf_counter()
     known = look(*parts[0], plain_loss)
@@ -261,7 +293,7 @@ def of_observations(
             elif entry["stage"] == "exact":
                 one = exact(name, entry, observation, truth, left * EXACT_SHARE)
             else:
-                # One search that is long enough says more than two that are not.
+                # One search of sufficient length says more than two short ones.
                 one = matching(name, entry, observation, truth, left / searches, left)
             found.append(one)
         whole = merged(pooled(found, clients) if repeats else found)
@@ -272,7 +304,7 @@ def of_observations(
 
 
 def _longer(audit: Audit, observation: Observation, truth: Truth, limit: float, tell: Tell) -> None:
-    """Let the search that came furthest run once more for `limit` seconds, and keep it if it is longer."""
+    """Run the search that came furthest once more for `limit` seconds, and keep it if it is longer."""
     searches = [each for each in audit.found if each.trials]
     if not searches:
         return
@@ -331,17 +363,17 @@ def audit(
     loss: (scores, targets) → the loss, such as torch.nn.CrossEntropyLoss().
     batch: the private records: inputs [n, numbers], [n, rows, columns] or [n, channels, rows, columns], and
     targets [n].
-    local_steps: of SGD, each on the whole batch; at least 1. With 1 the client sends a gradient, with more
-    weights.
-    budget: of wall time, in seconds or as "90s" or "2m".
+    local_steps: the number of SGD steps, at least 1, each on the whole batch. With one step the client sends
+    a gradient, with more steps it sends weights.
+    budget: the wall time, in seconds or as "90s" or "2m".
     lr: the rate of these steps, above 0.
     show: whether the report has pictures of private records.
-    tell: hears one line for each finding; by default it is printed.
+    tell: hears one line for each finding; by default the line is printed.
 
     Returns an `Audit`: its report shows itself in a notebook, and `save(folder)` writes it.
 
-    Raises UserError, in one sentence, for models, losses and batches that cannot be audited. None of them is
-    changed.
+    Raises UserError, in one sentence, for models, losses and batches that cannot be audited. The audit
+    changes none of them.
     """
     own = client((model, loss, batch), None, local_steps, lr)
     return of_client(own, seconds_of(budget), tell, show=show)

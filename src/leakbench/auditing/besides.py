@@ -20,8 +20,12 @@ RULE = "counted"
 class Beside:
     """What an attack finds besides records.
 
-    title: of what it finds. attacker: the letter of who can run it. source: the paper. line: what it found,
-    or, if `ran` is false, why it could not run. seconds: of wall time.
+    title: the name of what the attack finds.
+    attacker: the letter of the weakest attacker who can run it.
+    source: the paper.
+    line: what the attack found, or why it could not run if `ran` is false.
+    ran: whether the attack ran.
+    seconds: of wall time.
     """
 
     title: str
@@ -35,7 +39,9 @@ class Beside:
 def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterator[Beside]:
     """Yield what an update gives away about labels and about membership.
 
-    Labels need the loss to be the cross-entropy. Membership needs records of others to compare with.
+    observation: what the server sees of the round.
+    truth: the private records. Membership also needs records of others to compare with.
+    plain_loss: whether the loss is the mean cross-entropy. Label counts are left out for any other loss.
     """
     plans = [("label counts", "B", "Wainakh et al., arXiv:2105.09369", labels)] if plain_loss else []
     plans.append(("membership", "D", "Petrov et al., arXiv:2405.15586 (of text)", members))
@@ -49,7 +55,7 @@ def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterato
 
 
 def labels(observation: Observation, truth: Truth) -> str:
-    """Return how many labels of the batch are counted right, from the last layer alone."""
+    """Return in words how many labels of the batch are counted right, from the last layer alone."""
     entry = {"module": "labels", "parameters": {}, "labels": RULE}
     made = attacks.run(entry, replace(observation, labelling=RULE), torch.Generator().manual_seed(0))
     assert made.labels is not None
@@ -63,7 +69,10 @@ def labels(observation: Observation, truth: Truth) -> str:
 
 @torch.no_grad()
 def members(observation: Observation, truth: Truth) -> str:
-    """Return how many records, and how many of others, lie in the span of the first dense layer's update."""
+    """Return in words how many records, and how many of others, lie in the span of an update.
+
+    The span is that of the first dense layer's update. Raises Unfit if there are no records of others.
+    """
     if truth.others is None or not len(truth.others):
         raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
     (seen,) = spans(observation, "membership")

@@ -1,4 +1,7 @@
-"""Somebody's own code, in a process of its own: with a limit on time and memory, and nothing left of it."""
+"""Runs somebody's own code in a process of its own, with a limit on time and memory.
+
+No process that the code started outlives the run.
+"""
 
 import ctypes
 import json
@@ -21,17 +24,19 @@ Tell = Callable[[str], None]
 _SUBREAPER = 36
 _TICK = 0.1
 _GIGABYTE = 1 << 30
-# Proportional shares of memory without a file behind it.
+# Fields of smaps_rollup: proportional shares of memory without a file behind it.
 _HELD = ("Pss_Anon:", "Pss_Shmem:")
-# Lines of leakbench's own log; the others are the user's.
+# The beginnings of leakbench's own log lines; the user's code printed the other lines.
 _OWN, _PROGRESS = "leakbench attack: ", "match client"
-# The user's code may put another function in the place of json.dumps.
+# Taken now, because the user's code may replace json.dumps.
 _encoded = json.JSONEncoder().encode
 
 
 def say(line: str) -> None:
-    """Print a line. What the encoding of the standard output lacks is written out, so that no character ends
-    an audit."""
+    """Print a line.
+
+    Characters that the encoding of the standard output lacks are escaped, so that no character ends an audit.
+    """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding))
 
@@ -39,18 +44,24 @@ def say(line: str) -> None:
 def supervised(
     work: Callable[[Tell], dict[str, Any]], tell: Tell, what: str, seconds: float, memory: float
 ) -> dict[str, Any]:
-    """Return what `work` does in a child process, which is given a function that tells lines to `tell`.
+    """Run `work` in a child process and return its result.
 
-    what: the code's name in messages. seconds: of wall time. memory: in gigabytes, of the child and all
-    processes that it starts. None of these outlives the call. Raises UserError, in one line, for what goes
-    wrong in the child.
+    No process that the child starts outlives the call.
+
+    work: is given a function that passes lines on to `tell`.
+    tell: hears the lines.
+    what: the name of the code in messages.
+    seconds: of wall time.
+    memory: in gigabytes, of the child and all processes that it starts.
+
+    Raises UserError, in one line, for what goes wrong in the child.
     """
-    # Processes whose parent ended become this one's children, so none is lost.
+    # Processes whose parent ended become children of this process, so none is lost.
     with suppress(AttributeError):
         ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     ours = set(_children(os.getpid()))
     _open_standard()
-    # Before each message. What else the code writes into the pipe is none.
+    # The mark stands before each message. Anything else that the code writes into the pipe is no message.
     mark = secrets.token_hex(16).encode()
     with tempfile.TemporaryFile() as output:
         reading, writing = os.pipe()
@@ -73,15 +84,17 @@ def supervised(
         tell(f"note: {what} printed {printed} lines, which are not shown")
     if "problem" in said:
         problem: str = said["problem"]
-        # What is wrong with a file names it already.
+        # A message about a file begins with its name already.
         raise UserError(problem if problem.startswith((f"{what}: ", f"{what}/")) else f"{what}: {problem}")
     found: dict[str, Any] = said["result"]
     return found
 
 
 def _open_standard() -> None:
-    """Open those of the descriptors 0 to 2 that whoever called has closed, to nowhere. Else the pipe would be
-    one of them, and the child's own output would go into it."""
+    """Open those of the descriptors 0 to 2 that the caller has closed, to os.devnull.
+
+    Otherwise the pipe would get one of these numbers, and the child's own output would go into the pipe.
+    """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(number)
@@ -91,7 +104,7 @@ def _open_standard() -> None:
 
 
 def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: BinaryIO, mark: bytes) -> None:
-    """Run `work`; its messages go to the pipe, all other output to a file. Does not return."""
+    """Run `work` with its messages going to the pipe and all other output to a file. Does not return."""
     os.setsid()
     end_with_parent()
     nowhere = os.open(os.devnull, os.O_RDONLY)
@@ -116,7 +129,7 @@ def _in_child(work: Callable[[Tell], dict[str, Any]], writing: int, output: Bina
             said = {"problem": "ran out of memory"}
         except BaseException as problem:  # noqa: BLE001 - whatever the user's code raises is one line
             said = {"problem": _raised(problem)}
-        # A fork of the user's that came back through here has nothing to say.
+        # If the user's code forked, the fork may come here too, and must send no message.
         if os.getpid() == own:
             say(said)
         return 0
@@ -146,11 +159,14 @@ def _heard(
     ours: set[int],
     mark: bytes,
 ) -> dict[str, Any]:
-    """Pass on the child's lines; return its last message. Raises UserError at a limit, or if somebody else
-    writes into the pipe."""
+    """Pass on the child's lines and return its last message.
+
+    Raises UserError at a limit, if the child ends without a result, or if anything but leakbench writes into
+    the pipe.
+    """
     until, rest = time.monotonic() + seconds, b""
     while True:
-        # Asked first: what a child said before its end is in the pipe by now.
+        # This is asked before reading: if the child has ended, all its messages are in the pipe by now.
         runs = _runs(child)
         ready, _, _ = select.select([reading], [], [], _TICK)
         data = os.read(reading, 1 << 16) if ready else None
@@ -173,7 +189,7 @@ def _heard(
 
 
 def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
-    """Return what a line of the pipe says. Raises UserError for one that leakbench did not write."""
+    """Return the message in a line of the pipe. Raises UserError for a line that leakbench did not write."""
     with suppress(ValueError):
         if line.startswith(mark):
             found: dict[str, Any] = json.loads(line[len(mark) :])
@@ -184,7 +200,7 @@ def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
 
 
 def _printed(output: BinaryIO, tell: Tell) -> int:
-    """Tell the engine's own lines of what the child wrote; return the number of the others."""
+    """Pass on leakbench's own lines of what the child printed, and return the number of the other lines."""
     output.seek(0)
     text = output.read(1 << 24).decode("utf-8", "replace")
     count, told = 0, set()
@@ -212,7 +228,7 @@ def _children(process: int) -> list[int]:
 
 
 def _descendants(ours: set[int]) -> Iterator[int]:
-    """Yield the processes that came from the child: this one's descendants but for those of before."""
+    """Yield the descendants of this process, without the children `ours` that it had before the child."""
     waiting = [each for each in _children(os.getpid()) if each not in ours]
     while waiting:
         process = waiting.pop()
@@ -221,14 +237,17 @@ def _descendants(ours: set[int]) -> Iterator[int]:
 
 
 def _used(process: int) -> int:
-    """Return the bytes that a process holds, but for files; a page that forks share counts once for all."""
+    """Return the bytes of memory that a process holds, without files.
+
+    A page that several forks share counts once over all of them.
+    """
     with suppress(OSError):
         lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
         held = [int(line.split()[1]) for line in lines if line.startswith(_HELD)]
         if held:
             return 1024 * sum(held)
     with suppress(OSError, ValueError, IndexError):
-        # A kernel without these shares, or a process that hides: each copy counts.
+        # If the kernel has no such shares or the process hides them, each fork counts a shared page.
         words = Path(f"/proc/{process}/statm").read_text().split()
         return (int(words[1]) - int(words[2])) * os.sysconf("SC_PAGE_SIZE")
     return 0

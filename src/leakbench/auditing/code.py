@@ -1,4 +1,4 @@
-"""What a name such as my_app.py:client stands for."""
+"""The object that a name such as my_app.py:client stands for."""
 
 import os
 import sys
@@ -10,7 +10,13 @@ from leakbench.errors import UserError
 
 
 def split(text: str, flag: str = "audit") -> tuple[Path, str]:
-    """Return file and name of FILE.py:NAME. Raises UserError for another form or a file that is not there."""
+    """Return file and name of FILE.py:NAME.
+
+    text: FILE.py:NAME.
+    flag: the name of the option in messages.
+
+    Raises UserError for another form, and for a file that is not there.
+    """
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
         raise UserError(f"{flag}: {text!r} is not FILE.py:NAME, such as my_app.py:client")
@@ -20,7 +26,7 @@ def split(text: str, flag: str = "audit") -> tuple[Path, str]:
 
 
 def loaded(text: str) -> Any:
-    """Return the object that FILE.py:NAME names; runs the file. Raises UserError if there is none."""
+    """Run a file and return the object that FILE.py:NAME names. Raises UserError if there is none."""
     path, name = split(text)
     sys.path.insert(0, str(path.resolve().parent))
     sys.argv = [str(path)]

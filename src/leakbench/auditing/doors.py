@@ -1,4 +1,4 @@
-"""The three doors of an audit: a client's code, recorded rounds, and a capture."""
+"""The three inputs of an audit: a client's code, recorded rounds, and a capture."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,9 +17,11 @@ Tell = Callable[[str], None]
 
 
 def audited(name: str, options: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    """Return the audit of what `name` stands for, or of the demo, and its pictures, as JSON has them.
+    """Return the audit of what `name` stands for, or of the demo, and its pictures, as values for JSON.
 
+    name: FILE.py:NAME, a folder of recorded rounds, or an observation file.
     options: those of the command (`verbs.audit`).
+    tell: hears each line of the audit.
     """
     if options["demo"]:
         found = _of_code(demo.client, "--demo", options, tell)
@@ -45,11 +47,12 @@ def _of_code(make: Callable[[], Any], name: str, options: dict[str, Any], tell: 
 
 
 def _client(make: Callable[[], Any], options: dict[str, Any]) -> Client | Round:
-    """Return what a function stands for: (model, loss, batch), or the training that it did."""
+    """Return the client of the (model, loss, batch) that a function returns, or the round that it trained."""
     torch.manual_seed(0)
     returned, watch = watched(make)
     several = isinstance(returned, tuple | list) and len(returned) > 0
-    # Training may return several things too, as Flower's clients do: weights, a number of records, metrics.
+    # A function that trains may return several values too. Flower's clients return weights, a number of
+    # records and metrics.
     if several and (isinstance(returned[0], torch.nn.Module) or not watch.steps):
         return client(returned, options["batch"], options["local_steps"], options["lr"])
     if callable(returned) and not isinstance(returned, torch.nn.Module):

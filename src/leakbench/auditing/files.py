@@ -26,8 +26,10 @@ def _writing(folder: Path) -> Iterator[None]:
 
 
 def probe(folder: Path) -> None:
-    """Raise UserError if the files of an audit could not be written to `folder`, which an audit would find
-    out when its budget is spent. Leaves nothing there."""
+    """Raise UserError if the files of an audit could not be written to `folder`.
+
+    Otherwise the audit would find out when its budget is spent. The check leaves nothing in the folder.
+    """
     missing: list[Path] = []
     try:
         with _writing(folder):
@@ -45,9 +47,13 @@ def probe(folder: Path) -> None:
 
 
 def write(folder: Path, audit: dict[str, Any], pictures: list[dict[str, Any]]) -> Path:
-    """Write report.html, audit.json and audit.sarif to `folder`; return the report's path.
+    """Write report.html, audit.json and audit.sarif to `folder`, and return the report's path.
 
-    audit: `Audit.to_dict()`. Raises UserError where the folder cannot be written.
+    folder: where the files go.
+    audit: `Audit.to_dict()`.
+    pictures: `Audit.pictures`, for the report alone.
+
+    Raises UserError if nothing can be written to the folder.
     """
     texts = (
         json.dumps(audit, indent=1) + "\n",
@@ -56,6 +62,6 @@ def write(folder: Path, audit: dict[str, Any], pictures: list[dict[str, Any]]) -
     )
     with _writing(folder):
         for name, text in zip(NAMES, texts, strict=True):
-            # A name of the user's may hold bytes that are no text.
+            # A file name of the user may hold bytes that are no text.
             write_bytes(folder / name, text.encode(errors="backslashreplace"))
     return folder / NAMES[-1]

@@ -12,13 +12,13 @@ from leakbench.auditing.view import Truth
 from leakbench.metrics.matching import match
 from leakbench.metrics.pearson import pearson
 
-# What a record can come to: nothing of it is found, it is recognisable, read, or read with its label.
+# The levels of a record: nothing of it is found, it is recognisable, read, or read with its label.
 NOTHING, RECOGNISABLE, READ, LABELLED = range(4)
 LEVELS = ("nothing found", "recognisable", "read", "read with label")
 # A record is read if no value of it is off by more than half of one of 255 steps of its range.
 HALF_A_LEVEL = 0.5 / 255
-# It is recognisable if the reconstruction explains half of its variation, and is nearer than the batch's mean
-# and than what the attack makes of noise.
+# A record is recognisable if the reconstruction explains half of its variation, and is nearer to the record
+# than the batch's mean and than what the attack makes of noise.
 HALF_OF_VARIATION = sqrt(0.5)
 
 
@@ -29,14 +29,25 @@ def in_all(records: int) -> str:
 
 @dataclass
 class Found:
-    """What one attack made of one update.
+    """What one attack found of one update.
 
-    attack: its name in attacks.yaml, from which title, stage, attacker (a letter) and source come. records:
-    their number. levels: of each record, an index of LEVELS; all are NOTHING where the attack gave no result.
-    proven: how many records the attack itself proves. null: how many it makes recognisable of noise instead
-    of the update. seconds: of wall time. trials: how often it ran, with `interval` of the mean correlation
-    above that of noise. why_not: why it gave no result; empty if it gave one. out_of_time: whether that was
-    because its share of the budget was too small.
+    attack: the name of the attack in attacks.yaml.
+    title: as in attacks.yaml.
+    stage: `exact` or `matching`, as in attacks.yaml.
+    attacker: the letter of the attacker, as in attacks.yaml.
+    source: the paper, as in attacks.yaml.
+    records: the number of private records.
+    levels: an index of LEVELS for each record; all are NOTHING if the attack gave no result.
+    proven: how many records the attack itself proves.
+    null: how many records the attack makes recognisable if it is given noise instead of the update.
+    seconds: of wall time.
+    trials: how often a search ran.
+    iterations: how many iterations each trial has.
+    interval: the interval of the mean correlation above that of noise.
+    why_not: why the attack gave no result; empty if it gave one.
+    out_of_time: whether it gave no result because its share of the budget was too small.
+    images: the reconstruction of each record; if the records are unknown, the candidates of the attack.
+    quality: the Pearson r of each record with its reconstruction.
     """
 
     attack: str
@@ -76,7 +87,13 @@ class Found:
 
 @dataclass(frozen=True)
 class Score:
-    """Each record's level, correlation with its reconstruction, squared error, and the reconstruction."""
+    """The scores of all records.
+
+    levels: an index of LEVELS for each record.
+    r: [records], the Pearson correlation of each record with its reconstruction.
+    error: [records], the mean squared error of each reconstruction, infinite if there is none.
+    images: the reconstructions, in the order of the records.
+    """
 
     levels: list[int]
     r: np.ndarray
@@ -90,10 +107,13 @@ def pixels_of(found: Reconstruction) -> Tensor:
 
 
 def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray | None = None) -> Score:
-    """Return what candidates [n, channels, rows, columns] with labels [n] are worth.
+    """Match candidates with the private records and score them.
 
-    null: [records], the squared error of what the same attack makes of noise. A record that is recognisable
-    is nearer than that and than the batch's mean.
+    images: the candidates, [n, channels, rows, columns].
+    labels: the labels of the candidates, [n], or None.
+    truth: the private records.
+    null: [records], the squared error of what the same attack makes of noise. The reconstruction of a
+    recognisable record has a smaller error than that, and than the batch's mean.
     """
     k = len(truth.images)
     private = truth.images.flatten(1).double().numpy()
@@ -113,7 +133,7 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
     bar = np.full(k, np.inf) if null is None else null
     if k > 1:
         bar = np.minimum(bar, np.square(private - private.mean(0)).mean(1))
-    # Nearer by more than rounding.
+    # The reconstruction must be nearer by more than rounding.
     seen = ~none & (r >= HALF_OF_VARIATION) & (error < 0.999 * bar)
     right = np.zeros(k, bool)
     if labels is not None:
@@ -123,10 +143,10 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
 
 
 def merged(found: list[Found]) -> Found:
-    """Return what one attack found of several updates as one result."""
+    """Merge what one attack found of several updates into one result."""
     if len(found) == 1:
         return found[0]
-    # A result stands for all, where there is one.
+    # What all updates share is taken from one that has a result, if there is one.
     first = min(found, key=lambda each: bool(each.why_not))
     levels = [level for each in found for level in each.levels]
     return replace(
@@ -136,10 +156,12 @@ def merged(found: list[Found]) -> Found:
 
 
 def pooled(found: list[Found], clients: int) -> list[Found]:
-    """Return what one attack proved of each client's records, which are the same in every round.
+    """Return for each client what one attack proved of its records, which are the same in every round.
 
-    found: of each round and client, rounds first, with the proven records as `images`. A record that several
-    rounds prove counts once.
+    A record that several rounds prove counts once.
+
+    found: the results for each round and client, rounds first, with the proven records as `images`.
+    clients: the number of clients in each round.
     """
     out = []
     for own in (found[client::clients] for client in range(clients)):
@@ -157,11 +179,11 @@ def pooled(found: list[Found], clients: int) -> list[Found]:
 
 
 def combined(found: list[Found], letters: str) -> list[int]:
-    """Return the best level of each record over the attacks of these attackers."""
+    """Return the best level of each record over the attacks of the attackers with these letters."""
     own = [each.levels for each in found if each.attacker in letters]
     return [max(levels) for levels in zip(*own, strict=True)]
 
 
 def without_images(found: Found) -> Found:
-    """Return what was found without any picture."""
+    """Return a result without its images."""
     return replace(found, images=None)

@@ -23,9 +23,14 @@ def check(condition: str) -> None:
 
 
 def met(condition: str, audit: dict[str, Any]) -> bool:
-    """Return whether a condition holds of an audit (`Audit.to_dict()`); without letters, at A..D.
+    """Return whether a condition holds for an audit.
 
-    The last letter decides: an attacker also has what those before it have, and runs their attacks.
+    The last letter decides: an attacker also has what the attackers before it have, and runs their attacks.
+
+    condition: such as "exposed > 0 at A..D"; without letters, A..D is meant.
+    audit: `Audit.to_dict()`.
+
+    Raises UserError for a condition that cannot be read.
     """
     check(condition)
     match = _FORM.fullmatch(condition)

@@ -1,4 +1,4 @@
-"""What closed forms say of a round before any attack runs: one pass of the client's own batch."""
+"""What closed forms say of a round before any attack runs, from one pass of the client's own batch."""
 
 from dataclasses import dataclass, field
 from math import exp, inf, lgamma
@@ -14,7 +14,7 @@ from leakbench.exact.opened import opened
 from leakbench.matching.trials import noise_images
 from leakbench.victims.layers import first_dense, last_dense, normalisation
 
-# Draws a second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
+# Draws per second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
 DRAWS = 50_000
 UNITS = (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 
@@ -23,9 +23,11 @@ UNITS = (("years", 31_557_600), ("days", 86_400), ("hours", 3600), ("minutes", 6
 class Look:
     """What is known without an attack.
 
-    facts: question → answer. predicted: attack → how many records it will read; only where a closed form says
-    so. layer: the name of the first dense layer, empty without one. pixels: whether it reads the records
-    themselves. degrees: how many neurons are open for 0, 1, 2, … records.
+    facts: question → answer.
+    predicted: attack → how many records it will read, only for attacks with a closed form.
+    layer: the name of the first dense layer, empty if there is none.
+    pixels: whether that layer reads the records themselves.
+    degrees: how many neurons are open for 0, 1, 2, … records.
     """
 
     facts: dict[str, str] = field(default_factory=dict)
@@ -36,9 +38,11 @@ class Look:
 
 
 def look(observation: Observation, truth: Truth | None, plain_loss: bool = True) -> Look:
-    """Return what closed forms say of what one client sent; less of it where its records are unknown.
+    """Return what closed forms say of the update of one client.
 
-    plain_loss: whether the loss is the mean cross-entropy. Of another loss nothing is predicted.
+    observation: what one client sent in one round.
+    truth: the private records; if they are unknown, less can be said.
+    plain_loss: whether the loss is the mean cross-entropy. Nothing is predicted for another loss.
     """
     model = observation.model()
     found = Look()
@@ -91,7 +95,7 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
         if records < least
         else f"{records} records fill all {least} dimensions: the update's span tells nothing"
     )
-    # Neurons of a later layer give away features, and no record.
+    # Neurons of a later layer give away features instead of records.
     if truth is None or not found.pixels:
         return
     z, slope = opened(model, layer, truth.images, truth.labels)
@@ -121,11 +125,12 @@ def _tied(model: nn.Module, observation: Observation) -> bool:
 
 
 def replay(opened: Tensor) -> int:
-    """Return how many records peeling reads, by the bits alone: opened [n, neurons], which neurons answer to
-    which record.
+    """Return how many records peeling reads, from the open neurons alone.
 
-    A neuron that one record alone opens gives it away; the record is taken out, and so on (Shariati and
-    Alambardar Meybodi, arXiv:2609.09659).
+    A neuron that one record alone opens gives that record away. The record is taken out, and the next such
+    neuron is looked for (Shariati and Alambardar Meybodi, arXiv:2609.09659).
+
+    opened: bool [n, neurons], which neurons answer to which record.
     """
     left = torch.ones(len(opened), dtype=torch.bool)
     while True:
@@ -137,7 +142,7 @@ def replay(opened: Tensor) -> int:
 
 
 def _spear(opened: Tensor) -> str:
-    """Return what the published search costs, from the share of neurons that each record closes."""
+    """Return what SPEAR's published search costs, from the share of neurons that each record closes."""
     records = len(opened)
     alive = opened[:, opened.any(0)]
     width = alive.shape[1]
@@ -155,7 +160,7 @@ def _spear(opened: Tensor) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has one, rounded to two digits."""
+    """Return a duration in the largest unit that fits into it, rounded to two digits."""
     if seconds < 1:
         return "less than a second"
     unit, length = next(each for each in UNITS if seconds >= each[1])

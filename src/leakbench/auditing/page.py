@@ -11,7 +11,7 @@ from leakbench.report.numbers import count, number
 from leakbench.report.templates import environment
 
 LEVELS = ("nothing found", "recognisable", "read", "read with label")
-# Bars that a phone has room for.
+# The largest number of bars for which a phone has room.
 MOST = 11
 DECLARED = {
     "clients": "clients of the federation",
@@ -27,10 +27,12 @@ SOURCES = (
 
 
 def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -> str:
-    """Return the report as one HTML page that asks nothing of the network and runs no script.
+    """Return the report as one HTML page.
 
-    audit: `Audit.to_dict()`. pictures: of records beside reconstructions, as PNG data addresses. Everything
-    is escaped.
+    The page loads nothing from the network and runs no script. Everything is escaped.
+
+    audit: `Audit.to_dict()`.
+    pictures: of records beside reconstructions, as PNG data addresses.
     """
     templates = environment("leakbench.auditing")
     templates.filters |= {"number": number, "count": count}
@@ -72,7 +74,10 @@ def _bars(degrees: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _expected(audit: Mapping[str, Any]) -> float | None:
-    """Return the expected number of exposed records of the federation; none unless all of it is declared."""
+    """Return the expected number of exposed records of the federation.
+
+    Return None unless the user declared all of DECLARED.
+    """
     declared = audit["declared"]
     if set(declared) != set(DECLARED):
         return None
@@ -80,7 +85,10 @@ def _expected(audit: Mapping[str, Any]) -> float | None:
 
 
 def _command(audit: Mapping[str, Any]) -> str:
-    """Return what makes the audit again; as far as it is known, where it was no command."""
+    """Return the command or the call that makes the audit again.
+
+    If no command started the audit, the returned command has the options that are known.
+    """
     if audit["command"]:
         return str(audit["command"])
     source = audit["source"]

@@ -1,4 +1,4 @@
-"""Pictures of private records beside what was made of them: only where the user asks for them."""
+"""Pictures of private records beside their reconstructions, made only if the user asks for them."""
 
 import base64
 import io
@@ -14,10 +14,16 @@ EDGE = 96
 
 
 def pictures(found: list[Found], truth: Truth) -> list[dict[str, Any]]:
-    """Return the worst, median and best record of the attack that came furthest, as the client sees it.
+    """Return pictures of three records of the attack that came furthest.
 
-    Each has `which`, `level`, `r`, `attack` and PNGs of truth and reconstruction as data addresses. Records
-    that are no images have none.
+    These are the worst, the median and the best record for the client. Records that are no images have no
+    pictures.
+
+    found: the results of the attacks.
+    truth: the private records.
+
+    Returns mappings with `which`, `level`, `r`, `attack`, and the PNGs of record (`truth`) and reconstruction
+    (`made`) as data addresses.
     """
     channels, rows, columns = truth.images.shape[1:]
     made = [each for each in found if each.images is not None]

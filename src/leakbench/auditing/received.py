@@ -1,4 +1,7 @@
-"""Audits of what a server received, rounds of a Flower app or a capture, whose records nobody knows."""
+"""Audits of what a server received, in which the private records are unknown.
+
+A server's rounds are those of a Flower app or of a capture.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,19 +25,31 @@ from leakbench.rounds import Rounds, read_rounds
 from leakbench.whole import whole
 
 Tell = Callable[[str], None]
-# The largest edge of images that a network is tried with.
+# The largest edge, in pixels, of images with which a network is tried.
 LARGEST = 256
 
 
 def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
-    """Audit every update of an observation file."""
+    """Audit every update of an observation file.
+
+    path: the observation file.
+    options: those of the command (`verbs.audit`).
+    tell: hears each line of the audit.
+    """
     whole(path)
     observation, _ = read_observation(path)
     return _audited(observation, str(path), options, tell)
 
 
 def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
-    """Audit the updates that `leakbench.flower.record` kept in `folder`, of the network of --model."""
+    """Audit the updates that `leakbench.flower.record` kept.
+
+    folder: where the rounds are.
+    options: those of the command (`verbs.audit`); `model` names the network.
+    tell: hears each line of the audit.
+
+    Raises UserError if there is no network, or if the rounds cannot be audited.
+    """
     if options["model"] is None:
         raise UserError(f"{folder}: --model is missing (FILE.py:NAME, a function that returns the network)")
     rounds = read_rounds(folder)
@@ -53,10 +68,16 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
 def recorded(
     rounds: Rounds, folder: Path, model: nn.Module, example: Tensor, options: dict[str, Any]
 ) -> Observation:
-    """Return the observation of the rounds of `folder`, of a network that reads inputs such as `example`
-    [n, …].
+    """Return the observation of recorded rounds.
 
-    options: `lr` and `local_steps` of the clients. Raises UserError if the rounds are not of this network.
+    rounds: what the server sent and received.
+    folder: where the rounds were read, for messages.
+    model: the network of the clients.
+    example: inputs that the network reads, [n, …].
+    options: `lr` and `local_steps` of the clients, and `repeats`, whether their records are the same in every
+    round.
+
+    Raises UserError if the rounds are not of this network.
     """
     mean, deviation, images = unit(example)
     whole = wrapped(model, example, mean, deviation)
@@ -87,8 +108,10 @@ def recorded(
 
 
 def _network(made: Any) -> tuple[nn.Module, Tensor]:
-    """Return the network and an example of its inputs, of what --model names: a network, (network, example)
-    or a function that returns either."""
+    """Return the network and an example of its inputs.
+
+    made: what --model names: a network, (network, example), or a function that returns either.
+    """
     if not isinstance(made, nn.Module | tuple) and callable(made):
         made = made()
     model, example = made if isinstance(made, tuple) and len(made) == 2 else (made, None)
@@ -100,10 +123,13 @@ def _network(made: Any) -> tuple[nn.Module, Tensor]:
 
 
 def _example(model: nn.Module) -> Tensor:
-    """Return two inputs of the only size that a network reads.
+    """Return two inputs of the size that a network reads.
 
-    That is the numbers of a first dense layer, or square images if the first layer is a convolution. Raises
-    UserError for a network that reads several sizes, or none that was tried.
+    The size is that of the first dense layer. If the first layer is a convolution, the inputs are square
+    images of the smallest edge that the network reads. Edges are tried up to LARGEST, in steps of 4 pixels.
+
+    Raises UserError for a network that reads none of these edges, or edges of which the largest is at least
+    1.5 times the smallest.
     """
     first = next((m for m in model.modules() if isinstance(m, nn.Linear | nn.Conv2d)), None)
     if isinstance(first, nn.Linear):
@@ -111,7 +137,7 @@ def _example(model: nn.Module) -> Tensor:
     if isinstance(first, nn.Conv2d):
         sizes = [torch.rand(2, first.in_channels, edge, edge) for edge in range(8, LARGEST + 1, 4)]
         fitting = [images for images in sizes if _reads(model, images)]
-        # Pooling rounds sizes down, so that the next ones may fit too.
+        # Pooling rounds sizes down, so slightly larger images may fit too.
         if fitting and fitting[-1].shape[-1] < 1.5 * fitting[0].shape[-1]:
             return fitting[0]
     raise UserError("return (network, example), with a batch of inputs that are like the clients'")
@@ -142,7 +168,12 @@ def _audited(observation: Observation, source: str, options: dict[str, Any], tel
 
 
 def one(observation: Observation, number: int, client: int) -> Observation:
-    """Return what one client sent in one round."""
+    """Return the part of an observation that one client sent in one round.
+
+    observation: all rounds of all clients.
+    number: the round, from 0.
+    client: the client, from 0.
+    """
     part = observation.part(slice(number, number + 1))
     own = slice(client, client + 1)
     updates, shown = ({n: v[:, own] for n, v in each.items()} for each in (part.updates, part.shown))

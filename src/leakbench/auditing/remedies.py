@@ -1,4 +1,7 @@
-"""What would help: the attacks that found the leak again, after one change each, the best change first."""
+"""What would help: changes, each with what the attacks find after it, the best change first.
+
+The attacks that found the leak run again after each change.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,14 +23,15 @@ from leakbench.tensors import Tensors
 from leakbench.victims.layers import first_dense
 
 Change = Callable[[Tensors], Tensors]
-# Standard deviations of the noise, as shares of the update's norm; shares of the coordinates that are kept.
+# NOISE: standard deviations, as shares of the update's norm. KEPT: shares of the coordinates that are kept.
 NOISE, KEPT = (0.01, 0.1, 1.0), (0.1, 0.01)
 BATCHES, CLIENTS = (2, 4), (2, 5, 10)
 # The number of equally likely records among which a certified bound lets the attacker choose.
 CANDIDATES = 1000
 GROUPS = 8
-# The share of a change's time that the search may take where exact attacks run too, and the share of that in
-# which the search of the unchanged round must end: changes make rounds dearer.
+# SEARCH_SHARE: the share of a change's time that the search may take if exact attacks run too. SLACK: the
+# share of that time in which the search of the unchanged round must end, because a changed round may take
+# longer.
 SEARCH_SHARE, SLACK = 0.5, 0.7
 
 
@@ -35,11 +39,17 @@ SEARCH_SHARE, SLACK = 0.5, 0.7
 class Remedy:
     """A change, and what the same attacks find after it.
 
-    what: the change. read: how many of the client's `records` are read. seen: how many are read or
-    recognisable. before, seen_before: the same without the change. accuracy: the accuracy that the change
-    costs in this round, as a share; none where validation data are missing or training anew would be needed.
-    note: what is certified of any attacker, and what did not finish. unfinished: whether an attack ran out of
-    time, so that more may be found. why_not: why the change was not measured.
+    what: the change, in words.
+    records: the number of the client's records.
+    before: how many records are read without the change.
+    seen_before: how many records are read or recognisable without the change.
+    read: how many records are read after the change.
+    seen: how many records are read or recognisable after the change.
+    accuracy: the accuracy that the change costs in this round, as a share. None if validation data are
+    missing or training anew would be needed.
+    note: what is certified for any attacker, and what did not finish.
+    unfinished: whether an attack did not finish or did not run again, so that more may be found.
+    why_not: why the change was not measured.
     """
 
     what: str
@@ -55,12 +65,12 @@ class Remedy:
 
     @property
     def removed(self) -> int:
-        """How many fewer records are read."""
+        """Return how many fewer records are read."""
         return self.before - self.read
 
     @property
     def hidden(self) -> int:
-        """How many fewer records are read or recognisable."""
+        """Return how many fewer records are read or recognisable."""
         return self.seen_before - self.seen
 
     def line(self) -> str:
@@ -81,9 +91,12 @@ class Remedy:
         )
 
     def rank(self) -> tuple[bool, bool, float, float]:
-        """Return what to sort by: records that are no longer read, then records that are no longer
-        recognisable, both for each point of accuracy where that is known. Changes that were measured in part
-        or not at all come last."""
+        """Return the key by which changes are sorted, the best first.
+
+        Changes are sorted by the records that are no longer read, then by those that are no longer
+        recognisable. Both are counted for each point of accuracy if the accuracy is known. Changes that were
+        measured in part or not at all come last.
+        """
         points = max(100 * (self.accuracy or 0.0), 1.0)
         return bool(self.why_not), self.unfinished, -self.removed / points, -self.hidden / points
 
@@ -92,9 +105,11 @@ class Remedy:
 class Again:
     """The attacks that run after each change.
 
-    exacts: the names of the exact attacks that gave a result. search: the name of the search that found more
-    than they, empty if none did; each of its trials takes `iterations`. levels: of each record, what these
-    attacks make of the unchanged round. missing: why the search cannot run again, empty if it can.
+    exacts: the names of the exact attacks that gave a result.
+    search: the name of the search that found more of a record than the exact attacks, empty if none did.
+    iterations: the iterations of each trial of the search.
+    levels: the level of each record that these attacks reach in the unchanged round.
+    missing: why the search cannot run again, empty if it can.
     """
 
     exacts: list[str]
@@ -107,12 +122,18 @@ class Again:
 def remedies(
     own: Client, played: Round, found: list[Found], budget: float, defence: Change | None = None
 ) -> list[Remedy]:
-    """Return what each change leaves of what the same attacks find, within `budget` seconds, best first.
+    """Return what the same attacks find after each change, the best change first.
 
-    Exact attacks run again. A search runs again, beside noise, if it found what exact attacks did not; it is
-    as short as the budget asks, and is compared with a search of that length of the unchanged round. Where
-    these attacks find nothing in the unchanged round, no change is measured. `defence` is the user's own
-    candidate.
+    Exact attacks run again. A search runs again, beside noise, if it found more of a record than the exact
+    attacks. The search is as short as the budget requires. Its result is compared with that of a search of
+    the same length on the unchanged round. If these attacks find nothing in the unchanged round, no change is
+    measured.
+
+    own: the client's training.
+    played: the unchanged round.
+    found: what the attacks found in the unchanged round.
+    budget: in seconds.
+    defence: the user's own candidate, a change of the update.
     """
     until = time.perf_counter() + budget
     plans = [*_of_updates(own, played, defence), *_of_clients(own)]
@@ -124,7 +145,7 @@ def remedies(
     out = []
     for number, (what, make, bound) in enumerate(plans):
         each = Remedy(what, own.records, before, seen_before, note=bound)
-        # What one change leaves of its share goes to the next.
+        # The time that one change leaves of its share goes to the next.
         share = (until - time.perf_counter()) / (len(plans) - number)
         if share <= 0:
             each.why_not = "the budget was spent"
@@ -141,7 +162,7 @@ def remedies(
 
 
 def _again(played: Round, found: list[Found], seconds: float) -> Again:
-    """Return which attacks run after each change, each time within `seconds`, and what they find without."""
+    """Return which attacks run after each change, within `seconds`, and what they find without a change."""
     exacts = [each for each in found if each.stage == "exact" and not each.why_not]
     names = [each.attack for each in exacts]
     levels = combined(exacts, "ABCD") or [NOTHING] * len(played.inputs)
@@ -165,7 +186,7 @@ def _again(played: Round, found: list[Found], seconds: float) -> Again:
 
 
 def _gained(levels: list[int], others: list[int]) -> int:
-    """Return of how many records more is found than by others."""
+    """Return for how many records the level is higher than that of others."""
     return sum(level > other for level, other in zip(levels, others, strict=True))
 
 
@@ -174,7 +195,7 @@ def _count(levels: list[int], least: int) -> int:
 
 
 def _measure(each: Remedy, after: Round, again: Again, seconds: float) -> None:
-    """Run the attacks again on a changed round, within `seconds`, and write what they find to `each`."""
+    """Run the attacks again on a changed round within `seconds`, and write what they find into `each`."""
     until = time.perf_counter() + seconds
     observation, truth = view(after)
     entries, found, notes = catalogue(), [], []
@@ -203,7 +224,7 @@ Plan = tuple[str, Callable[[], Round], str]
 
 
 def _of_clients(own: Client) -> Iterator[Plan]:
-    """Yield changes of what the client trains: (what, how the round is played, no bound)."""
+    """Yield changes of what the client trains: words, the function that plays the round, and no bound."""
     for times in BATCHES:
         yield f"batch × {times}", partial(_batch, own, times), ""
     for clients in CLIENTS:
@@ -215,11 +236,11 @@ def _of_clients(own: Client) -> Iterator[Plan]:
 
 
 def _of_updates(own: Client, played: Round, defence: Change | None) -> Iterator[Plan]:
-    """Yield changes of what the client sends.
+    """Yield changes of what the client sends: words, the function that plays the round, and the bound.
 
-    Noise of deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with mu = 1/z. Who
-    chooses one of K equally likely records is right with a probability of at most Φ(Φ⁻¹(1/K) + mu), whatever
-    the attack (Hayes, Mahloujifar and Balle, arXiv:2302.07225).
+    Noise of standard deviation z on an update whose norm is clipped to 1 is a Gaussian mechanism with
+    mu = 1/z. With any attack, an attacker who chooses one of K equally likely records is right with a
+    probability of at most Φ(Φ⁻¹(1/K) + mu) (Hayes, Mahloujifar and Balle, arXiv:2302.07225).
     """
     norm = float(torch.stack([value.norm() for value in played.update.values()]).norm())
     for share in NOISE:
@@ -253,7 +274,10 @@ def _batch(own: Client, times: int) -> Round:
 
 
 def _summed(own: Client, clients: int) -> Round:
-    """Return the mean of the updates of several clients, whose records are the next ones of the batch."""
+    """Return the round with the mean update of several clients.
+
+    The records of the other clients are the next ones of the batch.
+    """
     whole = _larger(own, clients)
     parts = zip(
         *(value[: whole.records].split(own.records) for value in (own.inputs, own.targets)), strict=True
@@ -265,7 +289,10 @@ def _summed(own: Client, clients: int) -> Round:
 
 
 def _with(own: Client, model: nn.Module) -> Client:
-    """Return the client with another network. Raises UserError if its loss reads the network that it has."""
+    """Return the client with another network.
+
+    Raises UserError if the loss reads the parameters of the client's own network.
+    """
     if own.reads_network():
         raise UserError(
             "the loss reads the parameters of the network itself, and would not read the changed one's"
@@ -276,7 +303,8 @@ def _with(own: Client, model: nn.Module) -> Client:
 def _without_bias(own: Client) -> Round:
     """Return the round of the network whose first dense layer has a bias of zero that is not trained.
 
-    To attacks that is a layer without one: nothing tells the scale of a record.
+    Attacks treat such a layer as one without a bias: nothing tells the scale of a record. Raises UserError if
+    there is no such layer, or if it has no bias already.
     """
     from leakbench.matching.trials import noise_images
 
@@ -297,7 +325,7 @@ def _without_bias(own: Client) -> Round:
 
 
 def _normalised(own: Client) -> Client:
-    """Return the client with inputs of mean 0 and deviation 1 in each channel."""
+    """Return the client with inputs of mean 0 and standard deviation 1 in each channel."""
     axes = [axis for axis in range(own.inputs.dim()) if axis != 1 or own.inputs.dim() == 3]
     mean = own.inputs.mean(axes, keepdim=True)
     deviation = own.inputs.std(axes, keepdim=True).clamp_min(1e-6)
@@ -305,7 +333,7 @@ def _normalised(own: Client) -> Client:
 
 
 def grouped(model: nn.Module) -> nn.Module:
-    """Return a copy with a group norm in place of each batch norm."""
+    """Return a copy of a network with a group norm in place of each batch norm."""
     model = deepcopy(model)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -317,13 +345,13 @@ def grouped(model: nn.Module) -> nn.Module:
 
 
 def noisy(update: Tensors, deviation: float) -> Tensors:
-    """Return an update with normal noise of this standard deviation on each coordinate."""
+    """Return an update with normal noise of standard deviation `deviation` on each coordinate."""
     rng = torch.Generator().manual_seed(0)
     return {n: v + deviation * torch.randn(v.shape, generator=rng) for n, v in update.items()}
 
 
 def largest(update: Tensors, share: float) -> Tensors:
-    """Return an update with zero for all but the largest share of all coordinates."""
+    """Return an update with zeros in all but the `share` of coordinates with the largest absolute values."""
     every = torch.cat([value.abs().flatten() for value in update.values()])
     bar = every.kthvalue(max(1, int((1 - share) * len(every)))).values
     return {name: torch.where(value.abs() > bar, value, 0) for name, value in update.items()}
@@ -342,8 +370,10 @@ def _sent(played: Round, change: Change) -> Round:
 
 @torch.no_grad()
 def _lost(plain: Round, after: Round, validation: tuple[Tensor, Tensor]) -> float | None:
-    """Return the accuracy that a changed update costs the model after this round; none for a changed
-    network."""
+    """Return the accuracy that a changed update costs the model after this round.
+
+    Return None if the network itself was changed.
+    """
     same = plain.model.state_dict()
     if any(
         not torch.equal(value, same.get(name, value * 0)) for name, value in after.model.state_dict().items()

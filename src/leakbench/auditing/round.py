@@ -17,7 +17,7 @@ from leakbench.errors import UserError
 from leakbench.tensors import Tensors
 
 Loss = Callable[[Any, Any], Tensor]
-# How far a gradient may be from that of the mean cross-entropy, relative to it.
+# The largest distance of a gradient from that of the mean cross-entropy, as a share of the latter's norm.
 SAME_LOSS = 1e-3
 
 
@@ -25,11 +25,17 @@ SAME_LOSS = 1e-3
 class Round:
     """What a client does in one round.
 
-    model: as it was sent, in the mode in which it trains. inputs: [n, …] and targets: [n], each private
-    record once. steps: how often each record was used. batch_size: of a step; none: all records. lr: the
-    rate of the optimiser, whose name and settings `optimiser` holds. update: parameter → what is sent back,
-    new minus old weights if `kind` is model, else the gradient. plain_loss: whether the loss is the mean
-    cross-entropy of what the model returns. plain_steps: whether the optimiser is SGD without momentum.
+    model: as it was sent, in the mode in which it trains.
+    inputs: [n, …], each private record once.
+    targets: [n], the targets of these records.
+    update: parameter → what is sent back: new minus old weights if `kind` is `model`, else the gradient.
+    kind: `model` or `gradient`.
+    lr: the rate of the optimiser.
+    steps: how often each record was used.
+    batch_size: the number of records in a step, or None for all records.
+    optimiser: the name and the settings of the optimiser.
+    plain_loss: whether the loss is the mean cross-entropy of what the model returns.
+    plain_steps: whether the optimiser is SGD without momentum and weight decay.
     """
 
     model: nn.Module
@@ -56,10 +62,14 @@ def entropy(output: Tensor, targets: Tensor) -> Tensor:
 class Client:
     """A client's training, which can be played with other records or another network.
 
-    model: in the mode in which it trains. loss: (what the model returns, targets) → the loss. inputs:
-    [n, …], targets: [n], of which the first `records` are the client's own; others stand for other clients.
-    local_steps: of plain SGD at rate `lr`, each on all records. validation: inputs and targets that tell
-    accuracy, or none.
+    model: in the mode in which it trains.
+    loss: (what the model returns, targets) → the loss.
+    inputs: [n, …]; the first `records` are the client's own, and the others stand for other clients.
+    targets: [n], the targets of these inputs.
+    records: the number of the client's own records.
+    local_steps: the number of steps of plain SGD, each on all the client's records.
+    lr: the rate of these steps.
+    validation: inputs and targets on which accuracy is measured, or None.
     """
 
     model: nn.Module
@@ -72,10 +82,10 @@ class Client:
     validation: tuple[Tensor, Tensor] | None = None
 
     def play(self) -> Round:
-        """Train a copy of the model and return the round.
+        """Train the model, restore its weights and return the round.
 
-        One step sends its gradient (FedSGD), several send weights (FedAvg). Raises UserError for what cannot
-        be trained.
+        A client with one step sends its gradient (FedSGD), and a client with several steps sends weights
+        (FedAvg). Raises UserError if the model cannot be trained.
         """
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
         with failing("the model cannot be copied"):
@@ -95,9 +105,10 @@ class Client:
         )  # fmt: skip
 
     def _trained(self, inputs: Tensor, targets: Tensor) -> tuple[Tensors, Tensors]:
-        """Train the client's own network; return the first gradient, and how far each parameter moved.
+        """Train the client's own network, and return the first gradient and how far each parameter moved.
 
-        It is no copy, because a loss may read the network itself, to punish large weights for one.
+        The network is not a copy, because a loss may read the network itself, for example to punish large
+        weights.
         """
         sent = {name: value.detach().clone() for name, value in self.model.named_parameters()}
         torch.manual_seed(0)
@@ -110,8 +121,10 @@ class Client:
         return first, {n: p.detach() - sent[n] for n, p in self.model.named_parameters()}
 
     def reads_network(self) -> bool:
-        """Return whether the loss reads the network itself, besides what it returns. Then no other network
-        can take its place."""
+        """Return whether the loss reads the network itself, in addition to what the network returns.
+
+        If so, no other network can take its place.
+        """
         found = []
         start = deepcopy(self.model)
         inputs, targets = self.inputs[: self.records], self.targets[: self.records]
@@ -126,8 +139,12 @@ class Client:
 def client(made: Any, records: int | None = None, local_steps: int = 5, lr: float = 0.01) -> Client:
     """Return the client of (model, loss, batch) or (model, loss, batch, validation).
 
-    records: how many of the batch are the client's own; none: all. Raises UserError for what cannot be
-    audited.
+    made: one of these tuples.
+    records: how many records of the batch are the client's own, or None for all.
+    local_steps: the number of steps of plain SGD, at least 1.
+    lr: the rate of these steps, above 0.
+
+    Raises UserError for models, losses and batches that cannot be audited.
     """
     if not isinstance(local_steps, Integral) or isinstance(local_steps, bool) or local_steps < 1:
         raise UserError(f"local_steps is {local_steps!r}, not a whole number above 0")
@@ -160,7 +177,10 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
 
 
 def finite(update: Tensors) -> Tensors:
-    """Return an update. Raises UserError if it holds NaN or Inf, out of which no attack reads anything."""
+    """Return an update as it is.
+
+    Raises UserError if the update holds NaN or Inf, because no attack reads anything out of it.
+    """
     for name, value in update.items():
         if not bool(value.isfinite().all()):
             raise UserError(f"the update of {name} holds NaN or Inf (does this training converge?)")
@@ -176,7 +196,7 @@ def alike(found: Tensors, plain: Tensors) -> bool:
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Raise UserError, which says `what`, for anything that somebody's own code raises in the block."""
+    """Raise UserError, which says `what`, for any exception that somebody's own code raises in the block."""
     try:
         yield
     except Exception as problem:
@@ -184,8 +204,14 @@ def failing(what: str) -> Iterator[None]:
 
 
 def scores(model: nn.Module, inputs: Tensor, of: str = "the batch") -> Tensor:
-    """Return what a model makes of inputs, which it may change in place; `of` is their name. Raises UserError
-    unless that is one row of numbers for each."""
+    """Return what a model returns for inputs, which it may change in place.
+
+    model: the network.
+    inputs: one batch of them.
+    of: the name of the inputs in messages.
+
+    Raises UserError unless the model returns one row of numbers for each input.
+    """
     with failing(f"the model fails on {of}, or does not take one batch of inputs alone"):
         output = model(inputs)
     if not isinstance(output, Tensor) or output.dim() not in (1, 2) or len(output) != len(inputs):
@@ -211,7 +237,7 @@ def _one(problem: Exception) -> str:
 
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:
-    """Return inputs and targets. Raises UserError for anything else than one tensor of each."""
+    """Return inputs and targets of a batch. Raises UserError for a batch that cannot be audited."""
     if not isinstance(batch, tuple | list) or len(batch) != 2:
         size = f" of {len(batch)}" if isinstance(batch, tuple | list) else ""
         raise UserError(

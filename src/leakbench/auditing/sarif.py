@@ -1,4 +1,4 @@
-"""An audit as SARIF 2.1.0, the form in which continuous integration reads findings."""
+"""An audit as SARIF 2.1.0, the format in which continuous integration reads findings."""
 
 from typing import Any
 

@@ -10,17 +10,17 @@ from leakbench.errors import UserError
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 _GIGABYTES = {"m": 1 / 1024, "g": 1.0}
-# A timer of the system takes no more seconds.
+# The largest number of seconds that a timer of the system takes.
 _MOST = 1e9
 
 
 def seconds_of(text: str | float) -> float:
-    """Return the seconds of a duration such as 90, "90s", "2m" or "1h". Raises UserError for another."""
+    """Return the seconds of a duration such as 90, "90s", "2m" or "1h". Raises UserError otherwise."""
     return _amount(str(text), _SECONDS, "budget", "a duration (write 90s, 2m or 1h)")
 
 
 def gigabytes(text: str) -> float:
-    """Return the gigabytes of a size such as "4g" or "800m". Raises UserError for another."""
+    """Return the gigabytes of a size such as "4g" or "800m". Raises UserError for any other text."""
     return _amount(text, _GIGABYTES, "memory", "a size (write 4g or 800m)")
 
 

@@ -1,4 +1,4 @@
-"""What the server sees of a round, as an observation that attacks take, and the truth that scores them."""
+"""What the server sees of a round, as an observation for attacks, and the truth by which they are scored."""
 
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,9 +17,13 @@ from leakbench.victims.layers import Normalise
 
 @dataclass(frozen=True)
 class Truth:
-    """The private records: images [n, channels, rows, columns], each channel's range as 0 to 1, and labels
-    [n]. A record of k numbers has k channels of one row and column. others: [m, …], records of other clients,
-    if there are any."""
+    """The private records.
+
+    images: [n, channels, rows, columns], with the range of each channel as 0 to 1. A record of k numbers has
+    k channels of one row and one column.
+    labels: [n].
+    others: [m, …], records of other clients in the form of `images`, if there are any.
+    """
 
     images: Tensor
     labels: Tensor
@@ -35,7 +39,11 @@ class Scores(nn.Module):
 
 
 def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
-    """Return what the server sees of a round, and the truth. others: inputs of other clients."""
+    """Return what the server sees of a round, and the truth.
+
+    played: the round.
+    others: inputs of other clients.
+    """
     mean, deviation, images = unit(played.inputs)
     model = wrapped(played.model, played.inputs, mean, deviation)
     channels, rows, columns = images.shape[1:]
@@ -65,16 +73,20 @@ def drops(model: nn.Module) -> bool:
 
 
 def batch_statistics(model: nn.Module) -> bool:
-    """Return whether batch norms go by the batch at hand while the model trains."""
+    """Return whether batch norms use the statistics of the batch at hand while the model trains."""
     norms = [m for m in model.modules() if isinstance(m, _BatchNorm)]
     return any(norm.training or norm.running_mean is None for norm in norms)
 
 
 def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -> nn.Module:
-    """Return a copy of `model` that reads [n, channels, rows, columns] with values from 0 to 1, and returns
-    logits [n, classes].
+    """Return a copy of a model that reads values from 0 to 1 and returns logits [n, classes].
 
-    mean, deviation: [channels] of `Normalise`. Its own tensors have the prefix "network.".
+    The copy reads [n, channels, rows, columns]. The tensors of the model have the prefix "network." in it.
+
+    model: the client's model.
+    inputs: inputs of that model, in its own form and range.
+    mean: [channels], as `Normalise` takes it.
+    deviation: [channels], as `Normalise` takes it.
     """
     parts: dict[str, nn.Module] = {}
     if mean.any() or (deviation != 1).any():
@@ -98,15 +110,19 @@ def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -
 
 
 def _copied(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return copies of what a network reads that changes it in place: attacks go on to use it."""
+    """Return copies of inputs, for a network that changes them in place: attacks use these inputs again."""
     return tuple(each.clone() for each in inputs)
 
 
 def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean and deviation [channels] by which values from 0 to 1 become inputs, and these values.
+    """Return mean and deviation by which values from 0 to 1 become inputs, and these values.
 
-    Pixels from 0 to 1 or 0 to 255 have that range. Any other range is that of the batch, channel by channel;
-    a number of a record is a channel.
+    Pixels from 0 to 1 or from 0 to 255 have that range. For other inputs, the range of each channel is taken
+    from the batch. Each number of a record without rows and columns is a channel.
+
+    inputs: [n, numbers], [n, rows, columns] or [n, channels, rows, columns].
+
+    Returns mean and deviation, [channels] each, and the values, [n, channels, rows, columns].
     """
     images: Tensor = {
         2: lambda: inputs[:, :, None, None], 3: lambda: inputs[:, None], 4: lambda: inputs
@@ -125,7 +141,7 @@ def unit(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def facts(played: Round, observation: Observation) -> dict[str, Any]:
-    """Return what was read off the client's code, in words."""
+    """Return the facts of a round that were read off the client's code: name → words or number."""
     shape = list(played.inputs.shape[1:])
     low, high = float(played.inputs.min()), float(played.inputs.max())
     norms = [m for m in played.model.modules() if isinstance(m, _BatchNorm)]

@@ -1,4 +1,4 @@
-"""A round read off somebody's own local training, while it runs."""
+"""Watches somebody's own local training while it runs, and reads the round off it."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -54,7 +54,7 @@ class Watch(TorchFunctionMode):
         self.depth -= 1
 
     def step(self, optimiser: torch.optim.Optimizer, *_: Any) -> None:
-        """Note a step."""
+        """Note a step of an optimiser."""
         self.steps.append(optimiser)
 
     def read(self) -> Round:
@@ -63,10 +63,10 @@ class Watch(TorchFunctionMode):
 
 
 def watched(train: Callable[[], Any]) -> tuple[Any, Watch]:
-    """Call somebody's function once; return what it returns, and what was seen of its training.
+    """Call somebody's function once, and return its result and what was seen of its training.
 
-    The first network that is called is taken for the client's, what it reads for the private records, and
-    the targets of the cross-entropy for their labels.
+    The first network that the function calls is taken for the client's network. The inputs of that network
+    are taken for the private records, and the targets of the cross-entropy for the labels.
     """
     watch = Watch()
     handles = [
@@ -110,7 +110,7 @@ def _read(watch: Watch) -> Round:
         watch.sent, cross_entropy, inputs[first], targets[first], records, max(1, len(inputs) // records), lr
     )
     plain_steps = name == "SGD" and not kept
-    # A single plain step can be taken again, and tells whether the loss has other terms.
+    # A single plain step can be repeated, which tells whether the loss has other terms.
     again = own.play() if plain_steps and steps == 1 else None
     plain = again is None or alike({n: -v / lr for n, v in update.items()}, again.update)
     return Round(
@@ -121,7 +121,7 @@ def _read(watch: Watch) -> Round:
 
 
 def _first(rows: Tensor) -> Tensor:
-    """Return the indices of rows [n, values] that none before equals, in order."""
+    """Return the indices of rows [n, values] that differ from all rows before them, in order."""
     seen: dict[bytes, int] = {}
     for number, row in enumerate(rows):
         seen.setdefault(row.numpy().tobytes(), number)

@@ -1,2 +1,4 @@
-"""The catalogue: YAML under config/, validated, resolved into cells. Free of torch, so that parsing is
-quick."""
+"""The catalogue: the YAML below config/, validated and resolved into cells.
+
+Nothing here imports torch, so that parsing is quick.
+"""

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterable
 
 from leakbench import PUBLIC
 from leakbench.catalogue.code import PACKAGE
@@ -18,6 +19,8 @@ imports nothing but this list of names; each loads its libraries when it is firs
 caller is one `leakbench.UserError`, whose text says what is wrong and how to mend it.
 """
 _ARGUMENT = re.compile(r"^(\w+): ", re.MULTILINE)
+# What a docstring says of an argument, to the next argument or the end of the paragraph.
+_MEANING = r"^{}: ((?:.+\n?)+?)(?=^\w+: |\n|\Z)"
 
 
 def api() -> str:
@@ -29,8 +32,7 @@ def _entry(name: str) -> str:
     node = _definition(name)
     text = ast.get_docstring(node) or ""
     if isinstance(node, ast.ClassDef):
-        listed = _ARGUMENT.sub(r"- `\1`: ", text)
-        return f"## leakbench.{name}\n\n{listed}\n"
+        return f"## leakbench.{name}\n\n{listed(text)}\n"
     lines = [f"## leakbench.{name}", f"```python\n{_signature(node)}\n```"]
     rows = arguments(node)
     for paragraph in text.split("\n\n"):
@@ -65,8 +67,20 @@ def arguments(node: ast.FunctionDef) -> dict[str, tuple[str, str, str]]:
     pairs += zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
     out = {}
     for argument, default in pairs:
-        own = re.search(rf"^{argument.arg}: ((?:.+\n?)+?)(?=^\w+: |\n|\Z)", text, re.MULTILINE)
+        own = re.search(_MEANING.format(argument.arg), text, re.MULTILINE)
         meaning = " ".join(own[1].split()) if own else ""
         kind = f"`{ast.unparse(argument.annotation)}`" if argument.annotation else ""
         out[argument.arg] = kind, f"`{ast.unparse(default)}`" if default else "**required**", meaning
     return out
+
+
+def listed(text: str) -> str:
+    """Return a docstring with its arguments as a list of Markdown."""
+    return _ARGUMENT.sub(r"- `\1`: ", text)
+
+
+def without(text: str, names: Iterable[str]) -> str:
+    """Return a docstring without what it says of the arguments `names`."""
+    for name in names:
+        text = re.sub(_MEANING.format(name), "", text, flags=re.MULTILINE)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()

@@ -1,4 +1,4 @@
-"""Runs that go on in one folder at once follow the same specs; a plan with other specs has to wait."""
+"""The lock of a run's specs: processes that run in one folder at once must follow the same specs."""
 
 import fcntl
 import hashlib
@@ -14,14 +14,17 @@ LOCK = ".lock"
 
 
 def write(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:
-    """Write those specs of a plan that differ from what is there; return a lock that keeps them from others.
+    """Write the specs of a plan that differ from the files, and lock them against other plans.
 
-    root: the folder that all paths are below. folder: of the run's specs, which holds the lock. texts: the
-    file of each spec → its text. The lock lasts until it is closed or the process ends. A folder that may not
-    be written, or whose file system has no locks, gives None. Raises UserError where a process that goes on
-    holds the lock with other specs.
+    root: the folder that all paths are below.
+    folder: the folder of the run's specs, which holds the lock.
+    texts: the file of each spec → its text.
+
+    Returns the lock, which lasts until it is closed or the process ends, or None if the folder may not be
+    written or its file system has no locks. Raises UserError if a running process holds the lock with other
+    specs.
     """
-    # Specs outside of it are of data sets, which all runs share.
+    # Specs outside the folder are those of data sets, which all runs share.
     own = "".join(f"{path}\n{text}" for path, text in sorted(texts.items()) if path.startswith(folder))
     plan = hashlib.sha256(own.encode()).hexdigest()
     lock, alone = _locked(root / folder)
@@ -40,7 +43,7 @@ def write(root: Path, folder: str, texts: Mapping[str, str]) -> IO[str] | None:
 
 
 def _locked(folder: Path) -> tuple[IO[str] | None, bool]:
-    """Return a folder's lock, if it can have one, and whether nobody else holds it."""
+    """Return a folder's lock, if it can have one, and whether no other process holds it."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / LOCK).open("a+")
@@ -48,7 +51,7 @@ def _locked(folder: Path) -> tuple[IO[str] | None, bool]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # Whoever writes specs now is soon done, and whoever has written them shares the lock.
+            # A process that is writing specs is soon done, and one that has written them shares the lock.
             fcntl.flock(lock, fcntl.LOCK_SH)
             return lock, False
         return lock, True

@@ -1,4 +1,4 @@
-"""Which file of a user an error within planning is due to, where no check of its own says so."""
+"""The search for the user's file that caused an error of planning which no check explains."""
 
 import ast
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,11 @@ _RAISED = (
 
 @contextmanager
 def blamed(config: Path) -> Iterator[None]:
-    """Raise UserError in the place of any other error where a file of a part, or an attack's YAML, is the
-    reason.
+    """Raise UserError in place of any other error that a part's file or an attack's YAML causes.
 
-    These files are looked at only then, so that a sound plan pays nothing for it.
+    These files are read only after an error, so that a sound plan costs no time here.
+
+    config: the folder of the catalogue.
     """
     try:
         yield
@@ -42,8 +43,10 @@ def blamed(config: Path) -> Iterator[None]:
 
 
 def odd(attack: Mapping[str, Any]) -> str:
-    """Return what a section of an attack lists that is neither a part's name nor a mapping of names; "" if
-    nothing is."""
+    """Describe the first entry in a section of an attack that is neither a name nor a mapping of names.
+
+    Returns "" if there is none.
+    """
     for section in SECTIONS:
         given = attack.get(section)
         listed = given if isinstance(given, list) else []
@@ -53,8 +56,10 @@ def odd(attack: Mapping[str, Any]) -> str:
 
 
 def _sources() -> Iterator[str]:
-    """Yield the first mistake of each source file that is no Python, then of each part whose keywords have
-    annotations that mean nothing."""
+    """Yield the first mistake of each source file that is no Python.
+
+    Then yield each part with keywords from whose annotations no model can be made.
+    """
     for path in sorted(PACKAGE.rglob("*.py")):
         if what := _mistake(path.read_bytes()):
             yield f"{path}: {what} (mend the file)"
@@ -69,7 +74,7 @@ def _sources() -> Iterator[str]:
 
 
 def _mistake(data: bytes) -> str:
-    """Return why a file's bytes are no Python, with the line; "" if they are."""
+    """Return why a file's bytes are no Python, with the line. Returns "" if they are Python."""
     try:
         ast.parse(data.decode())
         return ""

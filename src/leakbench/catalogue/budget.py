@@ -1,7 +1,7 @@
 """What a scale's budget pays for: how many trials of which cells, how long each runs, and what is left out.
 
-Everything follows from the catalogue and the cost model's reference calibration, so every machine chooses the
-same cells. No verdict is looked at.
+The choice follows from the catalogue and the cost model's reference calibration alone, so every machine
+chooses the same cells. It depends on no verdict.
 """
 
 import math
@@ -18,15 +18,18 @@ from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.study import Study
 from leakbench.papers.work import Paper, published_for
 
-# Trials beyond these decide little that they do not (docs/verdicts.md).
+# More trials than this decide little more (docs/verdicts.md).
 ENOUGH = 20
 
 
 @dataclass(frozen=True)
 class Ask:
-    """An experiment asks for a job.
+    """A job that an experiment asks for.
 
-    networks: the specs of all that is trained for it: victim, generator, and classifiers that a metric asks.
+    experiment: the experiment's name.
+    job: the cell or the study.
+    networks: the specs of all networks that are trained for the job: the victim, the generator, and the
+    classifiers that a metric asks.
     """
 
     experiment: str
@@ -35,7 +38,7 @@ class Ask:
 
     @property
     def name(self) -> str:
-        """Return what a scale calls the job where it leaves it out."""
+        """Return the job's name in a scale's `left_out`: <experiment>/<stem>."""
         return f"{self.experiment}/{self.job.stem}"
 
     @property
@@ -45,7 +48,7 @@ class Ask:
 
     @property
     def group(self) -> tuple[str, str]:
-        """Return what asks share that are compared with each other: the experiment and what it attacks."""
+        """Return what asks share that are compared with each other: experiment, and capture or study."""
         return self.experiment, self.job.capture if isinstance(self.job, Cell) else self.job.stem
 
 
@@ -55,7 +58,13 @@ class _Dear(Exception):
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A job that fits by itself: its trials, the sizes of its specs, and the core-seconds of each job."""
+    """A job that the budget could pay for if there were no others.
+
+    ask: the ask for the job.
+    trials: number of trials that the job gets.
+    sizes: name of a spec → the size that the budget sets in it.
+    seconds: name of a spec → core-seconds of its job.
+    """
 
     ask: Ask
     trials: int
@@ -65,7 +74,13 @@ class _Fitted:
 
 @dataclass(frozen=True)
 class _Purse:
-    """A budget and what it is spent on. there: data set → images of its train split."""
+    """A budget and the jobs that it is spent on.
+
+    scale: the scale's name, for the reasons.
+    budget: the scale's budget.
+    specs: name → spec at its published size.
+    there: data set → images of its train split.
+    """
 
     scale: str
     budget: Budget
@@ -73,13 +88,18 @@ class _Purse:
     there: Mapping[str, int]
 
     def adapts(self, ask: Ask) -> bool:
-        """Return whether an ask is for an attacker who knows the defence."""
+        """Say whether the job is that of an adaptive attacker, who knows the defence."""
         return bool(ask.attack) and self.specs[f"attack/{ask.job.stem}"]["attack"]["adaptive"]
 
     def fair(
         self, group: list[_Fitted], asked: Mapping[tuple[str, str], Sequence[Ask]], out: Sizes
     ) -> list[_Fitted]:
-        """Return those that do not flatter a defence: no plain attack without its adaptive twin."""
+        """Return the jobs that do not flatter a defence: no plain attack without its adaptive twin.
+
+        group: the jobs of one group that fit.
+        asked: group → all asks of the group.
+        out: holds what is left out so far, and gets the jobs that are left out here.
+        """
         knowing = [ask for ask in asked[group[0].ask.group] if self.adapts(ask)]
         lost = {ask.attack for ask in knowing if ask.name in out.left_out}
         for it in group:
@@ -88,7 +108,7 @@ class _Purse:
         return [it for it in group if it.ask.name not in out.left_out]
 
     def fitted(self, ask: Ask, paper: Paper | None) -> _Fitted:
-        """Return what a job gets. Raises _Dear where it would be too short for a verdict."""
+        """Return what a job gets. Raises _Dear if the budget pays for too little to reach a verdict."""
         sizes: dict[str, int] = {}
         seconds: dict[str, float] = {}
         for name in ask.networks:
@@ -154,13 +174,12 @@ class _Purse:
                 f"{self.scale} gives a cell {_words(limit)}"
             )
         sizes[capture] = rounds
-        # What is attacked is scored once for all attacks.
+        # A capture is scored once for all attacks on it, which is a job of its own.
         seconds |= {attack: JOB + took[0], capture: 2 * JOB + took[1]}
         return int(rounds // federation["passes"])
 
     def _length(self, whole: int, published: Mapping[str, float], name: str) -> int:
-        """Return how long something runs, of `whole` steps or rounds: the budget's share of what is
-        published."""
+        """Return how many of `whole` steps or rounds run: the budget's share of the published number."""
         stated = published_for(published, name) or whole
         return min(whole, math.ceil(self.budget.length * stated))
 
@@ -172,18 +191,22 @@ def paid(
     scale: str, budget: Budget, asks: Sequence[Ask], specs: Mapping[str, Spec],
     papers: Mapping[str, Paper], there: Mapping[str, int], rare: Collection[str],
 ) -> Sizes:  # fmt: skip
-    """Return what a budget pays for, of all that experiments ask for.
+    """Return what a budget pays for, of all jobs that experiments ask for.
 
-    scale: its name, for the reasons. specs: the published size of each job. papers: experiment → the work
-    that it belongs to, for how long the work ran. there: data set → images of its train split. rare: the data
-    sets that not everybody can fetch.
+    A job that is too dear by itself is left out. If it is an adaptive attack, the plain attack beside it is
+    left out too. The attacks of an experiment on one capture are taken together, because they are compared.
+    They are paid in this order until the total is spent: the attacks of the budget's `first` experiments come
+    before all others, then those on data that everybody can fetch (if the budget's `common_first` is set).
+    Among these, the attacks come first that cost least for each trial that an experiment gets. The cost
+    includes all networks that must still be trained for them. Trials beyond ENOUGH do not count.
 
-    A job that is too dear by itself is left out, and with the adaptive attacker the plain one beside it. The
-    attacks of an experiment on one capture are taken together, for they are compared. Those of the budget's
-    `first` experiments come before all others, then those on data that everybody can fetch, and among them
-    those that cost least for each trial that an experiment gets, with all that must still be trained for
-    them, until the total is spent. Trials beyond ENOUGH do
-    not count.
+    scale: the scale's name, for the reasons.
+    budget: the scale's budget.
+    asks: all jobs that experiments ask for.
+    specs: name → spec of a job at its published size.
+    papers: experiment → the work that it belongs to, which says how long the published attacks ran.
+    there: data set → images of its train split.
+    rare: the data sets that not everybody can fetch.
     """
     purse, out = _Purse(scale, budget, specs, there), Sizes()
     groups: dict[tuple[str, str], list[_Fitted]] = {}
@@ -205,7 +228,7 @@ def paid(
     share = 60 * (budget.experiment or budget.total)
 
     def more(group: list[_Fitted]) -> dict[str, float]:
-        """Return the jobs that a group needs besides those that are paid, or longer."""
+        """Return the jobs that a group needs and that are not yet paid, or not yet at this length."""
         took = dict(pair for it in group for pair in it.seconds.items())
         return {name: each for name, each in took.items() if each > made.get(name, 0.0)}
 
@@ -213,8 +236,11 @@ def paid(
         return sum(each - made.get(name, 0.0) for name, each in jobs.items())
 
     def rank(group: list[_Fitted]) -> tuple[bool, bool, float, str]:
-        """Order groups: the experiments that the budget pays first, then common data if so asked, then
-        core-seconds for each trial of an experiment."""
+        """Return the place of a group in the order in which groups are paid.
+
+        The experiments that the budget pays first lead, then common data if the budget asks for it, then
+        those with the fewest core-seconds for each trial of an experiment.
+        """
         gets = sum(min(it.trials, ENOUGH) * wanted[it.ask.job] for it in group)
         late = budget.common_first and group[0].ask.job.dataset in rare
         other = group[0].ask.experiment not in budget.first
@@ -233,17 +259,18 @@ def paid(
             continue
         spent, made, by_experiment[asking] = spent + took, made | jobs, own
         for name, size in (pair for it in group for pair in it.sizes.items()):
-            # The attacks on a capture share its rounds; those who share anything else take the longest.
+            # The attacks on a capture share its rounds, so the least number holds. Of anything else that is
+            # shared, the longest holds.
             least = min if name.startswith("capture/") else max
             out.values[name] = least(size, out.values.get(name, size))
         if any(name.startswith(("train/", "generator/")) for name in jobs):
-            # Others need the same network, and are cheaper now.
+            # Other groups that need the same network are cheaper now.
             left.sort(key=rank)
     return out
 
 
 def _with(spec: Spec, *path: str, **values: Any) -> Spec:
-    """Return a spec with other values at a path."""
+    """Return a spec with other values in the mapping at a path."""
     first, *rest = path
     inside = _with(spec[first], *rest, **values) if rest else spec[first] | values
     return spec | {first: inside}

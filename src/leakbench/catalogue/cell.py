@@ -1,4 +1,4 @@
-"""A cell of the attack × defence table, and what must fit in it."""
+"""A cell of the attack × defence table, and the check that its parts fit each other."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +10,18 @@ from leakbench.errors import UserError
 from leakbench.yamls import suggest
 
 Spec = dict[str, Any]
-# In place of a victim in the path of a generator that depends on none; no name in the catalogue can be it.
+# Stands for the victim in the path of a generator that depends on none. No entry can have this name.
 ANY_VICTIM = "_any"
-# Where the step size of an attack that lowers it falls first, as a share of the length over which it does.
+# The point at which a decaying step size falls first, as a share of the iterations over which it decays.
 DECAYS_AT = 3 / 8
 
 
 @dataclass(frozen=True, order=True)
 class Cell:
-    """One job's worth of work: every image, round and client of it is a row inside."""
+    """One attack on one capture. Every image, round and client of it is a row of the cell's results.
+
+    All fields but `seed` are names of entries of the catalogue.
+    """
 
     dataset: str
     victim: str
@@ -29,7 +32,7 @@ class Cell:
 
     @property
     def capture(self) -> str:
-        """Path stem of what this cell attacks; cells of other attacks share it."""
+        """Path stem of the capture that this cell attacks. The cells of other attacks share it."""
         return capture_of(self.stem)
 
     @property
@@ -39,13 +42,13 @@ class Cell:
 
 
 def capture_of(stem: str) -> str:
-    """Return the path stem of what the cell of a path stem attacks."""
+    """Return the path stem of the capture that a cell attacks, by the stem of the cell."""
     *capture, _, seed = stem.split("/")
     return "/".join([*capture, seed])
 
 
 def pictured(stem: str) -> dict[str, str]:
-    """Return the path stems of the files that pictures of the cell of a path stem are taken from, by kind."""
+    """Return kind → path stem of the files that the pictures of a cell are taken from, by the cell's stem."""
     dataset, victim, *_, seed = stem.split("/")
     return {
         "guesses": stem, "truth": capture_of(stem), "victims": f"{dataset}/{victim}/{seed}", "data": dataset,
@@ -55,8 +58,14 @@ def pictured(stem: str) -> dict[str, str]:
 def check_cell(
     cell: Cell, config: Path, where: str, entries: dict[str, Spec], victim_dataset: Dataset
 ) -> None:
-    """Refuse a cell whose resolved `entries` (kind → value) do not fit each other. Raises UserError naming
-    file and key."""
+    """Raise UserError that names file and key if the entries of a cell do not fit each other.
+
+    cell: the names of the entries.
+    config: the folder of the catalogue.
+    where: what a message calls the experiment that asks for the cell.
+    entries: kind, such as `victim` → the entry's resolved values.
+    victim_dataset: the entry of the data set that the victim is trained on.
+    """
     federation, attack = entries["federation"], entries["attack"]
     private = federation["private"]
     counts = victim_dataset.counts
@@ -150,7 +159,7 @@ def check_cell(
 
 
 def decays(attack: Spec) -> bool:
-    """Return whether the step size of a resolved attack falls before its last iteration."""
+    """Say whether the step size of a resolved attack falls before its last iteration."""
     length = attack["parameters"].get("iterations", 0)
     over = attack["parameters"].get("decay_over") or length
     lowered = any(arguments.get("decay") for arguments in attack["optimiser"].values())

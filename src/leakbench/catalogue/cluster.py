@@ -1,8 +1,7 @@
-"""What a job asks of a cluster, minutes and memory: by the record of its last run, or estimated from its
-spec.
+"""What a job asks of a cluster, in minutes and memory: by the record of its last run, or by its spec.
 
-A scheduler ends what takes more, so both are generous, and a job that is tried again asks for more. Nothing
-here changes a result.
+A scheduler ends a job that takes more than it asked for. So both numbers are generous, and a job that is
+tried again asks for more. Nothing here changes a result.
 """
 
 import json
@@ -16,15 +15,20 @@ from leakbench.catalogue import costs
 Spec = dict[str, Any]
 
 MARGIN, START = 2, 10
-# A killed attack goes on where it was, so no more is asked for at once than most clusters grant.
+# A killed attack resumes where it was, so a job never asks for more minutes than most clusters grant.
 LONGEST = 2 * 24 * 60
-# What a job takes that has nothing to do, for want of its data, says nothing of it.
+# A job whose data is missing ends at once. A time below this says nothing about the job.
 IDLE_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
 class Needs:
-    """seconds: of one thread. base, each: megabytes of the job, and of each of its workers."""
+    """The time and the memory that a job needs.
+
+    seconds: seconds of one thread.
+    base: megabytes of the job without its workers.
+    each: megabytes of each of its workers.
+    """
 
     seconds: float
     base: float
@@ -41,7 +45,7 @@ class Needs:
 
 def of_training(spec: Spec, part: str = "victim") -> Needs:
     """Return the needs of training a victim or generator."""
-    # Three states of each weight, and gradients; millions of them are megabytes by four.
+    # There are three states of each weight, and gradients. A million numbers are four megabytes.
     memory = 3000 + 24 * costs.network(spec[part], spec["dataset"]["shape"]).weights
     return Needs(costs.of_training(spec, part).seconds(), memory)
 
@@ -59,17 +63,24 @@ def of_capture(spec: Spec) -> Needs:
 
 
 def of_attack(spec: Spec, capture: Spec) -> Needs:
-    """Return the needs of an attack on what `capture` (its spec) makes."""
+    """Return the needs of the attack of `spec` on the capture whose spec is `capture`."""
     shape = capture["dataset"]["shape"]
     weights = costs.network(capture["victim"], shape).weights
-    # Chunks keep within bounds what trials take together; one trial of a large image or network may be more.
+    # Trials are worked on in chunks, which bounds their memory. One trial of a large image or network may
+    # still need more.
     pictures = 20 * max(capture["federation"]["clients"]) * shape[0] * shape[1] / 1024
     return Needs(costs.of_attack(spec, capture).seconds(), 2000, 1000 + pictures + 24 * weights)
 
 
 def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
-    """Return what a job's last run took, by its record; none if there is none or its spec has changed
-    since."""
+    """Return what a job's last run took, by its record.
+
+    record: the file of the record.
+    spec: the file of the job's spec.
+    workers: whether the job shares its work among worker processes, each of which needs memory.
+
+    Returns None if there is no sound record, or if the spec has changed since.
+    """
     try:
         if record.stat().st_mtime < spec.stat().st_mtime:
             return None
@@ -79,5 +90,5 @@ def recorded(record: Path, spec: Path, *, workers: bool) -> Needs | None:
         return None
     if not (IDLE_SECONDS <= seconds < math.inf and 0 <= peak < math.inf):
         return None
-    # A peak is that of the largest process; it does not say how many shared the work.
+    # The peak is that of the largest process. It does not say how many processes shared the work.
     return Needs(2 * seconds, 500 + 1.5 * peak, 1.5 * peak if workers else 0)

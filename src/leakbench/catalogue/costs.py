@@ -1,8 +1,8 @@
 """The cost model: what a job computes, by its spec, and how long one core takes for it.
 
 Work is counted as millions of operations in convolutions and in matrix products, and as thousands of calls of
-torch. How fast a core does each is a calibration. The plan of every machine uses that of REFERENCE, so that
-the same cells run everywhere; `leakbench plan` also measures the machine that it runs on.
+torch. A calibration says how much of each a core does in a second. Every machine plans by the calibration
+REFERENCE, so that the same cells run everywhere. `leakbench plan` also measures the machine that it runs on.
 """
 
 import itertools
@@ -14,7 +14,12 @@ from leakbench.catalogue.cell import Spec, capture_of
 
 
 class Work(NamedTuple):
-    """convolutions, products: millions of operations. calls: thousands of calls of torch."""
+    """The work of a job.
+
+    convolutions: millions of operations in convolutions.
+    products: millions of operations in matrix products.
+    calls: thousands of calls of torch.
+    """
 
     convolutions: float = 0.0
     products: float = 0.0
@@ -29,7 +34,7 @@ class Work(NamedTuple):
         return Work(*(a + b for a, b in zip(self, other, strict=True)))
 
     def seconds(self, speed: "Work | None" = None) -> float:
-        """Return the core-seconds that this takes where a core does `speed` in a second."""
+        """Return the core-seconds that the work takes if a core does `speed` (or REFERENCE) in a second."""
         return sum(each / rate for each, rate in zip(self, speed or REFERENCE, strict=True))
 
 
@@ -38,15 +43,20 @@ REFERENCE = Work(convolutions=60_000, products=80_000, calls=100)
 
 
 class Network(NamedTuple):
-    """Millions of operations of a forward pass of an image of 32×32, millions of parameters, and layers."""
+    """The size of a network.
+
+    operations: millions of operations of the forward pass of one image, in the tables below of 32×32.
+    weights: millions of parameters.
+    layers: number of layers.
+    """
 
     operations: float
     weights: float
     layers: int
 
 
-# Module, or module with depth and stem, or with the network that it holds. A test counts operations and
-# parameters again.
+# A key is a module, or a module with its depth and stem, or with the network that it holds. A test counts
+# operations and parameters again.
 NETWORKS = {
     "fcnn": Network(0.9, 0.5, 3),
     "cnn": Network(7, 1.0, 4),
@@ -73,60 +83,64 @@ NETWORKS = {
     "mlp": Network(6.2, 3.1, 2),
     "fedavg-cnn": Network(45, 1.7, 4),
 }
-# Generators that are trained, by what their training was measured to take.
+# Generators that are trained. Their numbers follow from what their training was measured to take.
 GENERATORS = {
     "cvae": Network(16, 1, 10),
     "fidel-mnist": Network(80, 5, 8),
     "fidel-cifar10": Network(130, 5, 8),
 }
-# A network that nobody has counted is taken for a large one.
+# A network without an entry is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
 # Networks of dense layers alone.
 DENSE = ("fcnn", "mlp", "perceptron")
-# Of a training step, and of an iteration of gradient matching, in forward passes. The second derivative of
-# the latter is exact, or a difference of first ones.
+# Forward passes that cost as much as a training step (STEP), and as an iteration of gradient matching whose
+# second derivative is exact (EXACT) or a difference of first derivatives (FROZEN).
 STEP, EXACT, FROZEN = 3, 14, 7
-# Thousands of calls of torch for each layer: of a training step, and of an iteration of gradient matching.
+# Thousands of calls of torch for each layer, in a training step and in an iteration of gradient matching.
 STEPPED, MATCHED = 0.01, 0.16
 # Millions of operations for each million weights of a gradient that is matched.
 GRADIENT = 300
-# One iteration of L-BFGS evaluates the loss up to 20 times, and looks at a hundred earlier gradients.
+# One iteration of L-BFGS evaluates the loss up to 20 times, and uses a hundred earlier gradients.
 LBFGS = 26
-# The generator of GRNN, and that of latents: millions of operations for each image of 32×32 and iteration.
+# The generator of GRNN, and one that reads latents: millions of operations for each image of 32×32 and
+# iteration.
 GENERATOR, LATENT = 90, 60
-# What the random filters of DLF's prior take for each image of 32×32 and iteration.
+# The random filters of DLF's prior: millions of operations for each image of 32×32 and iteration.
 FILTERED = 80
-# What dividing an update takes for each million parameters (Fidel), and an image of a neuron by a generator.
+# Fidel's attack, in millions of operations: the division of an update for each million parameters, and the
+# image that a generator makes of a neuron.
 DIVIDED, IMAGINED = 2000, 240
-# What an exact attack takes for the span of one update, and as much again for each million weights.
+# An exact attack: millions of operations for the span of one update, and as many for each million weights.
 SPANNED = 8000
-# What SPEAR takes for each million weights, to the power of the batch: a term that grows with its square
-# (proofs), and one with its cube (searches). And what its searches take besides for each thousand neurons.
-# Of more neurons than ROWS hardly any differ in the samples that open them.
+# SPEAR: millions of operations for each million weights. The term of its proofs (PROOF) grows with the square
+# of the batch, that of its searches (SEARCH) with the cube. The searches take SETTLED more for each thousand
+# neurons. Of more neurons than ROWS hardly any differ in the samples that open them.
 PROOF, SEARCH, SETTLED, ROWS = 0.2, 0.07, 100_000, 1000
-# What peeling takes for each million weights: for each label that a sample of the batch may have (proofs),
-# and for each pair of samples. If all samples are found, so are their columns, each by the eigenvectors of a
-# matrix in double precision, which is half as fast.
+# Peeling: millions of operations for each million weights, for each label that a sample of the batch may have
+# (proofs, LABELS) and for each pair of samples (PAIRS). If all samples are found, their columns are found
+# too, each by the eigenvectors of a matrix (EIGEN) in double precision, which is half as fast (DOUBLE).
 LABELS, PAIRS, EIGEN, DOUBLE = 8, 0.1, 10, 2
-# What moving an image through a network of convolutions takes besides in batches of more than CACHED images,
-# in millions of operations for each pass (LeNet-5 and Fidel's CNN were timed at 8 to 1,024).
+# Millions of operations that moving an image through a network of convolutions costs in addition, for each
+# pass, in batches of more than CACHED images (LeNet-5 and Fidel's CNN were timed with 8 to 1,024).
 MOVED, CACHED = 15, 256
-# Thousands of calls that label inference takes for each update. After several local steps two rules pass
-# images through every client's own model: noise, or a hundred samples of each class.
+# Thousands of calls of torch that label inference takes for each update. After several local steps two rules
+# pass images through every client's own model: NOISE images of noise (zlg), or EACH samples of each class
+# (rlu).
 LABELLED, NOISE, EACH = 0.05, 64, 100
-# The learned inverter: the gradient of one sample alone in forward passes, and millions of operations of
-# Adam's step for each million weights. Thousands of calls that a defence of examples takes for each sample.
+# The learned inverter: forward passes that cost as much as the gradient of one sample alone, and millions of
+# operations of Adam's step for each million weights. PLAYED: a defence that works on the gradients of single
+# samples → thousands of calls of torch that it takes for each sample.
 ALONE, ADAM = 10, 170
 PLAYED = {"censor": 2.5, "dp-sgd": 0.1, "outpost": 0.1, "soteria": 10}
-# Neurons that live, of a layer that feeds a generator.
+# The number of living neurons in a layer that feeds a generator.
 NEURONS = 64
-# Core-seconds that a job takes besides, for files and Snakemake; and the table and figure of an experiment,
-# on average: where nothing is shown there is neither.
+# Core-seconds that each job takes in addition, for files and Snakemake (JOB), and that the table and the
+# figure of an experiment take on average (EXPERIMENT): an experiment that shows nothing has neither.
 JOB, EXPERIMENT = 0.5, 0.7
 
 
 def network(victim: Spec, shape: list[int]) -> Network:
-    """Return what a forward pass of one image of `shape` (rows, columns, channels) takes."""
+    """Return the size of a network for images of `shape` (rows, columns, channels), by its resolved entry."""
     parameters = victim.get("parameters", {})
     longer = [
         victim["module"],
@@ -141,7 +155,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
         return Network(2 * weights, weights, len(widths))
     larger = shape[0] * shape[1] / 1024
     if victim["module"] == "fedavg-cnn":
-        # Of its second convolution, which most operations are of, and of its first dense layer.
+        # Its weights are those of its second convolution, which has most operations, and first dense layer.
         wide, dense = parameters.get("width", 64), parameters.get("hidden", 200)
         weights = (18 * wide**2 + 128 * larger * wide * dense) / 1e6
         operations = larger * (512 * 18 * wide**2 + 56_000 * wide + 256 * wide * dense) / 1e6
@@ -149,13 +163,13 @@ def network(victim: Spec, shape: list[int]) -> Network:
     if victim["module"] == "imprinted":
         behind, clients = known["lenet-dlg"], parameters.get("clients", 0)
         weights = (1 + max(clients, 1)) * math.prod(shape) * parameters["bins"] / 1e6
-        # A convolution in front has nine weights for each channel of each client and of a sample.
+        # The convolution in front has nine weights for each channel of each client and of a sample.
         kernels = 18 * clients * shape[2] * math.prod(shape) / 1e6
         return Network(
             behind.operations * larger + 2 * weights + kernels, behind.weights + weights, behind.layers + 2
         )
     if victim["module"] == "fcnn":
-        # Nearly all of its weights are of the first layer, one for each value of an image.
+        # Nearly all of its weights are in the first layer, which has some for each value of an image.
         larger *= shape[2] / 3
         found = found._replace(weights=found.weights * larger)
     return found._replace(operations=found.operations * larger)
@@ -164,8 +178,15 @@ def network(victim: Spec, shape: list[int]) -> Network:
 def _passes(
     victim: Spec, shape: list[int], images: float, passes: float, calls: float, moved: float = 0
 ) -> Work:
-    """Return the work of forward passes over images; calls: thousands of calls for each layer, in all; moved:
-    what an image takes besides, if there are convolutions."""
+    """Return the work of forward passes over images.
+
+    victim: the network's resolved entry.
+    shape: rows, columns and channels of an image.
+    images: number of images.
+    passes: number of forward passes of each image.
+    calls: thousands of calls of torch for each layer, in all.
+    moved: millions of operations that an image costs in addition in each pass, if there are convolutions.
+    """
     own = network(victim, shape)
     if victim["module"] in DENSE:
         return Work(0, images * passes * own.operations, own.layers * calls)
@@ -173,12 +194,17 @@ def _passes(
 
 
 def starts(federation: Spec) -> int:
-    """Return from how many states of the network a federation is played."""
+    """Return the number of states of the network from which a federation is played."""
     return 1 if federation["checkpoints"] == "last" else len(federation["checkpoints"])
 
 
 def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
-    """Return the work of training a victim or generator; `there`: the images of the split it trains on."""
+    """Return the work of training a victim or a generator.
+
+    spec: the job's spec.
+    part: `victim` or `generator`.
+    there: number of images of the split that a victim trains on.
+    """
     entry, auxiliary = spec[part], spec[part].get("auxiliary")
     training = entry["training"]
     if training is None:
@@ -189,7 +215,7 @@ def of_training(spec: Spec, part: str = "victim", there: int = 60_000) -> Work:
 
 
 def of_study(spec: Spec, there: int = 60_000) -> Work:
-    """Return the work of a training study; `there`: the images of the splits that it trains on."""
+    """Return the work of a training study. `there`: number of images of the splits that it trains on."""
     training, (rows, columns, channels) = spec["training"], spec["dataset"]["shape"]
     shape = [training["size"] or rows, training["size"] or columns, channels]
     images = training["rounds"] * training["local_epochs"] * min(training["images"] or there, there)
@@ -208,23 +234,26 @@ def of_capture(spec: Spec) -> Work:
 
 
 def trials(spec: Spec, capture: Spec) -> tuple[float, float]:
-    """Return how many updates an attack works on, those of its null baseline among them, and how many
-    images."""
+    """Return how many updates an attack works on, with those of its null baseline, and how many images.
+
+    spec: the attack's spec.
+    capture: the spec of the capture that is attacked.
+    """
     federation = capture["federation"]
     rounds = federation["rounds"] + min(spec["null_rounds"], -(-federation["rounds"] // 4))
     played = starts(federation) * rounds
-    # Of a sum over a hundred clients one update is attacked. Sums over few cost next to nothing.
+    # Of a sum over a hundred clients one update is attacked. Sums over few clients cost next to nothing.
     seen = 1 if capture["defence"]["module"] == "aggregated" and len(federation["clients"]) > 10 else 0
     return played * (seen or len(federation["clients"])), played * sum(federation["clients"])
 
 
 def of_attack(spec: Spec, capture: Spec) -> Work:
-    """Return the work of an attack on what `capture` (its spec) makes."""
+    """Return the work of the attack of `spec` on the capture whose spec is `capture`."""
     attack, victim, shape = spec["attack"], capture["victim"], capture["dataset"]["shape"]
     federation, chosen, weights = capture["federation"], attack["parameters"], network(victim, shape).weights
     updates, images = trials(spec, capture)
     if attack["module"] == "alignment":
-        # The gradient of each candidate under each class, and its product with each update.
+        # A pair is a candidate under a class: its gradient, and the product of the gradient with each update.
         pairs = capture["dataset"]["classes"] * (federation.get("candidates", 0) + images)
         return Work(0, pairs * weights * 2 * (STEP + updates), pairs * STEPPED / 100)
     if attack["module"] == "labels":
@@ -246,16 +275,16 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
         return Work(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
-        # Each epoch is a pass over the samples, in mini-batches or in one.
+        # Each epoch is a pass over the samples, in mini-batches or in one batch.
         local = federation["local"]
         steps *= local["epochs"]
         if local["batch_size"] and chosen["updates"] != "epochs":
             batches = math.ceil(images / updates / local["batch_size"])
     steps *= LBFGS if "lbfgs" in attack["optimiser"] else 1
-    # The penalty looks at the distance twice.
+    # The penalty evaluates the distance twice.
     steps *= 2 if "slope-penalty" in attack["objective"] else 1
     candidates = math.prod(arguments.get("population", 1) for arguments in attack["optimiser"].values())
-    # Candidates are compared by their gradients alone, which are not differentiated.
+    # Candidates are compared by their gradients, of which no derivative is taken.
     passes = STEP if candidates > 1 else FROZEN if chosen["derivative"] == "frozen" else EXACT
     made = GENERATOR if "generator" in attack["unknowns"] else LATENT if attack["generator"] else 0
     # The engines are compared before the first iteration, and the gradients once more after the last.
@@ -271,7 +300,7 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
 
 
 def _width(weights: float, shape: list[int]) -> float:
-    """Return the neurons of a first layer that has nearly all of a network's millions of weights."""
+    """Return the width of a first layer that has nearly all of a network's millions of weights."""
     return weights * 1e6 / math.prod(shape)
 
 
@@ -284,8 +313,14 @@ def _of_peeling(weights: float, shape: list[int], classes: int, batch: float) ->
 def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:
     """Return the work of fitting an inverter to updates of `batch` samples for each of `models` models.
 
-    Whether updates are drawn anew in each epoch depends on the defence; they are counted as if they were,
-    unless it works on the gradients of examples.
+    Whether updates are drawn anew in each epoch depends on the defence. They are counted as drawn anew unless
+    the defence works on the gradients of single samples.
+
+    victim: the victim's resolved entry.
+    shape: rows, columns and channels of an image.
+    batch: samples in an update.
+    models: number of models that the federation starts from.
+    chosen: the attack's parameters.
     """
     hidden, pairs, epochs = chosen["hidden"], chosen["pairs"], chosen["epochs"]
     inputs, defence = (

@@ -1,4 +1,4 @@
-"""One catalogue entry as a scale has it: its values, with the scale's caps."""
+"""One entry of the catalogue at a scale: its values, with the scale's caps applied."""
 
 import fnmatch
 from dataclasses import dataclass, field
@@ -31,19 +31,29 @@ SIZED = {
 
 @dataclass
 class Sizes:
-    """What a budget gives: the name of a spec → its size (SIZED), and <experiment>/<stem> → why it is left
-    out."""
+    """What a budget gives.
+
+    values: name of a spec → the size in it that the budget sets (SIZED).
+    left_out: <experiment>/<stem> → why the cell or study is left out.
+    """
 
     values: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
-    """Return `value` with the scale's caps on `kind` applied: the smaller of value and cap, the cap where
-    there is none.
+    """Return an entry with the scale's caps applied: the smaller of value and cap, or the cap if unset.
 
-    A pattern matches the name, or <place>/<name> if it holds a slash. `place`: the data set; of an attack all
-    that it runs on, <data set>/<victim>/<federation>/<defence>.
+    A pattern of the scale is compared with the entry's name, or with <place>/<name> if it holds a slash.
+
+    kind: the kind of the entry, such as `attacks`.
+    place: the data set; for an attack all that it runs on, <data set>/<victim>/<federation>/<defence>.
+    name: the name of the entry.
+    value: the values of the entry.
+    scale: the scale that caps.
+    where: the scale's file, for messages.
+
+    Raises UserError if a cap is on a key that the entry does not have, or whose value is no number.
     """
     out = dict(value)
     for pattern, caps in scale.caps.get(kind, {}).items():
@@ -73,17 +83,25 @@ def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: s
 
 
 class Salt(Strict):
-    """config/salt.yaml: what the names of the clients' streams of chance end with (docs/security.md)."""
+    """The file config/salt.yaml.
+
+    salt: at least 32 hexadecimal digits with which the names of the clients' random streams end
+    (docs/security.md).
+    """
 
     salt: Annotated[str, Field(pattern="^[0-9a-f]{32,}$")]
 
 
 @dataclass(frozen=True)
 class Sized:
-    """The catalogue as a scale has it.
+    """The catalogue at a scale.
 
-    file: the scale's own, for messages. salt: of the clients' chance. sizes: what its budget pays for. only:
-    the experiments that run, if not all.
+    config: the folder of the catalogue.
+    scale: the entry of the scale.
+    file: the file of the scale, for messages.
+    salt: the salt of the clients' random streams.
+    sizes: what the scale's budget pays for.
+    only: the experiments that run; empty if all run.
     """
 
     config: Path
@@ -92,7 +110,7 @@ class Sized:
     salt: str
     sizes: Sizes = field(default_factory=Sizes)
     only: frozenset[str] = frozenset()
-    # Many cells name the same few entries.
+    # A cache, because many cells name the same few entries.
     _entries: dict[tuple[str, str, str, int | None], Spec] = field(default_factory=dict, compare=False)
     _left_out: dict[str, list[tuple[str, str]]] = field(default_factory=dict, compare=False)
 
@@ -102,16 +120,23 @@ class Sized:
         return Path(self.file).stem
 
     def whole(self, kind: str, name: str, where: str) -> Any:
-        """Return an entry without any cap. Raises UserError where it is missing."""
+        """Return an entry without any cap. Raises UserError if it is missing."""
         return find(self.config, kind, name, where)
 
     def entry(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
-        """Return entry `name` of `kind` for a spec: capped, and as long as the budget pays for.
+        """Return an entry for a spec: with the caps applied, and of the size that the budget pays for.
 
-        What lies within it belongs to all who ask: replace it, and change it nowhere. Raises UserError where
-        the entry is missing, or a cap does not fit it.
+        All callers share the mappings inside the entry. Replace such a mapping, and never change it.
+
+        kind: the kind of the entry, such as `attacks`.
+        place: what patterns of caps are compared with, as in `capped`.
+        name: the name of the entry.
+        where: what a message calls the place that names the entry.
+        spec: the name of the spec whose size the budget sets; "" if there is none.
+
+        Raises UserError if the entry is missing, or if a cap does not fit it.
         """
-        # A cap may depend on the place.
+        # Only a cap may depend on the place.
         key = kind, place if self.scale.caps.get(kind) else "", name, self.sizes.values.get(spec)
         if key not in self._entries:
             self._entries[key] = self._made(kind, place, name, where, spec)
@@ -142,8 +167,10 @@ class Sized:
         return {key: part for key, part in value.items() if key not in FOR_PEOPLE}
 
     def left_out(self, name: str) -> str:
-        """Return why the scale leaves out an experiment, or a cell by <experiment>/<stem>; empty if it does
-        not."""
+        """Return why the scale leaves out an experiment, or the cell or study <experiment>/<stem>.
+
+        Returns "" if the scale does not leave it out.
+        """
         experiment = name.partition("/")[0]
         if self.only and experiment not in self.only:
             return "another experiment was asked for by --config only"
@@ -160,8 +187,14 @@ class Sized:
 
 
 def sized(config: Path, name: str) -> Sized:
-    """Return the catalogue at a scale. Raises UserError where the scale names what there is not, or an
-    optimiser is given what torch's does not take."""
+    """Return the catalogue at a scale.
+
+    config: the folder of the catalogue.
+    name: the name of the scale.
+
+    Raises UserError if the scale names something that the catalogue does not have, if it leaves something out
+    without a reason, or if an optimiser of the catalogue has an option that torch's optimiser does not take.
+    """
     file = f"{config}/scales/{name}.yaml"
     scale = find(config, "scales", name, "--scale")
     check_catalogue(config)

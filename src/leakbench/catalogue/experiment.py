@@ -1,6 +1,6 @@
 """What the YAML of an experiment and of a scale may hold.
 
-The descriptions are the manual, as those of schema.py are.
+The manual is written from the descriptions, as it is from those of schema.py.
 """
 
 from typing import Annotated, Any, Literal
@@ -57,8 +57,10 @@ class Exhibit(Strict):
 
 
 class Drawing(BaseModel):
-    """A drawing of a figure. All keys but `drawing` are arguments of its function, whose signature says
-    which."""
+    """A drawing of a figure.
+
+    All keys but `drawing` are arguments of the drawing's function. Its signature lists them.
+    """
 
     model_config = ConfigDict(extra="allow")
 
@@ -131,7 +133,7 @@ class Experiment(Strict):
 class Budget(Strict):
     """What a scale may take, in core-seconds and core-minutes of the cost model's reference core.
 
-    How many trials each cell gets, and what is left out, follows from it (docs/scaling.md).
+    The budget determines how many trials each cell gets, and what is left out (docs/scaling.md).
     """
 
     length: float = Field(
@@ -168,7 +170,7 @@ class Budget(Strict):
 
 
 class Scale(Strict):
-    """How much of each experiment a run does. `--config scale=<name>` chooses it; the default is `quick`."""
+    """How much of each experiment a run does. `--config scale=<name>` chooses it (default: `quick`)."""
 
     summary: str = Field(description="One sentence for people. It changes no result.")
     order: Annotated[int, Field(ge=0)] = Field(

@@ -1,4 +1,4 @@
-"""What papers/ call facts: what the catalogue says, and the files of a run that hold the others."""
+"""The facts that papers/ refer to: what the catalogue says, and the files of a run that hold the others."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -9,15 +9,17 @@ from leakbench.catalogue.load import load_kind
 from leakbench.papers.facts import named
 from leakbench.parts import SECTIONS
 
-# Where a fact's file lies: first word of its path -> folder below results/<run>, and suffix.
+# Where the file of a fact lies: first word of the fact's path → folder below results/<run>, and suffix.
 FACTS = {"run": ("specs/", "json"), "cost": ("records/", "json"), "network": ("", "safetensors")}
 NETWORKS = {"victims": "train", "generators": "generator"}
 
 
 def described(config: Path) -> Spec:
-    """Return attacks, defences, federations and the like at their full size, by kind and name.
+    """Return what the catalogue says of attacks, defences and so on at full size, by kind and name.
 
-    What an entry says nothing of is left out.
+    An entry that says nothing is left out.
+
+    config: the folder of the catalogue.
     """
 
     def each(kind: str, value: Callable[[Any], Any]) -> Spec:
@@ -42,10 +44,13 @@ def described(config: Path) -> Spec:
 
 
 def fact_files(run: str, specs: Iterable[str], papers: Path) -> dict[str, str]:
-    """Return, for each path to a fact that papers/ names, the file of a run that holds it.
+    """Return file part of a fact's path → the file of a run that holds the fact, for all facts of papers/.
 
-    specs: the names of the run's specs. Of several seeds the least stands for all: what a fact says of a job
-    depends on none.
+    The facts of a job do not depend on its seed, so the file of the smallest seed is taken.
+
+    run: the name of the run's folder below results/.
+    specs: the names of the run's specs.
+    papers: the folder papers/.
     """
     texts = [path.read_text() for kind in ("*.yaml", "*.py") for path in sorted(papers.glob(f"*/{kind}"))]
     seeds: dict[str, int] = {}

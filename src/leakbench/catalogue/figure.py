@@ -1,4 +1,4 @@
-"""What the figure of an experiment is drawn by: its drawings, and what it names of each kind."""
+"""The spec of an experiment's figure: its drawings, and the entries that the experiment names."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +17,12 @@ from leakbench.parts import SECTIONS
 
 
 def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) -> Spec:
-    """Return the spec of an experiment's figure, save where it belongs."""
+    """Return the spec of an experiment's figure, without the work and the scale that it belongs to.
+
+    config: the folder of the catalogue.
+    experiment: the entry of the experiment.
+    studies: the training studies of the experiment.
+    """
     return {
         **{key: getattr(experiment, key) for key in ("item", "title", "shows")},
         "figure": [part.model_dump(mode="json") for part in experiment.figure],
@@ -26,11 +31,11 @@ def figure_spec(config: Path, experiment: Experiment, studies: Sequence[Study]) 
 
 
 def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> dict[str, list[dict[str, Any]]]:
-    """Return what an experiment names of each kind, in its own order: name, title, summary and the values at
-    full size.
+    """Return kind → the entries that an experiment names, with name, title, summary and values at full size.
 
-    Data sets that its studies use besides their own come last. A figure orders and labels by these, and knows
-    from them how long an attack runs when no scale shortens it.
+    The entries stand in the experiment's own order. Further data sets that its studies use come last. A
+    figure takes its order and its labels from these entries, and also how long an attack runs when no scale
+    shortens it.
     """
     kinds = {"dataset": "datasets", "victim": "victims", "defence": "defences"}
     kinds |= (
@@ -43,7 +48,7 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
     out = {}
     for column, kind in kinds.items():
         entries = load_kind(config, kind)
-        # Whatever `all` stands for, and not what this scale runs of it: a recorded table may have more.
+        # All that `all` stands for, because a recorded table may have more than this scale runs.
         names: dict[str, None] = {}
         for product in experiment.cells or experiment.trainings or []:
             asked = every(config, kind, getattr(product, column), getattr(product, "but", ()))
@@ -62,8 +67,10 @@ def _parts(config: Path, experiment: Experiment, studies: Sequence[Study]) -> di
 
 
 def _values(entry: BaseModel) -> dict[str, Any]:
-    """Return the parameters of a part and of the parts that it is composed of, or all values of what has no
-    parameters."""
+    """Return the parameters of a part and of the parts that it is composed of.
+
+    An entry without parameters gives all of its values.
+    """
     composed = {name: getattr(entry, name) for name in SECTIONS if hasattr(entry, name)}
     if parameters := getattr(entry, "parameters", None):
         return parameters | composed
@@ -75,9 +82,9 @@ def _values(entry: BaseModel) -> dict[str, Any]:
 
 
 def _title(config: Path, kind: str, name: str) -> str:
-    """Return what figures call entry `name` of `kind`: its title with the values filled in, or its name.
+    """Return what figures call an entry: its title with the values filled in, or its name.
 
-    Raises UserError where the title has a brace that no key and no parameter fills.
+    Raises UserError if the title has a brace that no key and no parameter fills.
     """
     entry, file = load_kind(config, kind)[name], file_of(config, kind, name)
     variant = name.removeprefix(file.stem).strip("-").replace("-", " ")

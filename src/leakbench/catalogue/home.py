@@ -1,4 +1,4 @@
-"""Where the catalogue's YAML lies."""
+"""The folder in which the catalogue's YAML lies."""
 
 from pathlib import Path
 

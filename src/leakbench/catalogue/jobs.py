@@ -1,4 +1,4 @@
-"""What the specs of jobs hold, one model for each kind: the catalogue's entries, and what stands beside them.
+"""The models of the specs of jobs, one for each kind: entries of the catalogue, and what stands beside them.
 
 Keys and bounds are those of the catalogue's own models.
 """
@@ -16,7 +16,7 @@ from leakbench.catalogue.schema import Auxiliary, Federation, Generator, Server,
 from leakbench.catalogue.strict import NAME, Distinct, Name, Positive
 from leakbench.yamls import Strict, suggest
 
-# Beyond these, floating-point numbers leave out whole ones.
+# Beyond this, floating-point numbers do not hold every whole number.
 LARGEST_SEED = 2**53
 
 
@@ -42,7 +42,12 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 
 
 class Images(Strict):
-    """The data set of a job, as its networks take it."""
+    """The data set of a job, with the shape and the classes that its networks take.
+
+    name: the name of the data set.
+    shape: rows, columns and channels of an image.
+    classes: number of classes.
+    """
 
     name: Name
     shape: tuple[Positive, Positive, Positive]
@@ -64,33 +69,33 @@ class Named(Strict):
 
 
 class Job(Strict):
-    """What every job that trains or plays has."""
+    """The keys of every job that trains a network or plays a federation."""
 
     dataset: Images
     seed: Seed
 
 
 class TrainedVictim(Victim):
-    """A victim's entry, without words for people."""
+    """A victim's entry, without its words for people."""
 
     summary: str = ""
     training: Training | None = None
 
 
 class OfVictim(Job):
-    """train: a victim."""
+    """The spec of `train` for a victim."""
 
     victim: TrainedVictim
 
 
 class OwnImages(Auxiliary):
-    """The attacker's own images. Their data set is named."""
+    """The attacker's own images. Here their data set must be named."""
 
     dataset: Name
 
 
 class TrainedGenerator(Generator):
-    """A generator's entry, without words for people."""
+    """A generator's entry, without its words for people."""
 
     summary: str = ""
     auxiliary: OwnImages | None = None
@@ -98,7 +103,7 @@ class TrainedGenerator(Generator):
 
 
 class OfGenerator(Job):
-    """train: a generator, and the victim whose features it reads, if it reads any."""
+    """The spec of `train` for a generator, with the victim whose features it reads, if it reads any."""
 
     generator: TrainedGenerator
     victim: Named | None = None
@@ -111,7 +116,10 @@ class OfGenerator(Job):
 
 
 class TrainedModels(Regime):
-    """A training regime as one data set has it. Rules stand beside it, so that it is checked with them."""
+    """A training regime for one data set.
+
+    Its rules (aggregation, encryption) stand beside it in the spec, and `check_spec` checks them together.
+    """
 
     summary: str = ""
     beside: list[Name]  # type: ignore[assignment]
@@ -131,7 +139,7 @@ class TrainedModels(Regime):
 
 
 class StudyNames(Strict):
-    """The names of a study's parts, which its rows tell."""
+    """The names of a study's parts, which the rows of its results state."""
 
     dataset: Name
     victim: Name
@@ -140,7 +148,7 @@ class StudyNames(Strict):
 
 
 class OfStudy(Job):
-    """train: the models of a training study."""
+    """The spec of `train` for the models of a training study."""
 
     study: StudyNames
     training: TrainedModels
@@ -159,20 +167,20 @@ class OfStudy(Job):
 
 
 class Played(Federation):
-    """A federation's entry, without words for people. Its server stands beside it."""
+    """A federation's entry, without its words for people. Its malicious server stands beside it."""
 
     summary: str = ""
     malicious: None = None
 
 
 class Cheat(Server):
-    """A malicious server's entry, without words for people."""
+    """A malicious server's entry, without its words for people."""
 
     summary: str = ""
 
 
 class OfCapture(Job, Salt):
-    """capture."""
+    """The spec of `capture`."""
 
     federation: Played
     federation_name: Name
@@ -188,7 +196,7 @@ class OfCapture(Job, Salt):
 
 
 class Scored(Strict):
-    """What is measured of an attack's guesses."""
+    """How an attack's guesses are measured."""
 
     metrics: Metrics
     judges: Annotated[list[Name], Distinct]
@@ -197,7 +205,7 @@ class Scored(Strict):
 
 
 class CellNames(Strict):
-    """The names of a capture's parts, which its rows tell."""
+    """The names of a capture's parts, which the rows of its results state."""
 
     dataset: Name
     victim: Name
@@ -207,7 +215,7 @@ class CellNames(Strict):
 
 
 class OfScore(Strict):
-    """score."""
+    """The spec of `score`."""
 
     cell: CellNames
     attacks: Annotated[dict[Name, Scored], Field(min_length=1)]
@@ -225,7 +233,7 @@ class OfScore(Strict):
 
 
 class Shown(Strict):
-    """What of an experiment its table and its pictures show."""
+    """What the table and the pictures of an experiment show."""
 
     seeds: Annotated[list[Seed], Field(min_length=1), Distinct]
     metrics: Metrics | None
@@ -241,7 +249,7 @@ class Shown(Strict):
 
 
 class OfTable(Strict):
-    """table."""
+    """The spec of `table`."""
 
     experiment: Shown
     cells: Annotated[list[CellStem], AfterValidator(_once)]
@@ -261,20 +269,20 @@ class OfTable(Strict):
 
 
 class Adapted(Strict):
-    """The file of what an attacker knows about a defence."""
+    """The file in adaptive/ that holds what an attacker does against a defence."""
 
     module: str
 
 
 class Known(Strict):
-    """The defence that an attack plays clients with. Without parameters it has its own defaults."""
+    """The defence with which an attack plays clients. Without parameters the defence has its own defaults."""
 
     module: str
     parameters: dict[str, Any] = Field({}, exclude_if=lambda value: not value)
 
 
 class OfAttack(Strict):
-    """attack: what stands beside the attack itself, which is checked by `attack_of`."""
+    """The spec of `attack`: what stands beside the attack's own keys, which `attack_of` checks."""
 
     attack: Any
     attack_name: Any

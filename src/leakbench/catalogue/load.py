@@ -1,4 +1,4 @@
-"""Read config/*/*.yaml into validated entries; every mistake is one line that names file and key."""
+"""The reader of config/*/*.yaml into validated entries. Each mistake is one line that names file and key."""
 
 import re
 from collections.abc import Iterator
@@ -18,14 +18,14 @@ from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import Strict, read_yaml, suggest, validated
 
-# No attack of the catalogue comes near, and one that makes so many steps does not end.
+# The largest number in a spec. No attack of the catalogue comes near, and one of so many steps does not end.
 MOST, SPECS = 10_000_000, "docs/observation.md"
-# The keys of a training that name a file of the room of that name.
+# The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
 
 def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """Return `base` with the keys of `over` laid upon it, mappings merged."""
+    """Return `base` with the keys of `over` in place of its own. Mappings are merged."""
     out = dict(base)
     for key, value in over.items():
         out[key] = (
@@ -35,7 +35,7 @@ def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 
 
 def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return a file's value with a variant's changes; those of an attack's sections are changes of parts."""
+    """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
     try:
@@ -50,8 +50,12 @@ def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: st
 def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseModel:
     """Check one resolved mapping against its kind and, for a part, against its function's signature.
 
-    `stem` is the file's own name, a part's module unless it names another; `where` is what a message calls
-    the entry.
+    kind: the kind of the entry, such as `attacks`.
+    stem: the name of its file, which is the module of a part that names no other module.
+    where: what a message calls the entry.
+    value: the mapping.
+
+    Returns the entry with every default filled in. Raises UserError at the first mistake.
     """
     entry = validated(KINDS[kind], value, f"{where}: ")
     if isinstance(entry, Regime):
@@ -83,7 +87,7 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
 
 
 class _Asked(Strict):
-    """What a spec says of an attack beside its entry."""
+    """The keys of an attack's spec that stand beside its entry."""
 
     attack_name: Annotated[str, Field(max_length=200)]
     null_rounds: Annotated[int, Field(ge=1, le=MOST, strict=True)]
@@ -91,7 +95,7 @@ class _Asked(Strict):
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Yield every number of a value of JSON."""
+    """Yield every number in a value of JSON."""
     if isinstance(value, dict | list):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _numbers(part)
@@ -102,8 +106,10 @@ def _numbers(value: Any) -> Iterator[float]:
 def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
     """Return the entry of a spec's attack, checked and with its defaults.
 
-    spec: as `leakbench plan` writes it, or as a person does. Raises UserError for a spec without an attack,
-    or whose attack has a wrong key, part or value.
+    spec: the spec, as `leakbench plan` or a person writes it.
+    where: what a message calls the spec.
+
+    Raises UserError if the spec has no attack, or if its attack has a wrong key, part or value.
     """
     if missing := {"attack", "attack_name", "null_rounds", "seed"} - set(spec):
         raise UserError(f"{where}: {min(missing)}: is missing (see docs/observation.md)")
@@ -121,8 +127,10 @@ def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def _drawn(part: Drawing, where: str) -> Drawing:
-    """Return a part of a figure with every argument of its drawing. Raises UserError for what the drawing
-    does not take."""
+    """Return a part of a figure with every argument of its drawing.
+
+    Raises UserError for an argument that the drawing does not take.
+    """
     given = dict(part.model_extra or {})
     known = part_names("drawing")
     if part.drawing not in known:
@@ -137,8 +145,10 @@ def _drawn(part: Drawing, where: str) -> Drawing:
 def _parameters(
     room: str, module: str, given: dict[str, Any], where: str, key: str = "parameters."
 ) -> dict[str, Any]:
-    """Return the keywords of a part's function, `given` and default ones. Raises UserError for what it does
-    not take."""
+    """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others.
+
+    Raises UserError for an argument that the function does not take.
+    """
     _known(room, module, f"{where}module")
     return validated(parameters_model(room, module), given, f"{where}{key}").model_dump()
 
@@ -153,8 +163,10 @@ def _known(room: str, module: str, where: str) -> None:
 
 @cache
 def files_of(config: Path, kind: str) -> list[Path]:
-    """Return the YAML files of a kind, sorted by name: those of config/<kind>, and experiments of every
-    paper's folder."""
+    """Return the YAML files of a kind, sorted by name: those of config/<kind>.
+
+    Experiments are those in the folders of all papers.
+    """
     if kind == "experiments":
         papers = config.parent / "papers"
         if not papers.is_dir():
@@ -168,8 +180,10 @@ def files_of(config: Path, kind: str) -> list[Path]:
 
 @cache
 def load_kind(config: Path, kind: str) -> dict[str, Any]:
-    """Return name → validated entry for every YAML of `kind`; a `variants:` key makes `<file>-<variant>` of
-    each."""
+    """Return name → validated entry for every YAML file of `kind`.
+
+    Each key of a file's `variants:` makes a further entry <file>-<variant>.
+    """
     entries: dict[str, Any] = {}
     for path in files_of(config, kind):
         value = read_yaml(path)
@@ -198,14 +212,22 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
 
 @cache
 def file_of(config: Path, kind: str, name: str) -> Path:
-    """Return the YAML that entry `name` comes from: its own, or the one it is a variant of."""
+    """Return the YAML file that entry `name` comes from: its own, or the one of which it is a variant."""
     files = {path.stem: path for path in files_of(config, kind)}
     parents = [stem for stem in files if name == stem or name.startswith(f"{stem}-")]
     return files.get(max(parents, key=len, default=""), config / kind / f"{name}.yaml")
 
 
 def find(config: Path, kind: str, name: str, where: str) -> Any:
-    """Return entry `name` of `kind`; raises UserError at `where` with the nearest known name."""
+    """Return one entry of the catalogue.
+
+    config: the folder of the catalogue.
+    kind: the kind of the entry, such as `attacks`.
+    name: the name of the entry.
+    where: what a message calls the place that names the entry.
+
+    Raises UserError with the nearest known name if there is no such entry.
+    """
     entries = load_kind(config, kind)
     if name not in entries:
         raise UserError(f"{where}: {kind[:-1]} '{name}' is not in {config / kind} ({suggest(name, entries)})")

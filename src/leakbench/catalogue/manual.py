@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from leakbench.catalogue.api import api
+from leakbench.catalogue.api import api, arguments, listed, without
 from leakbench.catalogue.load import RULES, load_kind
 from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
@@ -56,7 +56,8 @@ PARTS_INTRODUCTION = """\
 ## Parts and their parameters
 
 A part is one Python file that holds a function of the same name. The keyword arguments of that function are
-what `parameters:` may hold. The text on each part is the docstring of its file and of its function.
+what `parameters:` may hold. The text on each part and the meaning of its keys are the docstrings of its file
+and of its function.
 """
 
 
@@ -116,14 +117,17 @@ def _modules(root: Path, room: str) -> list[str]:
 
 
 def _of_part(room: str, module: str) -> str:
-    whole = ast.parse(module_file(room, module).read_text())
-    texts = [ast.get_docstring(node) for node in (whole, definition(room, module))]
+    whole, function = ast.parse(module_file(room, module).read_text()), definition(room, module)
     schema = parameters_model(room, module).model_json_schema()
-    rows = list(_rows(schema, {}))
-    # A parameter may be described in its annotation, Field(description=...); most are in the docstring.
+    meanings = {f"`{name}`": said for name, (*_, said) in arguments(function).items() if said}
+    # A parameter is described in the docstring, or in its annotation, Field(description=...).
+    rows = [(*row[:3], meanings.get(row[0], row[3])) for row in _rows(schema, {})]
+    shown = [key.strip("`") for key, *_ in rows if key in meanings]
+    of_function = listed(without(ast.get_docstring(function) or "", shown))
+    texts = [ast.get_docstring(whole), of_function]
     columns = 4 if any(row[3] for row in rows) else 3
-    shown = table([row[:columns] for row in rows], HEADS[:columns]) if rows else "It takes no parameters."
-    return "\n\n".join([f"#### {module}", *(text for text in texts if text), shown]) + "\n"
+    keys = table([row[:columns] for row in rows], HEADS[:columns]) if rows else "It takes no parameters."
+    return "\n\n".join([f"#### {module}", *(text for text in texts if text), keys]) + "\n"
 
 
 def _rows(

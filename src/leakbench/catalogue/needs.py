@@ -1,4 +1,4 @@
-"""What the metrics need beyond images, read from their files without importing them."""
+"""What the metrics need beyond images. It is read from their files without importing them."""
 
 import ast
 from dataclasses import dataclass
@@ -12,26 +12,32 @@ _JUDGE = "judge_"
 
 @dataclass(frozen=True)
 class Declared:
-    """A metric as its file declares it: the module, and what it needs beyond the images."""
+    """A metric as its file declares it.
+
+    module: the dotted name of the module.
+    needs: what the metric needs beyond the images.
+    """
 
     module: str
     needs: tuple[str, ...]
 
     @property
     def judges(self) -> tuple[str, ...]:
-        """Return the victims that it asks who is on a reconstruction."""
+        """Return the victims that the metric asks as judges of who is on a reconstruction."""
         return tuple(filter(None, map(judge, self.needs)))
 
 
 def judge(need: str) -> str:
-    """Return the victim that a need names, resnet18-faces for `judge_resnet18_faces`; empty for any other
-    need."""
+    """Return the victim that a need names, such as resnet18-faces for `judge_resnet18_faces`.
+
+    Any other need gives "".
+    """
     return need.removeprefix(_JUDGE).replace("_", "-") if need.startswith(_JUDGE) else ""
 
 
 @cache
 def declared_metrics() -> dict[str, Declared]:
-    """Return the metrics that the files declare, by name; names and needs must be literals."""
+    """Return the metrics that the files declare, by name. Names and needs must be literals."""
     found: dict[str, Declared] = {}
     for path in sorted((PACKAGE / "metrics").glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,7 +1,8 @@
-"""What torch's optimisers take besides the learning rate, written out: planning does without torch.
+"""The options of torch's optimisers besides the learning rate, written out because planning needs no torch.
 
-Left out are the switches of how torch computes a step (`fused` and the like), which are leakbench's own, and
-what is no single number. A test holds the rest to torch's signatures.
+Two kinds of options are left out: the switches of how torch computes a step (such as `fused`), which
+leakbench itself sets, and options that are no single number. A test compares the rest with torch's
+signatures.
 """
 
 from pathlib import Path
@@ -17,7 +18,7 @@ _AtLeast0 = Annotated[float, Field(ge=0)]
 
 
 class _Options(Strict):
-    """What every optimiser takes. `true` is no number here."""
+    """The options of every optimiser. `true` is no number here."""
 
     model_config = ConfigDict(strict=True)
 
@@ -54,7 +55,9 @@ TAKEN: dict[str, type[_Options]] = {"sgd": Sgd, "adam": Adam, "adadelta": Adadel
 def check_options(optimiser: str, options: dict[str, bool | float], where: str) -> None:
     """Raise UserError for an option that an optimiser does not take, or a value that it refuses.
 
-    optimiser: its name in YAML. where: what a message calls the training, followed by a colon or a dot.
+    optimiser: the name of the optimiser in YAML.
+    options: name → value of each option.
+    where: what a message calls the training, followed by a colon or a dot.
     """
     found = validated(TAKEN[optimiser], options, f"{where}options.")
     if isinstance(found, Sgd) and found.nesterov and (not found.momentum or found.dampening):
@@ -62,9 +65,9 @@ def check_options(optimiser: str, options: dict[str, bool | float], where: str) 
 
 
 def check_catalogue(config: Path) -> None:
-    """Raise UserError where a victim, a generator or a training of a catalogue has a wrong option."""
+    """Raise UserError if a victim, a generator or a training of a catalogue has a wrong option."""
     for kind, within in (("victims", "training."), ("generators", "training."), ("trainings", "")):
-        # A catalogue need not have what no experiment names.
+        # A catalogue may lack the folder of a kind that no experiment names.
         for name, entry in load_kind(config, kind).items() if (config / kind).is_dir() else ():
             training = entry.training if within else entry
             if training and training.options:

@@ -1,4 +1,4 @@
-"""What experiments cost at their published size, by the cost model."""
+"""The cost of experiments at their published size, by the cost model."""
 
 from functools import cache
 from pathlib import Path
@@ -14,11 +14,11 @@ PUBLISHED = "paper"
 
 @cache
 def published_costs(root: Path) -> dict[str, dict[str, float]]:
-    """Return experiment -> stem of a cell or study -> core-seconds at the published size."""
+    """Return experiment → stem of a cell or study → core-seconds at the published size."""
     try:
         whole = plan(root, PUBLISHED, judges())
     except UserError:
-        # The scale may not fit a catalogue that was cut down; a run at it says so itself.
+        # The scale may not fit a catalogue that was cut down. A run at this scale reports that itself.
         return {}
     found: dict[str, dict[str, float]] = {}
     for name, cells in whole.experiments.items():

@@ -1,4 +1,4 @@
-"""What a file of config/trainings may hold."""
+"""The models of a file of config/trainings."""
 
 from typing import Annotated, Any, Literal
 
@@ -18,7 +18,7 @@ class Decay(Strict):
 
 
 class Rule(Strict):
-    """A file of the folder of src/leakbench/ that its key is named after."""
+    """A rule: a Python file in the folder of src/leakbench/ that has the same name as the rule's key."""
 
     module: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="The Python file.")
     parameters: dict[str, Any] = Field(
@@ -57,9 +57,9 @@ class Fault(Strict):
 class Regime(Strict):
     """How a training study trains a network and measures its accuracy. No attack is run.
 
-    With one client this is centralised training, and a round is an epoch. In a round each client goes
-    `local_epochs` times over its share of the train split, and then the server averages. Clients that
-    encrypt share one key pair, which is drawn when the study starts and is kept nowhere.
+    In a round each client goes `local_epochs` times over its share of the train split, and then the server
+    averages. With one client the training is centralised, and a round is an epoch. Clients that encrypt share
+    one key pair, which is drawn when the study starts and is stored nowhere.
     """
 
     summary: str = Field(description="One sentence for people. It changes no result.")

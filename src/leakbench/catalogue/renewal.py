@@ -1,6 +1,6 @@
-"""Results that do not follow the plan: each start finds them by what they say of themselves, not by dates.
+"""Results that do not follow the plan: each start finds them by the digests in them instead of by dates.
 
-A clock that went back, a copy from another checkout or `snakemake --touch` hides them from Snakemake.
+A clock that went back, a copy from another checkout or `snakemake --touch` hides such results from Snakemake.
 """
 
 import os
@@ -12,7 +12,7 @@ from leakbench.artefacts import read_json, told, write_json, write_text
 from leakbench.catalogue.code import code_of
 from leakbench.catalogue.digest import digest
 
-# Kind of spec -> the verb that follows it, and its results; `*` stands for the spec's name.
+# Kind of spec → the verb that follows the spec, and its results. `*` stands for the spec's name.
 _RESULTS = {
     "train": ("train", "victims/*.safetensors"),
     "generator": ("train", "generators/*.safetensors"),
@@ -26,8 +26,12 @@ _SHOWN = 3
 
 
 class _Stray(NamedTuple):
-    """A result that differs from the plan: its path, its spec's file, and, where only the code differs, the
-    digests of its code and of today's."""
+    """A result that differs from the plan.
+
+    path: the path of the result, below the run's home.
+    spec: the file of the result's spec.
+    code: the digests of the result's code and of today's code if only the code differs; otherwise empty.
+    """
 
     path: str
     spec: Path
@@ -43,7 +47,7 @@ def _strays(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) ->
                 continue
             of_spec, of_code = told(home / path)
             asked, code = home / results / "specs" / f"{name}.json", code_of(spec, f"leakbench.verbs.{verb}")
-            # What says that something is absent follows nothing.
+            # A file that says that something is absent follows no spec and no code.
             if of_spec not in ("", digest(dict(spec))):
                 yield _Stray(path, asked, ())
             elif of_code not in ("", code):
@@ -55,19 +59,32 @@ def _accepted(home: Path, results: str) -> Path:
 
 
 def accept(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Keep in writing which results are of other code than today's: the digest of their code, and of the code
-    for whose results they are taken. A result of another spec is never accepted."""
+    """Record which results are of other code than today's, so that `renew` accepts them.
+
+    The record holds the digest of the code of each result, and of the code for whose result it is taken. A
+    result of another spec is never accepted.
+
+    home: the folder that results/ lies in.
+    results: the folder of the run, below `home`.
+    specs: name → spec, as the plan has it.
+    """
     found = {stray.path: stray.code for stray in _strays(home, results, specs) if stray.code}
     if found or _accepted(home, results).exists():
         write_json(_accepted(home, results), found)
 
 
 def renew(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """See to it that Snakemake makes every result again that follows another spec than its own or was made by
-    other code, unless that was accepted. Return lines that say what is made again and what was accepted.
+    """Make Snakemake repeat every result of another spec than planned, or of other code that is not accepted.
 
-    Its spec gets a line break more, for Snakemake remembers the bytes of inputs, and it is dated before its
-    spec. A result that is older than its spec is not named: it is made again without this.
+    The spec of such a result gets one more line break, because Snakemake remembers the bytes of inputs. The
+    result is dated before its spec.
+
+    home: the folder that results/ lies in.
+    results: the folder of the run, below `home`.
+    specs: name → spec, as the plan has it.
+
+    Returns lines that say what is made again and what was accepted. A result that is older than its spec is
+    not named, because Snakemake makes it again in any case.
     """
     record = _accepted(home, results)
     accepted = read_json(record, "a list of accepted results", "delete it") if record.is_file() else {}

@@ -1,4 +1,4 @@
-"""Experiments × scale → cells and their resolved specs, each spec a file that its rule takes as input."""
+"""The plan of a run: the cells of all experiments at a scale, and the resolved specs that rules take in."""
 
 import fnmatch
 import itertools
@@ -30,9 +30,13 @@ from leakbench.yamls import suggest
 
 @dataclass
 class Plan:
-    """Everything that one run asks for: `specs` maps a path below results/<run>/specs to its content.
+    """Everything that one run asks for.
 
-    run: the scale's name, followed by the seed where the run has other seeds than the experiments name.
+    run: the scale's name, followed by the seed if the run has other seeds than the experiments name.
+    experiments: experiment → its cells that run.
+    definitions: experiment → its entry.
+    specs: path below results/<run>/specs, without suffix → content of the spec.
+    studies: experiment → its training studies that run.
     """
 
     run: str
@@ -58,11 +62,11 @@ class Plan:
         return sorted({cell.dataset for cell in self.cells} | studied)
 
     def spec(self, name: str) -> Spec:
-        """Return one spec; the name is a path such as train/mnist/fcnn-relu/0."""
+        """Return one spec. Its name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
 
     def cells_of(self, experiment: str) -> list[Cell]:
-        """Return the cells of an experiment. Raises UserError with the nearest name where it is unknown."""
+        """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
         if experiment not in self.experiments:
             raise UserError(f"no experiment '{experiment}' ({suggest(experiment, self.experiments)})")
         return self.experiments[experiment]
@@ -75,14 +79,14 @@ class Plan:
         )
 
     def needed(self, experiment: str) -> set[str]:
-        """Return the specs of all jobs that an experiment needs, its tables and figures apart."""
+        """Return the specs of all jobs that an experiment needs, without its tables and figures."""
         return self._behind(experiment, self.experiments[experiment])
 
     def run_for(self, experiment: str) -> set[str]:
         """Return the specs of all jobs that run when an experiment is asked for.
 
-        Beside those that it needs these are the other attacks on its captures: a capture is scored once, with
-        all attacks on it.
+        These are the jobs that it needs, and the other attacks on its captures. A capture is scored only
+        once, with all attacks on it.
         """
         captures = {cell.capture for cell in self.experiments[experiment]}
         return self._behind(experiment, [cell for cell in self.cells if cell.capture in captures])
@@ -98,11 +102,11 @@ class Plan:
         return names & self.specs.keys()
 
     def write(self, root: Path) -> IO[str] | None:
-        """Write every spec whose content changed; return the lock that keeps them (`at_work.write`)."""
+        """Write every spec whose content changed, and return the lock on the specs (`at_work.write`)."""
         folder, texts = f"results/{self.run}/specs", {}
         for name, spec in self.specs.items():
             verb, _, rest = name.partition("/")
-            # Data sets are the same at every scale, and so is what fetches them.
+            # Data sets are the same at every scale, and so are the specs that fetch them.
             place = f"data/specs/{rest}" if verb == "fetch" else f"{folder}/{name}"
             # Axes and legends keep the order in which a figure's YAML lists their values.
             text = json.dumps(spec, ensure_ascii=False, indent=1) if verb == "figure" else to_json(spec)
@@ -116,10 +120,15 @@ def plan(
 ) -> Plan:  # fmt: skip
     """Validate the whole catalogue and resolve every experiment at one scale.
 
-    `metrics` are the names that experiments may ask for, with the victims that each asks as judges; `local`
-    the data sets that LEAKBENCH_DATA offers; `seed` is added to every seed that the experiments name, so that
-    lists of seeds stay lists of different ones; `only` the experiments that run, if not all, each as among
-    all. Raises UserError at the first mistake, naming file and key.
+    root: the checkout.
+    scale_name: the name of the scale.
+    metrics: each metric that experiments may ask for → the victims that it asks as judges.
+    local: the data sets that LEAKBENCH_DATA offers.
+    seed: a number that is added to every seed that the experiments name, so that different seeds stay
+    different.
+    only: the experiments that run, each with the sizes that it has in a run of all. If empty, all run.
+
+    Raises UserError that names file and key at the first mistake.
     """
     config = root / "config"
     _check_readable(root / "papers")
@@ -150,7 +159,7 @@ def plan(
 def _planned(
     at: Sized, run: str, metrics: Mapping[str, Sequence[str]], local: frozenset[str], seed: int
 ) -> tuple[Plan, list[Ask]]:  # fmt: skip
-    """Return a plan with what a scale, as it stands, runs, and who asks for each job."""
+    """Return the plan of what a scale runs in its present form, and the asks of experiments for each job."""
     config, out = at.config, Plan(run, {}, {})
     wanted: dict[Cell, set[str]] = {}
     asks: list[Ask] = []
@@ -167,7 +176,7 @@ def _planned(
         whole = at.left_out(name)
         for job in dict.fromkeys(_jobs(experiment, config, where)):
             reason = whole or at.left_out(f"{name}/{job.stem}")
-            # What is left out is checked all the same.
+            # A job that is left out is checked too.
             into = Plan(out.run, {}, {})
             networks: tuple[str, ...] = ()
             if isinstance(job, Study):
@@ -230,7 +239,7 @@ def _planned(
 
 
 def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | Study]:
-    """Yield the cells or studies that an experiment asks for; those that it names twice, twice."""
+    """Yield the cells or studies that an experiment asks for. One that it names twice is yielded twice."""
     for cells in experiment.cells or []:
         _check_but(config, cells.but, where)
         defences = every(config, "defences", cells.defence, cells.but)
@@ -243,7 +252,7 @@ def _jobs(experiment: Experiment, config: Path, where: str) -> Iterator[Cell | S
 
 
 def _check_but(config: Path, but: Sequence[str], where: str) -> None:
-    """Raise UserError for a name that no file of a defence or attack has: it would leave nothing out."""
+    """Raise UserError for a name that no file of a defence or attack has, as it would leave nothing out."""
     known = (*stems(config, "defences"), *stems(config, "attacks"))
     for name in but:
         if name not in known:
@@ -253,14 +262,14 @@ def _check_but(config: Path, but: Sequence[str], where: str) -> None:
 
 
 def _check_readable(papers: Path) -> None:
-    """Raise UserError for a folder that may not be listed, whose experiments would be missing silently."""
+    """Raise UserError for a folder that may not be listed, as its experiments would be missing silently."""
     for folder in (papers, *papers.glob("*/"), *papers.glob("*/experiments/")):
         if folder.exists() and not os.access(folder, os.R_OK | os.X_OK):
             raise UserError(f"{folder}: may not be read (make the folder readable)")
 
 
 def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
-    """Raise UserError for a pattern of a scale that no cell and no study of the catalogue has."""
+    """Raise UserError for a pattern of a scale that matches no cell and no study of the catalogue."""
     for pattern in at.scale.left_out:
         of, slash, _ = pattern.partition("/")
         asking = fnmatch.filter(experiments, of) if slash else ()
@@ -271,7 +280,7 @@ def _check_left_out(at: Sized, experiments: Mapping[str, Experiment]) -> None:
 
 
 def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: str) -> None:
-    """Raise UserError where an experiment shows a client that one of its federations does not have."""
+    """Raise UserError if an experiment shows a client that one of its federations does not have."""
     if client is None:
         return
     for cell in cells:
@@ -284,13 +293,13 @@ def _check_client(client: int | None, cells: Sequence[Cell], out: Plan, where: s
 
 
 def _reasons(table: Spec) -> dict[str, str]:
-    """Return why an experiment measures nothing, by what is left out of it."""
+    """Return what is left out of an experiment that measures nothing → the reason."""
     whole = "every study" if "studies" in table else "every cell"
     return {whole: table["left_out"]} if table["left_out"] else table["cells_left_out"]
 
 
 def _pointless(attack: Spec, capture: Spec) -> str:
-    """Return why an attack on a capture says nothing that another does not say; empty where it does."""
+    """Return why an attack on a capture measures nothing of its own, or "" if it does."""
     idle = (
         attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
     )
@@ -298,7 +307,7 @@ def _pointless(attack: Spec, capture: Spec) -> str:
 
 
 def _resolve_judge(out: Plan, cell: Cell, name: str, at: Sized, where: str) -> None:
-    """Plan the training of a classifier on the cell's data set, whether or not a cell attacks it."""
+    """Plan the training of a classifier on the cell's data set, even if no cell attacks the classifier."""
     spec = f"train/{cell.dataset}/{name}/{cell.seed}"
     entry = at.entry("victims", cell.dataset, name, where, spec)
     if entry["training"] is None:
@@ -308,7 +317,7 @@ def _resolve_judge(out: Plan, cell: Cell, name: str, at: Sized, where: str) -> N
 
 
 def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ...]:
-    """Add the specs of a cell; return the names of those of its victim and its generator, if it has one."""
+    """Add the specs of a cell, and return the names of those of its victim and of its generator, if any."""
     dataset, config = at.whole("datasets", cell.dataset, where), at.config
     if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
         raise UserError(
@@ -322,7 +331,7 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
             ("victim", cell.dataset, trained),
             ("federation", cell.dataset, f"capture/{cell.capture}"),
             ("defence", cell.dataset, ""),
-            # How long an attack takes depends on all of these.
+            # The time that an attack takes depends on all parts of the capture.
             ("attack", cell.capture.rpartition("/")[0], f"attack/{cell.stem}"),
         )
     }
@@ -366,12 +375,12 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
     # A victim may be a defence itself.
     modules = [entries[kind]["module"] for kind in ("defence", "victim")]
     known = next((name for name in modules if _adaptation(name) is not None), modules[0])
-    # An attack that plays clients itself is given their defence, unless its entry names one.
+    # An attack that plays clients itself gets the defence of the cell, unless its entry names one.
     plays = "defence" in attack["parameters"]
     if plays:
         given = attack["parameters"]["defence"] or entries["defence"]
         attack["parameters"] = {**attack["parameters"], "defence": given}
-    # Behind some defences an attack that does not adapt needs their file too, for its function `unadapted`.
+    # Under some defences even an attack that does not adapt needs their file, for its function `unadapted`.
     source = _adaptation(known)
     adapts = source is not None and (attack["adaptive"] or "\ndef unadapted(" in source)
     out.specs[f"attack/{cell.stem}"] = {
@@ -384,7 +393,6 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
 
 @cache
 def _adaptation(module: str) -> str | None:
-    """Return the source of what an adaptive attacker holds against a defence; None where there is no such
-    file."""
+    """Return the source of the file that an adaptive attacker uses against a defence, or None without one."""
     file = module_file("adaptive", module)
     return file.read_text() if file.is_file() else None

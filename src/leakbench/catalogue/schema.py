@@ -1,7 +1,7 @@
-"""What a catalogue file may hold: one pydantic model per kind of YAML. No torch here: Snakemake parses this.
+"""What a file of the catalogue may hold: one pydantic model for each kind of YAML.
 
-The descriptions are the manual: `python -m leakbench manual` writes config/README.md and the editors'
-schemas from them.
+`python -m leakbench manual` writes config/README.md and the editors' schemas from the descriptions. Nothing
+here imports torch, because Snakemake parses this module.
 """
 
 from typing import Annotated, Any, Literal
@@ -88,9 +88,9 @@ class Part(Strict):
 class Dataset(Part):
     """A set of images, words or records of a table, with the digests that its arrays must have.
 
-    First the folders of `LEAKBENCH_DATA` (separated by colons) are searched, then the other sources are tried
-    in the order of the file. A data set that no source has makes its cells `not-run`, and the
-    report gives the reason.
+    First the folders of `LEAKBENCH_DATA` (separated by colons) are searched. Then the other sources are tried
+    in the order of the file. If no source has a data set, its cells are `not-run`, and the report gives the
+    reason.
     """
 
     shape: tuple[Positive, Positive, Positive] | None = Field(
@@ -148,9 +148,9 @@ class Auxiliary(Slice):
 class Generator(Part):
     """A network of the attacker that makes images, trained on images of its own or with published weights.
 
-    Give either `weights`, or both `auxiliary` and `training`; one that reads nothing has `auxiliary` alone.
-    Published weights are put by hand into a folder of `LEAKBENCH_DATA`; without them the cells that need them
-    are `not-run`.
+    Give either `weights`, or both `auxiliary` and `training`. A generator that reads nothing has `auxiliary`
+    alone. Published weights are put by hand into a folder of `LEAKBENCH_DATA`. Without them the cells that
+    need them are `not-run`.
     """
 
     reads: Literal["features", "latent", "nothing"] = Field(
@@ -240,7 +240,7 @@ class Federation(Strict):
     )
     alpha: Annotated[float, Field(ge=0.01)] | None = Field(
         None,
-        # What an older spec does not name must not make it another one.
+        # An older spec does not have this key, and must stay the same spec.
         exclude_if=lambda value: value is None,
         description="The labels of each update are skewed: the shares of the classes are drawn for it from a "
         "symmetric Dirichlet distribution of this concentration. Without it images are drawn at random.",
@@ -316,7 +316,7 @@ class Federation(Strict):
 
 
 class Server(Part):
-    """What a malicious server does to the weights before it sends them out."""
+    """A malicious server, which changes the weights before it sends them out."""
 
     threat: Literal["F", "G", "H"] = Field(
         description="What the server can do, by the letters of Carletti et al. (USENIX Security 2025). `F`: "
@@ -333,16 +333,16 @@ class Server(Part):
 class Defence(Part):
     """What a client or the aggregation does to protect the private images.
 
-    Most defences act on the client: on the model that it trains or on the update that it sends. Others
-    act in the aggregation and change who sees what. `aggregated` shows only the sum of all updates;
-    `encrypted` shows the server ciphertexts; `fused` shows a client of FedBoosting mixtures of the other
-    clients' models. In the matrix of attacks and defences these views stand beside the defences.
-    `aggregated` and `fused` need at least two clients.
+    Most defences act on the client: on the model that it trains or on the update that it sends. Others act in
+    the aggregation and change who sees what. `aggregated` shows only the sum of all updates. `encrypted`
+    shows the server ciphertexts. `fused` shows a client of FedBoosting mixtures of the other clients' models.
+    In the matrix of attacks and defences these views stand beside the defences. `aggregated` and `fused` need
+    at least two clients.
     """
 
 
 def _section(description: str) -> Any:
-    """Return the field of a section: part → keyword arguments, which a file may write in three forms."""
+    """Return the field of a section: part → keyword arguments. A file may write it in three forms."""
     return Field(default_factory=dict, description=description)
 
 
@@ -353,10 +353,10 @@ class Attack(Part):
     """An attack that reconstructs private images from what the server saw.
 
     A gradient-matching attack is composed of parts. The sections `objective`, `unknowns`, `optimiser` and
-    `epochs` name them; each part is one file of the folder of src/leakbench/ that the description names. A
-    section is a name, a list of names and of mappings from a name to the part's arguments, or one such
-    mapping. In a variant, a name or a list replaces the section of the file; a mapping changes arguments,
-    adds parts, and leaves out those that it maps to `null`.
+    `epochs` name them. Each part is one file in the folder of src/leakbench/ that the section's description
+    names. A section is a name, or a mapping from names to the arguments of the parts, or a list of names and
+    such mappings. In a variant, a name or a list replaces the section of the file. A mapping changes
+    arguments, adds parts, and leaves out those that it maps to `null`.
     """
 
     objective: Section = _section(

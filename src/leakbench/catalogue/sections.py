@@ -1,5 +1,4 @@
-"""The sections of an attack's YAML: each names parts of a room and gives values to their keyword
-arguments."""
+"""The sections of an attack's YAML: each names parts of a room and gives their keyword arguments."""
 
 import ast
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ FORMS = {
     ]
 }
 
-# Keys that stood under `parameters:` when an attack was flat, and what is written now.
+# Keys that stood under `parameters:` before attacks had sections → what is written now.
 _WEIGHED = "objective: [cosine, {layer-weights: {shape: linear, beta: 50.0, relu: true}}]"
 _STEPPED = "optimiser: {adam: {lr: 0.1, signed: true, decay: true}}"
 _JOINT = "epochs: {joint: {steps: both}}"
@@ -39,10 +38,12 @@ FLAT = {
 
 
 def named(value: Any) -> Named:
-    """Return a section as part → keyword arguments, whichever of the three forms it has.
+    """Return a section as part → keyword arguments.
 
-    value: a name; a list whose entries are names or mappings name → arguments; or one such mapping. Raises
-    ValueError for anything else, and for a part that is named twice.
+    value: a section in any of its three forms: a name; a mapping name → arguments; or a list of names and
+    such mappings.
+
+    Raises ValueError for anything else, and for a part that is named twice.
     """
     entries = [value] if isinstance(value, str | dict) else value
     if not isinstance(entries, list):
@@ -59,11 +60,15 @@ def named(value: Any) -> Named:
 
 
 def varied(base: Any, change: Any, section: str) -> Any:
-    """Return a section of a file as a variant has it.
+    """Return a section of a file with the change of a variant.
 
     A name or a list replaces the section. A mapping changes the arguments of the parts that it names, adds
-    parts that are not there, and leaves out those that it maps to nothing. In a section of one part another
-    part replaces it.
+    parts that are not there, and leaves out those that it maps to nothing. In a section that may name only
+    one part, another part replaces it.
+
+    base: the section of the file, in any of its forms, or nothing.
+    change: the section of the variant, in any of its forms.
+    section: the name of the section.
     """
     if not isinstance(change, dict) or not base:
         return change
@@ -75,10 +80,11 @@ def varied(base: Any, change: Any, section: str) -> Any:
 
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:
-    """Refuse sections that an attack does not take, lacks, or that do not fit. Raises UserError.
+    """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit.
 
-    module: of the attack. entry: its resolved keys. where: what a message calls the entry, followed by a
-    colon.
+    module: the module of the attack.
+    entry: the resolved keys of the attack.
+    where: what a message calls the entry, followed by a colon.
     """
     function = definition("attacks", module)
     taken = [argument.arg for argument in function.args.args[2:]]

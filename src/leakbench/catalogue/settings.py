@@ -1,4 +1,4 @@
-"""What `--config` may say, checked before anything is planned, and where a run's results lie."""
+"""The settings of `--config`, checked before anything is planned, and the name of a run's folders."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -15,9 +15,11 @@ MANUAL = "docs/workflow.md"
 class Settings(Strict):
     """The keys of `snakemake --config` (docs/workflow.md explains them).
 
-    scale: a file of config/scales. seed: a whole number of at least 0 that is added to all seeds, or None.
-    only: the experiments that run, if not all, with commas between. device: what attacks and training
-    studies compute on. confirm: that a long run is meant.
+    scale: the name of a file of config/scales.
+    seed: a whole number of at least 0 that is added to all seeds, or None.
+    only: the names of the experiments that run, separated by commas, or None for all.
+    device: the device on which attacks and training studies compute.
+    confirm: whether a long run is meant.
     """
 
     scale: Name = "quick"
@@ -28,8 +30,10 @@ class Settings(Strict):
 
 
 def checked(config: Mapping[str, Any]) -> Settings:
-    """Return the settings of `--config`. Raises UserError for an unknown key, no value, or one that does not
-    fit."""
+    """Return the settings of `--config`.
+
+    Raises UserError for an unknown key, for a key without a value, or for a value that does not fit.
+    """
     # `--config only=` gives no value, which must not be read as "all of them".
     if empty := next((key for key, value in config.items() if value is None), ""):
         raise UserError(f"--config {empty}: is given without a value (write one, or leave the key out)")

@@ -1,4 +1,4 @@
-"""How long a scale trains networks, as a share of how long the whole catalogue does."""
+"""How long a scale trains networks, as a share of the training length that the catalogue states."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +12,15 @@ from leakbench.catalogue.study import Study
 def of_all(
     config: Path, specs: Mapping[str, Spec], cells: Sequence[Cell], studies: Sequence[Study]
 ) -> dict[str, dict[str, float]]:
-    """Return by path stem how long a scale trains what cells and studies need, where that is not as long as
-    without caps.
+    """Return how long a scale trains the networks of cells and studies, as shares of the length without caps.
 
-    specs: what the scale makes of them.
+    config: the folder of the catalogue.
+    specs: name → spec, as the scale has it.
+    cells: the cells whose victims and generators are compared.
+    studies: the training studies that are compared.
+
+    Returns path stem of a cell or study → what is trained → its share, below 1. Stems without a share below 1
+    are left out.
     """
     counts = counted(config)
     found = {}
@@ -43,12 +48,17 @@ def counted(config: Path) -> dict[str, int]:
 def of_cell(
     config: Path, victim: str, capped: Spec, count: int | None, generator: str, made: Spec | None
 ) -> dict[str, float]:
-    """Return the share of its passes over images that a cell's `victim` and its `generator` have at this
-    scale, each below 1.
+    """Return the shares of their passes over images that a cell's victim and generator have at a scale.
 
-    capped: the victim's entry as the scale has it. count: the training images of its data set, if known.
-    generator, made: the name and the entry of the generator; "" and None without one. What runs as long as
-    the catalogue says, or is not trained, is left out.
+    config: the folder of the catalogue.
+    victim: the name of the victim.
+    capped: the victim's entry as the scale has it.
+    count: number of training images of the victim's data set, if known.
+    generator: the name of the generator; "" without one.
+    made: the generator's entry as the scale has it; None without one.
+
+    Returns `victim` and `generator` → share, each below 1. A network that is trained as long as the catalogue
+    says, or not trained, is left out.
     """
     found = {"victim": _passes(capped, _whole(config, "victims", victim), count)}
     if made is not None:
@@ -60,10 +70,15 @@ def of_cell(
 
 
 def of_study(config: Path, name: str, training: Spec, counts: Sequence[int]) -> dict[str, float]:
-    """Return the share of its `rounds` and `images` that training `name` has at this scale, each below 1.
+    """Return the shares of its rounds and images that a training has at a scale.
 
-    training: the study's training as the scale has it. counts: the training images of each set that it trains
-    on. What runs as long as the catalogue says is left out.
+    config: the folder of the catalogue.
+    name: the name of the training.
+    training: the study's training as the scale has it.
+    counts: number of training images of each data set that the study trains on.
+
+    Returns `rounds` and `images` → share, each below 1. Numbers that are as large as the catalogue says are
+    left out.
     """
     whole = _whole(config, "trainings", name)
     seen, all_of_them = (
@@ -79,8 +94,10 @@ def _whole(config: Path, kind: str, name: str) -> Spec:
 
 
 def _passes(capped: Spec, whole: Spec, there: int | None) -> float:
-    """Return epochs × images of a capped entry's training over those of the whole one; `there`: the images
-    that there are."""
+    """Return epochs × images of a capped entry's training, divided by those of the whole entry.
+
+    `there` is the number of images that the data set has, if known.
+    """
     if not capped["training"]:
         return 1
     now, then = (_images(entry["training"], there) for entry in (capped, whole))

@@ -1,5 +1,4 @@
-"""A part's keyword arguments are its schema: read them from the source, without importing it (it may need
-torch)."""
+"""The schema of a part: its keyword arguments, read from the source. (An import may need torch.)"""
 
 import ast
 from functools import cache
@@ -19,7 +18,7 @@ _NAMES = {
 
 
 def module_file(room: str, module: str) -> Path:
-    """Return the file of part `module` in `room` (it may not exist)."""
+    """Return the file of part `module` in `room`. The file need not exist."""
     return PACKAGE / room / f"{stem(module)}.py"
 
 
@@ -32,8 +31,7 @@ def part_names(room: str) -> list[str]:
 
 @cache
 def definition(room: str, module: str) -> ast.FunctionDef:
-    """Return the function that a part's file is named after. Raises UserError if the file holds no such
-    function."""
+    """Return the function that a part's file is named after. Raises UserError if the file has none."""
     path = module_file(room, module)
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef) and node.name == path.stem:
@@ -43,9 +41,10 @@ def definition(room: str, module: str) -> ast.FunctionDef:
 
 @cache
 def parameters_model(room: str, module: str) -> type[BaseModel]:
-    """Return a pydantic model of the keyword-only arguments of the function that the file is named after.
+    """Return a pydantic model of the keyword-only arguments of the function that a file is named after.
 
-    Raises UserError if the file holds no such function or an annotation is outside the plain vocabulary.
+    Raises UserError if the file holds no such function, or if an annotation uses other names than those of
+    the plain vocabulary `_NAMES`.
     """
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""One way to get a data set, as YAML lists it. No torch here: Snakemake parses this."""
+"""The model of one way to get a data set. No torch is imported here, because Snakemake parses this module."""
 
 from pydantic import Field, model_validator
 
@@ -10,9 +10,9 @@ WAYS = ("folders", "torchvision", "package", "drawn")
 class Source(Strict):
     """One way to get a data set.
 
-    Give exactly one of `folders`, `torchvision`, `package` and `drawn`. The entries with `folders`
-    are tried first, the others in the order of the file. What the others bring must lie in one of the
-    `folders` too.
+    Give exactly one of `folders`, `torchvision`, `package` and `drawn`. The entries with `folders` are tried
+    first, then the others in the order of the file. What the others bring must lie in one of the `folders`
+    too.
     """
 
     folders: list[str] = Field([], description="Folders to look for in each folder of `LEAKBENCH_DATA`.")

@@ -1,7 +1,7 @@
-"""Checks the spec of a job, which `leakbench plan` writes and a person may alter or write.
+"""The check of a job's spec, which `leakbench plan` writes and a person may change or write.
 
-It is read strictly, so that neither `true` nor "10" is a number. It states every key, so that no job depends
-on a default, but for the arguments of parts.
+A spec is read strictly, so that neither `true` nor "10" is a number. It must state every key except the
+arguments of parts, so that no job depends on a default.
 """
 
 import json
@@ -35,12 +35,12 @@ from leakbench.yamls import suggest
 
 M = TypeVar("M", bound=BaseModel)
 _MEND = "see config/README.md, or take what `python -m leakbench plan` writes"
-# The keys that name a part by `module`, and its room.
+# Key that names a part by `module` → the room of the part.
 _ROOMS = {
     "victim": "victims", "generator": "generators", "defence": "defences", "malicious": "servers",
     "aggregation": "aggregation", "encryption": "encryption", "adaptation": "adaptive",
 }  # fmt: skip
-# What a spec has only where it says something.
+# The keys that a spec may lack. It has them only with a value.
 _MAY_LACK = {*FOR_PEOPLE, *_ROOMS, "hold_out", "fusion", "privacy", "poisoned", "faults", "studies"}
 _KINDS: dict[str, type[BaseModel]] = {
     "capture": OfCapture, "attack": OfAttack, "score": OfScore, "table": OfTable,
@@ -49,10 +49,11 @@ _TRAINED: dict[str, type[BaseModel]] = {"study": OfStudy, "generator": OfGenerat
 
 
 def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
-    """Raise UserError at the first mistake in the spec of a job: a key or a value that its verb does not
-    take.
+    """Raise UserError at the first mistake in a job's spec: a key or a value that its verb does not take.
 
-    verb: what does the job. spec: what its file holds. where: the file.
+    verb: the verb that does the job.
+    spec: what the spec's file holds.
+    where: what a message calls the file.
     """
     model = _KINDS.get(verb) or next((model for key, model in _TRAINED.items() if key in spec), OfVictim)
     found = _valid(model, spec, where)
@@ -70,7 +71,7 @@ def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
 
 
 def _trainings(job: BaseModel) -> Iterator[tuple[str, Training | Regime]]:
-    """Yield each training of a job, and its keys."""
+    """Yield (keys at which it lies, training) for each training in a job's spec."""
     if isinstance(job, OfStudy):
         yield "training", job.training
     if isinstance(job, OfVictim) and job.victim.training:
@@ -80,12 +81,15 @@ def _trainings(job: BaseModel) -> Iterator[tuple[str, Training | Regime]]:
 
 
 def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -> M:
-    """Return a value as its model has it. Raises UserError with the first mistake.
+    """Return a value as an instance of its model. Raises UserError with the first mistake.
 
+    model: the pydantic model.
+    value: the value to check.
+    where: what a message calls the spec.
     within: the keys of the spec at which the value lies.
     """
     try:
-        # Only JSON has lists in the place of tuples.
+        # In strict mode pydantic takes lists for tuples only in JSON.
         return model.model_validate_json(json.dumps(value), strict=True)
     except ValidationError as problem:
         key, what = _mistake(problem, model, value)
@@ -96,7 +100,7 @@ def _valid(model: type[M], value: Mapping[str, Any], where: str, *within: str) -
 def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tuple[list[str], str]:
     """Return the keys of the first mistake in a value, and what is wrong there."""
     errors = problem.errors()
-    # Where a key is misspelt, another is missing.
+    # A misspelt key is reported twice: as unknown, and as a missing one.
     error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     place, kind = error["loc"], error["type"]
     held = _held(value, place)
@@ -106,7 +110,7 @@ def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tu
         return [*held, str(place[-1])], "is missing"
     if kind == "value_error":
         said = str(error["ctx"]["error"])
-        # Of several keys that do not fit, the message names one itself.
+        # If several keys do not fit each other, the message itself names one of them.
         key, colon, what = said.partition(": ")
         return ([*held, key], what) if colon and " " not in key else (held, said)
     given = "" if kind == "json_invalid" else f", got {reprlib.repr(error['input'])}"
@@ -114,7 +118,7 @@ def _mistake(problem: ValidationError, model: type[BaseModel], value: Any) -> tu
 
 
 def _held(value: Any, place: Sequence[int | str]) -> list[str]:
-    """Return the keys of a value among those of pydantic's `place`, which also names members of unions."""
+    """Return the keys of a value in pydantic's `place`, which also names members of unions."""
     held = []
     for key in place:
         inside = dict(enumerate(value)) if isinstance(value, list) else value
@@ -127,7 +131,7 @@ def _held(value: Any, place: Sequence[int | str]) -> list[str]:
 def _fields(model: Any, place: Sequence[int | str]) -> list[str]:
     """Return the keys that a model has at pydantic's `place` within it."""
     for key in place:
-        # A list or a mapping has one model for all that it holds.
+        # A list or a mapping has one model for all of its entries.
         held = get_args(model)[-1] if get_origin(model) else model.model_fields[key].annotation
         of_union = get_args(held) if get_origin(held) in (Union, UnionType) else (held,)
         model = next(each for each in of_union if each is not type(None))
@@ -135,7 +139,7 @@ def _fields(model: Any, place: Sequence[int | str]) -> list[str]:
 
 
 def _unstated(value: Any, *keys: str) -> Iterator[str]:
-    """Yield what a spec lacks, or has without saying anything, though it passes for its model."""
+    """Yield each key that a spec lacks or has as null, although the model accepts the spec."""
     if isinstance(value, dict | list):
         for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _unstated(inside, *keys, str(key))
@@ -151,7 +155,7 @@ def _unstated(value: Any, *keys: str) -> Iterator[str]:
 
 
 def _too_large(value: Any, *keys: str) -> Iterator[str]:
-    """Yield what is wrong with each number of a spec that no job comes near."""
+    """Yield a message for each number of a spec that is larger than any job needs."""
     if isinstance(value, dict | list):
         for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _too_large(inside, *keys, str(key))
@@ -162,7 +166,7 @@ def _too_large(value: Any, *keys: str) -> Iterator[str]:
 
 
 def _check_rules(spec: Mapping[str, Any], where: str) -> None:
-    """Raise UserError where a study's training does not fit the rules that stand beside it."""
+    """Raise UserError if a study's training does not fit the rules that stand beside it."""
     given = {key: value for key, value in spec["training"].items() if key not in ("beside", "augmentation")}
     rules = {key: spec[key] for key in RULES if key in spec}
     _valid(Regime, {"summary": "", **given, **rules}, where, "training")
@@ -175,10 +179,9 @@ def _check_rules(spec: Mapping[str, Any], where: str) -> None:
 
 
 def _check_part(key: str, part: Mapping[str, Any], where: str) -> None:
-    """Raise UserError where a spec names no part of the room, or arguments that its function does not
-    take."""
+    """Raise UserError if a spec names no part of the room, or an argument that the part does not take."""
     room, module = _ROOMS[key], part["module"]
-    # What is known of a defence may be for those alone who do not adapt, in a function of another name.
+    # A file in adaptive/ may hold only a function of another name, for attackers who do not adapt.
     known = [name.replace("_", "-") for name in names(room)] if room == "adaptive" else part_names(room)
     if stem(module) not in map(stem, known):
         raise UserError(

@@ -1,4 +1,4 @@
-"""What all kinds of YAML share: the words their values are written in."""
+"""The types of values that all kinds of YAML share."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""A training study: how well a model does that is trained in one way under one defence."""
+"""A training study: the accuracy of a model that is trained in one way under one defence."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,16 @@ from leakbench.catalogue.schema import Dataset
 from leakbench.errors import UserError
 
 OPTIONAL = (*RULES, "hold_out", "fusion", "privacy", "poisoned", "faults")
-# What a task's images are of.
+# Task → the kind of labels that its data sets have.
 LABELS = {"classification": "classes", "recognition": "words"}
 
 
 @dataclass(frozen=True, order=True)
 class Study:
-    """One job's worth of training: every client and round of it is a row inside."""
+    """One training study. Every client and round of it is a row of the study's results.
+
+    All fields but `seed` are names of entries of the catalogue.
+    """
 
     dataset: str
     victim: str
@@ -26,13 +29,19 @@ class Study:
 
     @property
     def stem(self) -> str:
-        """Path stem of its results."""
+        """Path stem of the study's results."""
         return f"{self.dataset}/{self.victim}/{self.training}/{self.defence}/{self.seed}"
 
 
 def study_spec(study: Study, at: Sized, where: str) -> Spec:
-    """Return a study's resolved spec. Raises UserError naming file and key where its parts do not fit each
-    other."""
+    """Return a study's resolved spec.
+
+    study: the names of the entries.
+    at: the catalogue at the scale.
+    where: what a message calls the experiment that asks for the study.
+
+    Raises UserError that names file and key if the parts do not fit each other.
+    """
     dataset = at.whole("datasets", study.dataset, where)
     if dataset.shape is None or dataset.classes is None or not {"train", "test"} <= dataset.counts.keys():
         raise UserError(
@@ -49,7 +58,7 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
             f"{LABELS[training['task']]}, and dataset '{study.dataset}' is of {dataset.labels} (choose "
             "another of the two)"
         )
-    # As with augmentation: what is beside other data sets is none of this study's.
+    # As with augmentation, only the value for the study's own data set belongs to the study.
     training["beside"] = training["beside"].get(study.dataset, [])
     named = f"{where}: training '{study.training}'"
     beside = [_like(name, dataset, at, f"{named}: beside", "train") for name in training["beside"]]
@@ -75,7 +84,7 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
             f"{where}: training '{study.training}': aggregation '{rule['module']}' has clients validate each "
             "other's models (add hold_out)"
         )
-    # A study without them depends on none of them.
+    # Keys without a value stay out of the spec, so that it does not depend on them.
     given = {key: value for key in OPTIONAL if (value := training.pop(key))}
     rules = {key: given.pop(key) for key in RULES if key in given}
     return {
@@ -90,8 +99,10 @@ def study_spec(study: Study, at: Sized, where: str) -> Spec:
 
 
 def _like(name: str, dataset: Dataset, at: Sized, where: str, split: str) -> Dataset:
-    """Return data set `name`. Raises UserError where it has no images of that split, or others than `dataset`
-    has."""
+    """Return data set `name`.
+
+    Raises UserError if it has no images in `split`, or if its images or labels are unlike those of `dataset`.
+    """
     found: Dataset = at.whole("datasets", name, where)
     alike = all(getattr(found, key) == getattr(dataset, key) for key in ("shape", "classes", "labels"))
     if not alike or split not in found.counts:
@@ -103,8 +114,10 @@ def _like(name: str, dataset: Dataset, at: Sized, where: str, split: str) -> Dat
 
 
 def further(spec: Spec) -> list[str]:
-    """Return the data sets of a study besides its own, in the order of its spec: to train on as well, then to
-    test on."""
+    """Return the further data sets of a study: those that it also trains on, then those that it tests on.
+
+    Both are in the order of the study's spec.
+    """
     training = spec["training"]
     return [*training["beside"], *training["tested_on"]]
 

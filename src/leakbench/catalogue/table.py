@@ -1,4 +1,4 @@
-"""A table of Markdown."""
+"""The writer of a Markdown table."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,6 @@ Row = tuple[str, ...]
 
 
 def table(rows: Iterable[Row], heads: Row) -> str:
-    """Return rows of cells below their heads."""
+    """Return a Markdown table of rows of cells below their heads."""
     lines = [heads, ("---",) * len(heads), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

@@ -1,4 +1,4 @@
-"""What a command asks Snakemake for: a mistake in it is one line. Snakemake's own answer has several."""
+"""The check of a command's targets: a mistake is one line, where Snakemake's own answer has several."""
 
 import difflib
 import os
@@ -10,8 +10,8 @@ from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.yamls import suggest
 
-# Below a run's folder: what is made of each experiment, with the ending of its files, what is made of cells,
-# and single files.
+# Below a run's folder: folders with one file for each experiment → the suffix of the files (_SHOWN), folders
+# of specs and of what is made for cells and studies (_OF_CELLS), and single files (_PAGES).
 _SHOWN = {
     "tables": "csv", "exhibits": "safetensors", "trials": "parquet", "figures": "png", "notebooks": "ipynb",
 }  # fmt: skip
@@ -23,11 +23,15 @@ _PAGES = ("report.html", "scorecard.csv", "scorecard.json", "seeds.csv", "verifi
 
 
 def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
-    """Raise UserError with what to write in its place if one of a command's words is a file that no rule
-    makes, and with the folder if jobs could not write to it.
+    """Raise UserError if one of a command's words is a file that no rule makes.
 
-    words: of the command line, behind `snakemake`. plan: what the command's settings ask for. root: the
-    checkout. home: the folder that results/, logs/ and data/ lie in.
+    The message says what to write in its place. UserError is also raised for a folder that jobs could not
+    write to.
+
+    words: the words of the command line behind `snakemake`.
+    plan: the plan that the command's settings ask for.
+    root: the checkout.
+    home: the folder that results/, logs/ and data/ lie in.
     """
     for folder in (home / "logs", home / "scratch"):
         if folder.exists() and not os.access(folder, os.W_OK):
@@ -35,16 +39,16 @@ def check(words: Iterable[str], plan: Plan, root: Path, home: Path) -> None:
             raise UserError(f"{folder}: may not be written ({mend})")
     before = ""
     for word in words:
-        # What an option of Snakemake writes is none of ours.
+        # The file that an option of Snakemake writes is no target.
         if not (word.startswith("-") or before.startswith("--report") or os.path.exists(home / word)):
             _check_target(Path(os.path.normpath(word)), plan, root, own=home == root)
         before = word
 
 
 def _check_target(path: Path, plan: Plan, root: Path, own: bool) -> None:
-    """Raise UserError with the nearest target if a file that is not here is none that a rule makes.
+    """Raise UserError with the nearest target if no rule makes a file that does not exist.
 
-    own: whether no other workflow uses this one. Another has targets that are not known here.
+    own: whether no other workflow uses this one. Another workflow has targets that are not known here.
     """
     match path.parts:
         case ("results", plan.run, kind, name) if kind in _SHOWN:

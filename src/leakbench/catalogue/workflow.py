@@ -1,4 +1,4 @@
-"""What the Snakefile asks of the catalogue; every answer is a path or a list of paths."""
+"""The questions that the Snakefile asks of the catalogue. Most answers are paths."""
 
 import hashlib
 import json
@@ -26,7 +26,7 @@ from leakbench.parts import dotted, parts_of
 LPIPS = "lpips-backbones"
 # Core-hours above which a run asks to be confirmed.
 LONG = 100
-# Rule -> the verb that budgets its jobs; the other rules take minutes.
+# Rule → the kind of spec by which the cost of its jobs is estimated. The other rules take minutes.
 _BUDGETED = {
     "train": "train", "train_generator": "generator", "train_study": "study", "capture": "capture",
     "capture_bulk": "capture", "attack": "attack", "attack_bulk": "attack",
@@ -35,15 +35,18 @@ _NAMES = ("dataset", "victim", "federation", "defence", "attack", "generator", "
 
 
 def judges() -> dict[str, tuple[str, ...]]:
-    """Return the metrics that experiments may ask for, and the victims that each asks in turn."""
+    """Return each metric that experiments may ask for → the victims that it asks as judges."""
     return {name: metric.judges for name, metric in declared_metrics().items()}
 
 
 def local_datasets(config: Path, data: Path) -> frozenset[str]:
-    """Return the data sets that LEAKBENCH_DATA offers; a change of the answer fetches a set again.
+    """Return the data sets that LEAKBENCH_DATA offers. If the answer changes, a data set is fetched again.
 
-    config: the catalogue's folder. data: the folder of what was fetched. For a set that is here already the
-    recorded answer stands: its digests hold, wherever it came from.
+    For a data set that is here already the recorded answer stands, because its digests hold wherever it came
+    from.
+
+    config: the folder of the catalogue.
+    data: the folder of the data sets that were fetched.
     """
     from leakbench.datasets import available, check
 
@@ -60,8 +63,10 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
 
 
 def _recorded(data: Path, name: str) -> bool | None:
-    """Return the answer in the spec of a data set that is here; None if it is not, or either file is
-    damaged."""
+    """Return the answer that is recorded in the spec of a data set that is here.
+
+    Returns None if the data set is absent, or if its file or that of its spec is damaged.
+    """
     try:
         if "absent" in read_facts(data / f"{name}.safetensors"):
             return None
@@ -78,9 +83,12 @@ def _below(root: Path, path: Path) -> str:
 class Workflow:
     """The plan of one scale, as the rules need it.
 
-    root: the checkout. scale: a file of config/scales. seed: is added to all seeds, if given. home: the
-    folder that results/, logs/ and data/ lie in; the checkout unless another workflow uses this one. only:
-    the experiments that run, with commas between; all of them if none is given.
+    root: the checkout.
+    scale: the name of a file of config/scales.
+    seed: a number that is added to all seeds, if given.
+    home: the folder that results/, logs/ and data/ lie in. It is the checkout unless another workflow uses
+    this one.
+    only: the names of the experiments that run, separated by commas; all experiments if not given.
     """
 
     def __init__(
@@ -92,21 +100,21 @@ class Workflow:
             offered = local_datasets(root / "config", self.home / "data")
             self.plan: Plan = plan(root, scale, judges(), offered, seed, only.split(",") if only else ())
         self.results, self.logs = f"results/{self.plan.run}", f"logs/{self.plan.run}"
-        # Kept as long as anybody asks by this plan.
+        # The lock is held as long as this object lives.
         self._lock = self.plan.write(self.home)
         self._stamps: dict[tuple[str, ...], str] = {}
         self.constraints = dict.fromkeys(_NAMES, "[^/]+") | {"seed": "[0-9]+"}
 
     def cells(self, experiment: str) -> list[Cell]:
-        """Return the cells of an experiment. Raises UserError with the nearest name where it is unknown."""
+        """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
         return self.plan.cells_of(experiment)
 
     def check(self, words: Iterable[str]) -> None:
-        """Raise UserError if a command's words name a file that no rule makes, or jobs could not write."""
+        """Raise UserError if a command's words name a file that no rule makes, or if jobs could not write."""
         targets.check(words, self.plan, self.root, self.home)
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
-        """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless that is `meant`."""
+        """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless this is `meant`."""
         budgeted = [(verb, job.wildcards) for job in jobs if (verb := _BUDGETED.get(job.rule.name))]
         hours = sum(self.needs(verb, "/".join(stem)).seconds for verb, stem in budgeted) / 3600
         if hours > LONG and not meant:
@@ -116,19 +124,23 @@ class Workflow:
             )
 
     def strays(self) -> list[str]:
-        """See to it that what follows other specs or other code is made again; return lines that say so."""
+        """Make Snakemake repeat results of other specs or other code, and return lines that say so."""
         return renewal.renew(self.home, self.results, self.plan.specs)
 
     def accept(self) -> None:
-        """Take what is here for results of today's code, and keep in writing that it is of other code."""
+        """Accept the results that are here as of today's code, and record that they are of other code."""
         renewal.accept(self.home, self.results, self.plan.specs)
 
     def seen(self, name: str | Path = "") -> str:
-        """Return a path of the checkout as rules name it: relative in the checkout itself, else whole."""
+        """Return a path of the checkout as rules name it: relative if below `home`, otherwise whole."""
         return _below(self.home, self.root / name)
 
     def needs(self, verb: str, stem: str) -> cluster.Needs:
-        """Return what a job asks of a cluster: train, generator, study, capture or attack, of one spec."""
+        """Return what a job asks of a cluster.
+
+        verb: `train`, `generator`, `study`, `capture` or `attack`.
+        stem: the path stem of the job's spec.
+        """
         record, spec = (
             self.home / self.results / kind / verb / f"{stem}.json" for kind in ("records", "specs")
         )
@@ -145,15 +157,20 @@ class Workflow:
         return cluster.of_attack(value, self.plan.spec(f"capture/{capture_of(stem)}"))
 
     def code(self, verb: str, *more: str) -> list[str]:
-        """Return the source files that a verb and `more` modules depend on, relative to the root if below
-        it."""
+        """Return the source files that a verb and `more` modules depend on.
+
+        The paths of files below the root are relative to it.
+        """
         return [_below(self.root, path) for path in closure(f"leakbench.verbs.{verb}", *more)]
 
     def stamp(self, files: Sequence[str], fetched: bool = False) -> str:
         """Return the file that holds the digests of source files, after writing it if it holds others.
 
-        One input of a job in place of a hundred, each of which Snakemake would look up again for every job.
-        What is `fetched` is the same at every scale.
+        The file is one input of a job in place of a hundred, each of which Snakemake would look up again for
+        every job.
+
+        files: the paths of the source files, below the root.
+        fetched: whether the file is for fetching data sets, which are the same at every scale.
         """
         home = "data/specs" if fetched else f"{self.results}/specs"
         key = home, *files
@@ -173,7 +190,7 @@ class Workflow:
         return self.code("fetch", dotted("datasets", self.plan.spec(f"fetch/{dataset}")["module"]))
 
     def train_code(self, spec: str) -> list[str]:
-        """Return the source files that a training depends on: of a victim, a generator or a study."""
+        """Return the source files that the training of a victim, a generator or a study depends on."""
         return self.code("train", *self.parts(spec))
 
     def further(self, stem: str) -> list[str]:
@@ -198,8 +215,9 @@ class Workflow:
         return sorted({name for attack in attacks for name in attack["metrics"]})
 
     def score_code(self, capture: str) -> list[str]:
-        """Return the source files that the scores of all attacks on a capture depend on: their metrics, the
-        judges of these, and the victim that reads features.
+        """Return the source files that the scores of all attacks on a capture depend on.
+
+        They are those of the metrics, of the judges of the metrics, and of the victim that reads features.
         """
         dataset, victim, *_, seed = capture.split("/")
         spec = self.plan.spec(f"score/{capture}")
@@ -218,7 +236,7 @@ class Workflow:
         return self.code("table", *sorted(victims))
 
     def bulky(self, keep: bool) -> str:
-        """Return a regular expression of the federations whose updates are kept (or are not)."""
+        """Return a regular expression of the federations whose updates are kept, or are not."""
         names = sorted(
             {
                 c.federation
@@ -240,18 +258,23 @@ class Workflow:
         return [f"{self.results}/generators/{name}.safetensors"] if name else []
 
     def oracle(self, stem: str) -> list[str]:
-        """Return the file of true labels if the cell's attack is given them."""
+        """Return the file of the true labels if the cell's attack gets them."""
         given = self.plan.spec(f"attack/{stem}")["attack"]["labels"] == "oracle"
         return [f"{self.results}/oracle/{capture_of(stem)}.safetensors"] if given else []
 
     def auxiliary(self, name: str) -> str:
-        """Return the data that a generator is trained on, or its weights; `name` is <data
-        set>/<victim>/<generator>/<seed>."""
+        """Return the data that a generator is trained on, or its weights.
+
+        name: <data set>/<victim>/<generator>/<seed>.
+        """
         entry = self.plan.spec(f"generator/{name}")["generator"]
         return f"data/{entry['weights'] or entry['auxiliary']['dataset']}.safetensors"
 
     def private(self, name: str) -> list[str]:
-        """Return the data set that a generator attacks, if it is trained on another: no image is in both."""
+        """Return the data set that a generator attacks if it is trained on another one.
+
+        Training checks that no image is in both.
+        """
         dataset, *_ = name.split("/")
         entry = self.plan.spec(f"generator/{name}")["generator"]
         other = not entry["weights"] and entry["auxiliary"]["dataset"] != dataset
@@ -284,15 +307,16 @@ class Workflow:
         return [f"data/{LPIPS}.safetensors"] if needed else []
 
     def judges(self, capture: str) -> list[str]:
-        """Return the classifiers that a capture's metrics ask, trained on its data set, in the order of the
-        spec."""
+        """Return the classifiers that a capture's metrics ask, in the order of the spec.
+
+        They are trained on the capture's data set.
+        """
         dataset, *_, seed = capture.split("/")
         names = self.plan.spec(f"score/{capture}")["judges"]
         return [f"{self.results}/victims/{dataset}/{name}/{seed}.safetensors" for name in names]
 
     def scores(self, experiment: str) -> list[str]:
-        """Return the scores of the captures that an experiment attacks, or the files of its training
-        studies."""
+        """Return the scores of an experiment's captures, or the files of its training studies."""
         captures = dict.fromkeys(cell.capture for cell in self.cells(experiment))
         studied = (f"studies/{study.stem}" for study in self.plan.studies[experiment])
         return [f"{self.results}/{name}.parquet" for name in (*(f"scores/{c}" for c in captures), *studied)]
@@ -302,8 +326,10 @@ class Workflow:
         return [f"{self.results}/records/study/{study.stem}.json" for study in self.plan.studies[experiment]]
 
     def pictured(self, kind: str, experiment: str) -> list[str]:
-        """Return what the pictures of an experiment's cells are taken from, each file once: guesses, truth,
-        victims or data."""
+        """Return the files that the pictures of an experiment's cells are taken from, each once.
+
+        kind: `guesses`, `truth`, `victims` or `data`.
+        """
         if self.plan.definitions[experiment].exhibit is None:
             return []
         home = "data" if kind == "data" else f"{self.results}/{kind}"
@@ -311,8 +337,11 @@ class Workflow:
         return [f"{home}/{name}.safetensors" for name in names]
 
     def each(self, kind: str, suffix: str) -> list[str]:
-        """Return one file per experiment that has something to show, measured or recorded, in order of name:
-        tables, trials, exhibits or figures."""
+        """Return one file for each experiment that has something to show, measured or recorded, by name.
+
+        kind: the folder of the files: `tables`, `trials`, `exhibits` or `figures`.
+        suffix: the suffix of the files, without a dot.
+        """
         nothing = set(self.plan.unmeasured) - {Path(file).stem for file in self.recorded()}
         shown = sorted(self.plan.experiments.keys() - nothing)
         return [f"{self.results}/{kind}/{name}.{suffix}" for name in shown]
@@ -325,14 +354,14 @@ class Workflow:
     def paper(self, experiment: str) -> list[str]:
         """Return the paper.yaml of the work that an experiment belongs to, if there is one.
 
-        Raises UserError with the nearest name where the experiment is unknown.
+        Raises UserError with the nearest name if the experiment is unknown.
         """
         self.cells(experiment)
         paper = file_of(self.root / "config", "experiments", experiment).parents[1] / "paper.yaml"
         return [self.seen(paper)] if paper.is_file() else []
 
     def facts(self) -> list[str]:
-        """Return the files of this run that hold what papers/ call facts: specs, costs and networks."""
+        """Return the files of this run that hold the facts of papers/: specs, costs and networks."""
         return sorted(set(self.plan.specs["scorecard/catalogue"]["files"].values()))
 
     def data(self) -> list[str]:
@@ -356,7 +385,7 @@ class Workflow:
         return [self.seen(path) for path in reference.files(self.root, "*", seeded=True)]
 
     def reference(self) -> list[str]:
-        """Return the numbers recorded of this scale and what made them, if they are there."""
+        """Return the files of the numbers recorded at this scale and of what made them, if they are there."""
         files = (self.root / f"reference/{self.scale}.{suffix}" for suffix in ("csv", "json"))
         return [self.seen(file) for file in files if file.is_file()]
 

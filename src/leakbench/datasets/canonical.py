@@ -1,4 +1,4 @@
-"""The one form in which a data set is kept, whatever brought it, and the digests that pin it."""
+"""The one form in which every data set is kept, wherever it came from, and the digests that pin it."""
 
 import hashlib
 import os
@@ -18,14 +18,15 @@ from leakbench.whole import file_digest
 class Found:
     """What a reader found in a folder.
 
-    tensors: `train/images`, `test/images` uint8 [N, H, W, C] (0..255) and `train/labels`, `test/labels`
-        int64 [N], as far as the data set has these splits; what is no picture, such as points and records,
-        is float32, and `train/clients`, `test/clients` int64 [N] say whose each is, where the data set does;
-        third-party weights are float32 under their own names.
+    tensors: name → array. `train/images`, `test/images` are uint8 [N, H, W, C] (0..255), and `train/labels`,
+        `test/labels` are int64 [N], for the splits that the data set has. Data that are no pictures, such as
+        points and records, are float32 images. `train/clients`, `test/clients` int64 [N] give the client of
+        each sample, where the data set names clients. Sets of words have labels [N, 25] and two more kinds of
+        tensors (`words.arrays`). Third-party weights are float32 under their own names.
     files: tensor name → the file (or folder) it was read from, for messages.
     classes: class names in the order of the labels; empty if there are none.
     note: what was read, if that is not simply the whole official set.
-    columns: of records, what their values mean (`leakbench.records.columns_of`).
+    columns: the meaning of the values of records (`leakbench.records.columns_of`); empty for other data.
     """
 
     tensors: dict[str, np.ndarray]
@@ -36,7 +37,15 @@ class Found:
 
 
 class Damaged(Exception):
-    """A file of a data set is missing, cut short or altered. Carries what a one-line message needs."""
+    """A file of a data set is missing, cut short or altered.
+
+    The exception carries what a one-line message needs.
+
+    file: the file, or a folder.
+    what: what was found in place of a whole file, in words.
+    tensor: the name of the tensor that was being read; empty if none is known.
+    expected: what was expected, in words; if empty, `refusal` finds words for it.
+    """
 
     def __init__(self, file: Path, what: str, tensor: str = "", expected: str = "") -> None:
         self.file, self.what = Path(file), what.replace("\n", " ")
@@ -48,7 +57,7 @@ class Damaged(Exception):
 def parsing(file: Path, kind: str) -> Iterator[None]:
     """Raise Damaged for `file`, which should be `kind` (such as "a picture"), if the block cannot read it.
 
-    A library may raise anything while it reads a file that was cut short, altered or made on purpose.
+    A library may raise any exception while it reads a file that was cut short, altered or forged.
     """
     try:
         yield
@@ -60,7 +69,7 @@ def parsing(file: Path, kind: str) -> Iterator[None]:
 
 @contextmanager
 def reading(tensor: str) -> Iterator[None]:
-    """Let a Damaged of the block that names no tensor name this one."""
+    """Let a Damaged that the block raises name `tensor`, unless it names another."""
     try:
         yield
     except Damaged as damage:
@@ -86,7 +95,10 @@ def digest(array: np.ndarray) -> str:
 def refusal(damage: Damaged, pinned: Mapping[str, str], shown: str, source: str) -> UserError:
     """Return the one-line refusal of a damaged file: file, expected digest, found digest, how to mend.
 
-    `shown` is how the message calls the file; `pinned` maps tensor name → expected canonical sha256.
+    damage: what the reader or the check raised.
+    pinned: tensor name → expected canonical sha256.
+    shown: how the message calls the file.
+    source: how the message calls the source of the file.
     """
     expected = damage.expected or (
         f"{damage.tensor} with sha256 {pinned[damage.tensor]}" if damage.tensor in pinned else "a whole file"
@@ -107,7 +119,7 @@ def within(folder: Path, file: Path) -> Path:
 
 
 def _check(found: Found) -> None:
-    """Raise Damaged for images or labels that no data set has, whether or not they are pinned."""
+    """Raise Damaged for images or labels that no data set can have, whether or not they are pinned."""
     for name, labels in found.tensors.items():
         split, _, kind = name.partition("/")
         images = found.tensors.get(f"{split}/images")
@@ -123,8 +135,12 @@ def _check(found: Found) -> None:
 
 
 def verify(found: Found, pinned: Mapping[str, str]) -> dict[str, str]:
-    """Return tensor name → digest of all that was found. Raises Damaged at the first that is not as pinned,
-    or that no data set has."""
+    """Return tensor name → digest for every tensor that was found.
+
+    `pinned` maps tensor name → expected canonical sha256; it is empty for a set that is not pinned. Raises
+    Damaged for the first tensor that has another digest or is not pinned while others are, and for images or
+    labels that no data set can have.
+    """
     _check(found)
     digests = {name: digest(array) for name, array in sorted(found.tensors.items())}
     for name, value in digests.items():

@@ -42,7 +42,7 @@ def _batch(file: Path, split: str, position: int) -> tuple[np.ndarray, np.ndarra
     if file.suffix != ".png":
         return cifar_files.read_python(file, "labels")
     images = cifar_files.read_rows(file)
-    # The package spells it so.
+    # The package spells "labels" in this way.
     listing = file.parent / f"{split}_lables.json"
     try:
         labels = np.asarray(json.loads(listing.read_bytes()), dtype=np.int64)

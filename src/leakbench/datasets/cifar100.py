@@ -1,8 +1,8 @@
 """CIFAR-100 (Krizhevsky 2009): colour images of 32 x 32, a hundred fine classes.
 
-Read from the official Python version (its md5 as torchvision knows it), the official binary version, or the
-sample files `cifar100_aux10k.npz` and `cifar100_eval10k.npz`. The samples are not the official splits; the
-note says so.
+The reader knows the official Python version (with the md5 that torchvision knows), the official binary
+version, and the sample files `cifar100_aux10k.npz` and `cifar100_eval10k.npz`. The samples are not the
+official splits; the note says so.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The file formats in which CIFAR-10 and CIFAR-100 travel: images of 32 x 32 RGB, uint8 [N, 32, 32, 3]."""
+"""The file formats of CIFAR-10 and CIFAR-100, read as RGB images of 32 x 32, uint8 [N, 32, 32, 3]."""
 
 from pathlib import Path
 
@@ -17,7 +17,11 @@ def _from_planes(rows: np.ndarray) -> np.ndarray:
 
 
 def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """Read a batch of the official Python version: (images, labels int64 under `key`). Raises Damaged."""
+    """Read a batch of the official Python version: (images, labels int64 [N]).
+
+    `key` is the name of the labels in the batch, such as `fine_labels`. Raises Damaged if `file` holds no
+    such batch.
+    """
     batch = read_pickle(file)
     data = batch.get("data") if isinstance(batch, dict) else None
     if (
@@ -38,10 +42,10 @@ def read_python(file: Path, key: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Read a file of the official binary version: (images, labels int64). The last label byte is the class.
+    """Read a file of the official binary version: (images, labels int64 [N]).
 
-    CIFAR-10 has one label byte before each image; CIFAR-100 has two, the coarse and the fine label. Raises
-    Damaged.
+    `label_bytes` is the number of label bytes before each image, of which the last is the class. CIFAR-10
+    has one; CIFAR-100 has two, the coarse and the fine label. Raises Damaged if `file` has another length.
     """
     data = np.fromfile(file, np.uint8)
     record = label_bytes + 3 * _PIXELS
@@ -52,7 +56,10 @@ def read_binary(file: Path, label_bytes: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_rows(file: Path) -> np.ndarray:
-    """Read a PNG whose every row of 1,024 RGB pixels is one image in raster order. Raises Damaged."""
+    """Read a PNG in which each row of 1,024 RGB pixels is one image in raster order.
+
+    Raises Damaged for a picture of another width or mode.
+    """
     picture = opened(file)
     if picture.mode != "RGB" or picture.width != _PIXELS:
         raise Damaged(file, f"a {picture.mode} picture {picture.width} pixels wide, not RGB and {_PIXELS}")

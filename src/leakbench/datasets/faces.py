@@ -1,4 +1,4 @@
-"""Sets of faces that lie in one folder per person, and have no split of their own.
+"""Sets of faces that have one folder per person and no split of their own.
 
 torchvision no longer downloads Labeled Faces in the Wild (Huang et al. 2007, deep-funneled). VGG-Face (Parkhi
 et al. 2015) is a list of addresses, many of them dead. VGGFace2 (Cao et al. 2018) is no longer offered.
@@ -13,8 +13,11 @@ from leakbench.datasets.pictures import pictures_in, read_list, read_pictures
 
 
 def people_in(folder: Path) -> dict[str, list[Path]]:
-    """Return person → pictures, sorted: from `labels.tsv` (columns file, identity) if there is one, else by
-    folder."""
+    """Return person → pictures, sorted by name.
+
+    They are listed in the `labels.tsv` (columns file, identity) of `folder`, if there is one. Otherwise each
+    folder in `folder` is a person.
+    """
     pictures: dict[str, list[Path]] = {}
     if (folder / "labels.tsv").is_file():
         for row in read_list(folder / "labels.tsv", {"file", "identity"}):
@@ -33,12 +36,17 @@ def faces(
     per_person: int = 20,
     test: int = 4,
 ) -> Found:
-    """Read faces scaled whole: images uint8 [N, size, size, 3], labels int64 [N] in order of the names.
+    """Read faces, each picture scaled whole.
 
-    Kept are the people with at least `minimum` pictures; with `people`, that number of them, who have most
-    (of people with as many the first by name; section 3.3.4 of Ren's thesis). Kept of each are the first
-    `per_person` pictures by name, of which the last `test` are the split `test`, the others `train`. Raises
-    Damaged if there are fewer people, or no picture for either split.
+    size: rows and columns of an image.
+    minimum: the fewest pictures of a person who is kept.
+    people: how many people are kept, those with most pictures (of people with equally many the first by name;
+    section 3.3.4 of Ren's thesis). Without a number all are kept.
+    per_person: how many pictures of each person are kept, the first by name.
+    test: how many of these pictures are the split `test`, the last by name; the others are `train`.
+
+    Returns images uint8 [N, size, size, 3] and labels int64 [N] in the order of the people's names. Raises
+    Damaged if there are fewer people with enough pictures, or if a split would have no picture.
     """
     found = people_in(folder)
     most = sorted(found, key=lambda name: (-len(found[name]), name))[:people]

@@ -1,5 +1,4 @@
-"""Points in the plane of several clients, each with a Gaussian of its own for every class; drawn, not
-fetched."""
+"""Points in the plane, drawn for several clients: each has a Gaussian of its own for every class."""
 
 from pathlib import Path
 
@@ -17,13 +16,17 @@ def gaussians(
     test: float = 0.1,
     seed: int = 0,
 ) -> Found:
-    """Draw `samples` points for each client, of each class equally many, a share `test` of them for the test
-    split.
+    """Draw points for each client, equally many of each class.
 
-    `means`, `deviations`: client → class → (x, y); the axes are independent. train/images, test/images are
-    float32 [N, 1, 2, 1], coordinates as they are; beside the labels there is train/clients, test/clients
-    int64 [N], whose each point is. Clients and classes are mixed, so that the first points of a split are of
-    all of them.
+    means: client → class → (x, y), the centre of the Gaussian.
+    deviations: client → class → (x, y), its standard deviations; the axes are independent.
+    samples: the number of points of each client.
+    test: the share of each client's points that is the split `test`, from 0 to 1.
+    seed: of the draw.
+
+    Returns train/images, test/images float32 [N, 1, 2, 1], the coordinates unscaled. train/labels,
+    test/labels int64 [N] are the classes, train/clients, test/clients int64 [N] the clients of the points.
+    Clients and classes are mixed, so that the first points of a split come from all of them.
     """
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[np.ndarray]] = {"images": [], "labels": [], "clients": []}

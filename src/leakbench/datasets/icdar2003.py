@@ -1,9 +1,9 @@
 """ICDAR 2003, robust word recognition (Lucas et al. 2003): words cut out of photographs of scenes.
 
-Never downloaded. Read is the official list word.xml, of `image`s with a `file` and a `tag`, from the archive
-of the training words unpacked to icdar2003/train and that of the test words unpacked to icdar2003/test. Words
-with other signs than letters and digits are left out, as is usual; the sample of 860 is without them, and
-without words of fewer than three characters, already.
+The set is never downloaded. The reader takes the official list word.xml, which holds an `image` with a `file`
+and a `tag` for each word. The archive of the training words is unpacked to icdar2003/train, that of the test
+words to icdar2003/test. Words with other characters than letters and digits are left out, as is usual. The
+sample of 860 words already lacks them, and it lacks words of fewer than three characters.
 """
 
 from pathlib import Path
@@ -14,8 +14,10 @@ from leakbench.datasets.words import Word, listed, plain, read_words
 
 
 def icdar2003(folder: Path, *, plain_words: bool = True) -> Found:
-    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has
-    them."""
+    """Read the words into the tensors that `words.arrays` describes.
+
+    plain_words: whether words with other characters than letters and digits are left out.
+    """
     if (folder / "labels.tsv").is_file():
         splits, note = {"test": listed(folder)}, "sample"
     else:

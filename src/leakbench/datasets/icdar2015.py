@@ -1,9 +1,10 @@
 """ICDAR 2015, incidental scene text, task 3 (Karatzas et al. 2015): 4,468 words for training and 2,077 for
 tests.
 
-Never downloaded. Read is the official layout: ch4_training_word_images_gt with its gt.txt, and
-ch4_test_word_images_gt with Challenge4_Test_Task3_GT.txt in it or beside it, of lines `word_1.png, "word"`.
-The thesis leaves out words with other signs than letters and digits, which leaves 1,811 for tests.
+The set is never downloaded. The reader takes the official layout: ch4_training_word_images_gt with its
+gt.txt, and ch4_test_word_images_gt with Challenge4_Test_Task3_GT.txt in it or beside it, or with its own
+gt.txt. The lines of these lists are `word_1.png, "word"`. The thesis leaves out words with other characters
+than letters and digits, so that 1,811 words remain for tests.
 """
 
 import re
@@ -23,8 +24,12 @@ _LINE = re.compile(r'\s*(?P<file>[^,]+?)\s*,\s*"(?P<word>.*)"\s*')
 
 
 def icdar2015(folder: Path, *, plain_words: bool = True) -> Found:
-    """Read the words, only those of letters and digits if `plain_words`: tensors as `words.arrays` has
-    them."""
+    """Read the words into the tensors that `words.arrays` describes.
+
+    plain_words: whether words with other characters than letters and digits are left out.
+
+    Raises Damaged if the list of the test words is missing or a line of a list is malformed.
+    """
     splits = {}
     for split, (pictures, *lists) in _LISTS.items():
         file = next((folder / name for name in lists if (folder / name).is_file()), None)

@@ -1,6 +1,6 @@
-"""Sets in the files of MNIST: four files of the IDX format, a big-endian header, then raw bytes.
+"""Sets in the files of MNIST: four files of the IDX format, which is a big-endian header, then raw bytes.
 
-MNIST are digits (LeCun, Cortes, Burges 1998), Fashion-MNIST are articles of clothing (Xiao, Rasul, Vollgraf
+MNIST has digits (LeCun, Cortes, Burges 1998), Fashion-MNIST has articles of clothing (Xiao, Rasul, Vollgraf
 2017). Both have 60,000 + 10,000 grey images of 28 x 28, and ten classes. Source of the format: LeCun's page
 on MNIST.
 """
@@ -21,14 +21,15 @@ FILES = {
     "test/labels": "t10k-labels-idx1-ubyte",
 }
 _UNSIGNED_BYTE = 0x08
-# Bytes: no set of this kind comes near, and 8 MB of gzip can ask for 8 GB.
+# The most bytes of an unpacked file. No set of this kind comes near, and 8 MB of gzip can unpack to 8 GB.
 MOST = 1 << 30
 
 
 def read_idx(file: Path) -> np.ndarray:
-    """Read one IDX file of unsigned bytes, plain or gzip by its ending: uint8 of the shape in its header.
+    """Read one IDX file of unsigned bytes, plain or gzip by its ending.
 
-    Raises Damaged if it is cut short, too long, not gzip, or of another element type.
+    Returns uint8 of the shape in the file's header. Raises Damaged if the file is cut short, too long, not
+    gzip although its ending says so, or of another element type.
     """
     with parsing(file, "a gzip file"), (gzip.open if file.suffix == ".gz" else open)(file, "rb") as stream:
         data = stream.read(MOST + 1)
@@ -44,9 +45,11 @@ def read_idx(file: Path) -> np.ndarray:
 
 
 def idx(folder: Path, *, names: list[str]) -> Found:
-    """Read the four files of `folder`: images uint8 [N, 28, 28, 1], labels int64 [N] of the classes `names`.
+    """Read the four files of `folder`: images uint8 [N, 28, 28, 1], labels int64 [N].
 
-    Raises Damaged.
+    names: the names of the classes, in the order of the labels.
+
+    Raises Damaged if a file is missing or malformed.
     """
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}

@@ -1,8 +1,9 @@
 """IIIT 5K-Word: words cut out of pictures from the web (Mishra et al. 2012), 2,000 for training and 3,000 for
 tests.
 
-Never downloaded. Read is the official layout, version 3.0: traindata.mat and testdata.mat beside the folders
-train and test, each a struct array with ImgName (such as test/1002_1.png) and GroundTruth.
+The set is never downloaded. The reader takes the official layout, version 3.0: traindata.mat and testdata.mat
+beside the folders train and test. Each of the two files holds a struct array with ImgName (such as
+test/1002_1.png) and GroundTruth.
 """
 
 from pathlib import Path
@@ -14,7 +15,10 @@ from leakbench.datasets.words import Word, listed, read_words
 
 
 def iiit5k(folder: Path) -> Found:
-    """Read the words: tensors as `words.arrays` has them. The sample is a part of the split `test`."""
+    """Read the words into the tensors that `words.arrays` describes.
+
+    The sample is a part of the split `test`.
+    """
     if (folder / "labels.tsv").is_file():
         return read_words(folder, {"test": listed(folder)}, "sample")
     splits = {}

@@ -1,7 +1,7 @@
 """ImageNet, ILSVRC 2012 (Russakovsky et al. 2015), from folders named by synset or from a sample with a list.
 
-Never downloaded: it needs an account. Only the first pictures of each class are kept, since a whole split at
-this size would not fit in memory; the note says how many.
+The set is never downloaded, because a download needs an account. Only the first pictures of each class are
+kept, since a whole split at this size would not fit in memory. The note says how many are kept.
 """
 
 import re
@@ -17,12 +17,16 @@ _ALL = 1000
 
 
 def imagenet(folder: Path, *, resize: int = 256, size: int = 224, per_class: int = 1) -> Found:
-    """Read `per_class` pictures of each class: images uint8 [N, size, size, 3], labels int64 [N].
+    """Read the first pictures of each class: images uint8 [N, size, size, 3], labels int64 [N].
 
-    The short side becomes `resize`, the centre size x size is kept. Pictures of `val` (or of a folder
-    without splits) are the split `test`, those of `train` are `train`. Labels are the official class indices
-    (synsets in order) if all 1,000 synsets are there or a list gives them; otherwise they count the synsets
-    present.
+    resize: the length in pixels to which the short side is scaled.
+    size: rows and columns of the centre that is kept of the scaled picture.
+    per_class: how many pictures of each class are kept, the first by name; of a sample with a list all are
+    kept.
+
+    Pictures of `val`, of a folder without splits or of a list are the split `test`; those of `train` are
+    `train`. Labels are the official class indices (synsets in order) if all 1,000 synsets are there or a list
+    gives the indices. Otherwise they count the synsets that are there.
     """
     if (folder / "labels.tsv").is_file():
         return _listed(folder, resize, size)

@@ -13,7 +13,7 @@ import numpy as np
 from leakbench.datasets.canonical import Damaged, Found, parsing, reading
 from leakbench.datasets.unpickle import read_pickle
 
-# The package holds these layers alone; the official files are twelve times its size for the same bytes.
+# The package holds only these layers; the official files hold the same bytes and are twelve times its size.
 _CONVOLUTIONS = {
     "alex": (0, 3, 6, 8, 10),
     "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21, 24, 26, 28),
@@ -33,7 +33,10 @@ def _files(folder: Path) -> dict[str, Path]:
 
 
 def lpips_backbones(folder: Path) -> Found:
-    """Read the networks that `folder` holds; the note says if it is only one of the two. Raises Damaged."""
+    """Read the networks that `folder` holds, both or one; the note says if there is only one.
+
+    Raises Damaged if a file is malformed or lacks a layer.
+    """
     tensors: dict[str, np.ndarray] = {}
     files: dict[str, Path] = {}
     read = {".npz": _from_npz, ".ckpt": _from_pickle, ".pth": _from_torch}

@@ -1,4 +1,4 @@
-"""Downloads from the official sources, whose addresses and md5 torchvision knows."""
+"""Downloads from official sources, by the addresses and md5 that torchvision knows or by given addresses."""
 
 import http.client
 import shutil
@@ -15,22 +15,30 @@ from leakbench.whole import file_digest
 
 
 class Unavailable(Exception):
-    """A source cannot be used here; the message is one line that says why, `output` all that was printed."""
+    """A source cannot be used on this machine.
+
+    reason: why, in one line; the exception's message.
+    output: all that the source's client printed.
+    """
 
     def __init__(self, reason: str, output: str = "") -> None:
         super().__init__(reason)
         self.output = output
 
 
-# An address that is silent for longer is given up.
+# An address that is silent for longer than this is given up.
 SECONDS = 15.0
 
 
 def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> Path:
-    """Download `name` from the first of `urls` that answers, into `folder`, and check its md5 if one is
-    known.
+    """Download a file from the first address that answers, and check its md5 if one is known.
 
-    Returns the file. Raises Unavailable if no address serves it, Damaged if the bytes are not the known ones.
+    urls: the addresses, in the order in which they are tried.
+    folder: where the file is written.
+    name: of the file in that folder.
+    md5: of the file's bytes, in hex; None if it is not known.
+
+    Returns the file. Raises Unavailable if no address serves it, Damaged if the bytes have another md5.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file, reasons = folder / name, []
@@ -54,9 +62,9 @@ def download(urls: Sequence[str], folder: Path, name: str, md5: str | None) -> P
 
 
 def from_torchvision(names: Sequence[str], folder: Path) -> None:
-    """Download data sets or weights, by their names in torchvision, to where its own loaders look for them.
+    """Download data sets or weights to the places below `folder` where torchvision's own loaders look.
 
-    Raises Unavailable or Damaged.
+    `names` are their names in torchvision. Raises Unavailable or Damaged as `download` does.
     """
     from torchvision import datasets, models
 
@@ -73,16 +81,19 @@ def from_torchvision(names: Sequence[str], folder: Path) -> None:
 
 
 def from_addresses(urls: Sequence[str], folder: Path) -> None:
-    """Download each of `urls` into `folder`, by the last part of its name. Raises Unavailable or Damaged."""
+    """Download each of `urls` into `folder`, under the last part of its address.
+
+    Raises Unavailable as `download` does.
+    """
     for url in urls:
         download([url], folder, url.rpartition("/")[2], None)
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Write the plain files of a tar archive below `folder`. Raises Damaged.
+    """Write the plain files of a tar archive below `folder`.
 
-    Links and names that lead out of the folder are refused here and not by tarfile's filter, which the
-    Python 3.11.2 of Debian 12 does not have.
+    This function itself refuses links, and names that lead out of the folder: the Python 3.11.2 of Debian 12
+    does not have tarfile's filter. Raises Damaged for such an archive, and for one that cannot be read.
     """
     folder = folder.resolve()
     try:

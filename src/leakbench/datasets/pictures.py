@@ -12,14 +12,15 @@ if TYPE_CHECKING:
     from PIL import Image
 
 
-# Pixels of a picture: no data set here comes near, and a file of 500 KB can ask for a gigabyte.
+# The most pixels of a picture. No data set here comes near, and a file of 500 KB can ask for a gigabyte.
 MOST = 1 << 26
 
 
 def opened(file: Path) -> "Image.Image":
-    """Return the picture in a JPEG or PNG file, read whole. Raises Damaged.
+    """Return the picture in a JPEG or PNG file, read whole.
 
-    Other formats are refused whatever the file is called, for Pillow hands some to other programs.
+    Other formats are refused whatever the file's name is, because Pillow hands some to other programs. Raises
+    Damaged for such a file, for one that is cut short or altered, and for a picture that is too large.
     """
     from PIL import Image
 
@@ -31,10 +32,14 @@ def opened(file: Path) -> "Image.Image":
 
 
 def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray:
-    """Read a picture as RGB uint8 [size, size, 3] (bilinear, antialiased). Raises Damaged.
+    """Read a picture as RGB uint8 [size, size, 3], scaled (bilinear, antialiased).
 
-    With `crop`, the short side becomes `resize` and the centre crop x crop is kept, as is usual for ImageNet;
-    without, the whole picture is scaled to resize x resize.
+    file: a JPEG or PNG file.
+    resize: with `crop`, the length to which the short side is scaled; without, the whole picture is scaled to
+    resize x resize.
+    crop: rows and columns of the centre that is kept of the scaled picture, as is usual for ImageNet.
+
+    Raises Damaged as `opened` does.
     """
     from PIL import Image
 
@@ -51,7 +56,7 @@ def read_picture(file: Path, resize: int, crop: int | None = None) -> np.ndarray
 
 
 def read_pictures(files: list[Path], resize: int, crop: int | None = None) -> np.ndarray:
-    """Read many pictures as uint8 [N, size, size, 3]."""
+    """Read many pictures as uint8 [N, size, size, 3], each as `read_picture` does."""
     size = resize if crop is None else crop
     out = np.empty((len(files), size, size, 3), np.uint8)
     for number, file in enumerate(files):
@@ -60,9 +65,9 @@ def read_pictures(files: list[Path], resize: int, crop: int | None = None) -> np
 
 
 def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
-    """Scale images uint8 [N, H, W, C] whole to `shape` (bilinear, antialiased); grey ones get equal channels.
+    """Scale images uint8 [N, H, W, C] whole to `shape` (rows, columns, channels), bilinear and antialiased.
 
-    Raises ValueError if colours would have to be dropped.
+    Grey images get equal channels. Raises ValueError if colours would have to be dropped.
     """
     from PIL import Image
 
@@ -77,7 +82,14 @@ def scaled(images: np.ndarray, shape: tuple[int, int, int]) -> np.ndarray:
 
 
 def read_list(file: Path, columns: set[str], quoting: int = csv.QUOTE_MINIMAL) -> list[dict[str, str]]:
-    """Read a tab-separated list with a header row; raises Damaged if it lacks one of `columns`."""
+    """Read a tab-separated list with a header row.
+
+    file: the list, in UTF-8.
+    columns: names of columns that the list must have.
+    quoting: how values are quoted, one of the constants of the module csv.
+
+    Returns column → value for each row. Raises Damaged if the list lacks a column or a row lacks a value.
+    """
     with parsing(file, "a list"), file.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream, delimiter="\t", quoting=quoting))  # type: ignore[call-overload]
     lacking = sorted(columns - set(rows[0] if rows else {}))

@@ -1,4 +1,4 @@
-"""Tables of records in text files with commas: numbers and categories, one record a line, its class last."""
+"""Tables of records in text files with commas: each line has numbers and categories and, last, a class."""
 
 import csv
 from pathlib import Path
@@ -11,7 +11,7 @@ from pydantic import Field
 from leakbench.datasets.canonical import Damaged, Found, parsing, present, reading
 from leakbench.records import Column, columns_of, encode
 
-# Bytes of a file, and letters of a value that a message quotes.
+# The most bytes of a file, and the most letters of a value that a message quotes.
 MOST, QUOTED = 1 << 26, 40
 
 
@@ -24,13 +24,18 @@ def records(
     header: Annotated[int, Field(ge=0)] = 0,
     held_out: Annotated[int, Field(ge=2)] | None = None,
 ) -> Found:
-    """Read tables: <split>/images float32 [N, 1, width, 1] in [0, 1], labels int64 [N] of the `classes`.
+    """Read tables: <split>/images float32 [N, 1, width, 1] in [0, 1], <split>/labels int64 [N].
 
-    columns: the columns of a line but for the last, each a name with low, high and step of its numbers, or
-    with its categories. classes: for each class its name and the other words for it in the last column.
-    files: split → file. header: lines before the first record. held_out: of the split `train`, every record
-    of that number, the first among them, is of the split `test`. Empty lines and lines that begin with `|`
-    are no records. Raises Damaged with the line of a record that does not fit.
+    columns: the columns of a line except the last, each a name with low, high and step of its numbers, or
+    with its categories.
+    classes: for each class its name and the other words for it in the last column.
+    files: split → file.
+    header: how many lines precede the first record.
+    held_out: every record of the split `train` whose position is a multiple of this number goes to the split
+    `test`, beginning with the first record. Without a number none goes there.
+
+    Empty lines and lines that begin with `|` are no records. Raises Damaged, with the number of the line, for
+    a record that does not fit.
     """
     known = columns_of(columns)
     words = {word: label for label, each in enumerate(classes) for word in each}
@@ -51,7 +56,7 @@ def records(
 def _read(
     file: Path, columns: list[Column], words: dict[str, int], header: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return a file's records as images and labels. Raises Damaged."""
+    """Return a file's records as images and labels. Raises Damaged for a record that does not fit."""
     if file.stat().st_size > MOST:
         raise Damaged(file, f"a table of more than {MOST} bytes")
     names = [*(column.name for column in columns), ""]

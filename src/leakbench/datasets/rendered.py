@@ -1,12 +1,12 @@
-"""Words drawn and not fetched: stand-ins for the rendered sets of text recognition.
+"""Words that are drawn instead of fetched: stand-ins for the rendered sets of text recognition.
 
-Words on plain ground stand in for a set such as Synth90K: grey, as its pictures are, upright and unturned,
-dark on light or light on dark. Words over crops of photographs stand in for a set such as SynthText: coloured
-and a little turned.
+Words on plain ground stand in for a set such as Synth90K. They are grey, as the pictures of that set are,
+upright and unturned, dark on light or light on dark. Words over crops of photographs stand in for a set such
+as SynthText. They are coloured and turned a little.
 
 The fonts come with matplotlib: DejaVu and STIX may be used and passed on freely (see LICENSE_DEJAVU and
-LICENSE_STIX of matplotlib). The photographs come with scikit-image: all are in the public domain, or given to
-it. What is drawn depends on the seed, on numpy's generator and on Pillow.
+LICENSE_STIX of matplotlib). The photographs come with scikit-image: all are in the public domain or were
+given to it. The drawn pictures depend on the seed, on numpy's generator and on Pillow.
 """
 
 import importlib.util
@@ -28,8 +28,8 @@ from leakbench.whole import file_digest
 if TYPE_CHECKING:
     from PIL import Image, ImageFont
 
-# Some fifteen hundred common English words, put together for this project. Their digest stands here because
-# results are made anew when code changes.
+# Some fifteen hundred common English words, put together for this project. The digest of the list stands in
+# the code because results are made anew when code changes.
 _LIST = Path(__file__).with_name("common_words.txt")
 _SHA256 = "e1b4e93d21c52d703173da943a76a5cd0e8897b97c67a2d704e0d31e8a7888b7"
 PHOTOGRAPHS = (
@@ -41,14 +41,15 @@ PHOTOGRAPHS = (
     "grass.png",
     "gravel.png",
 )
-# Between ink and ground, of 255 levels; between ink and the mean of the ground, summed over three channels.
+# The least contrast. On plain ground it is the difference of ink and ground, of 255 levels; over a photograph
+# it is the difference of ink and the mean of the ground, summed over three channels.
 GREY_CONTRAST, COLOUR_CONTRAST = 90, 220
 POINTS = 40
 NUMBERS = 0.15
 
 
 def beside(package: str, path: str) -> Path:
-    """Return a folder that a package brings along. Raises Unavailable if it does not."""
+    """Return the folder `path` that the installed `package` contains. Raises Unavailable if it has none."""
     spec = importlib.util.find_spec(package)
     folder = Path(spec.origin).parent / path if spec and spec.origin else None
     if folder is None or not folder.is_dir():
@@ -58,7 +59,7 @@ def beside(package: str, path: str) -> Path:
 
 @cache
 def words() -> tuple[str, ...]:
-    """Return the words of the list. Raises UserError for another list than this code is for."""
+    """Return the words of the list, each once. Raises UserError if the list has another digest."""
     if (found := file_digest(_LIST)) != _SHA256:
         raise UserError(f"{_LIST}: its sha256 is {found}, not {_SHA256} (write the new one into rendered.py)")
     return tuple(dict.fromkeys(_LIST.read_text().split()))
@@ -74,7 +75,7 @@ def _font(name: str) -> "ImageFont.FreeTypeFont":
 
 
 def draw_text(rng: np.random.Generator) -> str:
-    """Draw a word of the list, in capitals, as a name or small, or a number of one to four digits."""
+    """Draw a word of the list, in capitals, capitalised or small, or a number of one to four digits."""
     if rng.random() < NUMBERS:
         return "".join(CHARACTERS[digit] for digit in rng.integers(0, 10, rng.integers(1, 5)))
     word = words()[rng.integers(len(words()))]
@@ -82,7 +83,13 @@ def draw_text(rng: np.random.Generator) -> str:
 
 
 def mask(text: str, font: str, rng: np.random.Generator, degrees: float) -> "Image.Image":
-    """Return a word as light on dark, in grey, within random margins and turned by at most `degrees`."""
+    """Return a word as a grey mask, light on dark, within random margins.
+
+    text: the word.
+    font: the name of one of matplotlib's fonts.
+    rng: draws the margins and the angle.
+    degrees: the largest angle by which the word is turned to either side; 0 leaves it upright.
+    """
     from PIL import Image, ImageDraw
 
     drawn = _font(font)
@@ -109,7 +116,10 @@ def _photograph(name: str) -> "Image.Image":
 
 
 def ground(size: tuple[int, int], rng: np.random.Generator) -> "Image.Image":
-    """Return a crop of a photograph, as large as can be in one drawn share of it, brought to `size`."""
+    """Return a random crop of a photograph, scaled to `size` (columns, rows).
+
+    The crop has the proportions of `size`. Its sides are a drawn share, 0.2 to 0.8, of the largest such crop.
+    """
     from PIL import Image
 
     picture = _photograph(PHOTOGRAPHS[rng.integers(len(PHOTOGRAPHS))])
@@ -120,8 +130,7 @@ def ground(size: tuple[int, int], rng: np.random.Generator) -> "Image.Image":
 
 
 def over_photograph(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
-    """Return a word in a colour that differs from the mean of the photograph behind it by at least
-    the contrast."""
+    """Paint a word over a photograph, in a colour that differs from its mean by at least the contrast."""
     from PIL import Image
 
     behind = ground(mask.size, rng)
@@ -134,7 +143,7 @@ def over_photograph(mask: "Image.Image", rng: np.random.Generator) -> "Image.Ima
 
 
 def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
-    """Return a word in one level of grey on another, at least the contrast apart."""
+    """Paint a word in one level of grey on another that differs by at least the contrast."""
     from PIL import Image
 
     while True:
@@ -145,7 +154,12 @@ def on_plain(mask: "Image.Image", rng: np.random.Generator) -> "Image.Image":
 
 @dataclass(frozen=True)
 class Look:
-    """How words are drawn: their fonts, what paints a mask, and by how many degrees they are turned."""
+    """How words are drawn.
+
+    fonts: names of matplotlib's fonts.
+    paint: (mask of a word, generator) → the painted word.
+    degrees: the largest angle by which a word is turned to either side.
+    """
 
     fonts: tuple[str, ...]
     paint: Callable[["Image.Image", np.random.Generator], "Image.Image"]
@@ -153,7 +167,7 @@ class Look:
 
 
 BOLD = ("DejaVuSans-Bold", "DejaVuSerif-Bold", "DejaVuSans-BoldOblique", "DejaVuSansMono-Bold")
-# What is behind the words → how they look.
+# The ground behind the words → how the words are drawn.
 LOOKS = {
     "plain": Look(("DejaVuSans", "DejaVuSans-Bold", "DejaVuSansMono", "DejaVuSerif"), on_plain),
     "photographs": Look((*BOLD, "STIXGeneralBol"), over_photograph, 6.0),
@@ -161,7 +175,10 @@ LOOKS = {
 
 
 def split_of(count: int, rng: np.random.Generator, ground: str) -> dict[str, np.ndarray]:
-    """Draw `count` words, each in one of the fonts, and paint their masks: what `words.arrays` returns."""
+    """Draw `count` words, each in one of the fonts, and paint their masks.
+
+    `ground` is a key of LOOKS. Returns the arrays that `words.arrays` describes.
+    """
     from PIL import Image
 
     look = LOOKS[ground]
@@ -187,9 +204,14 @@ def rendered(
     test: Annotated[int, Field(gt=0)] = 600,
     seed: int = 0,
 ) -> Found:
-    """Draw `train` and `test` words, each split from its own stream of `seed`.
+    """Draw the words of both splits into the tensors that `words.arrays` describes.
 
-    The tensors are those of `words.arrays`. Raises Unavailable without the fonts or photographs.
+    ground: what is behind the words.
+    train: the number of words of the split `train`.
+    test: the number of words of the split `test`.
+    seed: of the draw; each split has a stream of its own.
+
+    Raises Unavailable without the fonts or photographs.
     """
     tensors = {
         f"{split}/{kind}": array

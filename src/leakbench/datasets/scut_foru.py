@@ -1,9 +1,9 @@
 """SCUT-FORU, English2k: words on pictures from Flickr (Zhang et al. 2016), cut out by their boxes.
 
-Never downloaded. Read is the official layout: word_img/<name>.jpg and word_annotation/<name>.txt, with a line
-`x, y, width, height, "word"` for each word. The lists name no split: as in code of the thesis' authors, the
-first 1,000 pictures by name are `train`, the others `test`, where the set's own description has 1,200 and
-515.
+The set is never downloaded. The reader takes the official layout: word_img/<name>.jpg and
+word_annotation/<name>.txt, with a line `x, y, width, height, "word"` for each word. The lists name no split.
+As in code of the thesis' authors, the first 1,000 pictures by name are `train` and the others `test`; the
+set's own description has 1,200 and 515 instead.
 """
 
 from pathlib import Path
@@ -18,8 +18,13 @@ _SUFFIXES = (".jpg", ".JPG")
 
 
 def scut_foru(folder: Path, *, train: Annotated[int, Field(gt=0)] = 1000) -> Found:
-    """Read the words, those of the first `train` pictures as the split `train`: tensors as `words.arrays` has
-    them."""
+    """Read the words into the tensors that `words.arrays` describes.
+
+    train: the number of pictures, the first by name, whose words are the split `train`; the words of the
+    others are `test`.
+
+    Raises Damaged if there are no more pictures than these, or if a line is malformed.
+    """
     files = sorted((folder / "word_annotation").glob("*.txt"))
     if len(files) <= train:
         raise Damaged(folder, f"{len(files)} annotated pictures, of which {train} are for training")

@@ -1,7 +1,8 @@
 """Street View Text: signs in Google Street View (Wang et al. 2011), 257 words for training and 647 for tests.
 
-Never downloaded. Read is the official layout: train.xml and test.xml beside the folder img, with the words of
-each picture as `taggedRectangle`s (x, y, width, height, and a `tag`), which are cut out.
+The set is never downloaded. The reader takes the official layout: train.xml and test.xml beside the folder
+img. They list the words of each picture as `taggedRectangle`s (x, y, width, height, and a `tag`), which the
+reader cuts out.
 """
 
 from pathlib import Path
@@ -12,7 +13,10 @@ from leakbench.datasets.words import Word, listed, read_words
 
 
 def svt(folder: Path) -> Found:
-    """Read the words: tensors as `words.arrays` has them. The sample is the whole split `test`."""
+    """Read the words into the tensors that `words.arrays` describes.
+
+    The sample is the whole split `test`.
+    """
     if (folder / "labels.tsv").is_file():
         return read_words(folder, {"test": listed(folder)}, "sample")
     files = {split: folder / f"{split}.xml" for split in ("train", "test")}

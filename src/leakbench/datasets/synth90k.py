@@ -1,9 +1,10 @@
 """Synth90K, or MJSynth: rendered words of a lexicon of 90,000 (Jaderberg et al. 2014), the thesis' first
 training set.
 
-Never downloaded: ten gigabytes. Read is the official layout, annotation_{train,test}.txt in
-mnt/ramdisk/max/90kDICT32px with a line `./<folder>/<folder>/<number>_<word>_<number>.jpg <number>` for each
-picture, whose word is in the name of its file.
+The set is never downloaded, because it has ten gigabytes. The reader takes the official layout,
+annotation_{train,test}.txt in mnt/ramdisk/max/90kDICT32px. These lists have a line
+`./<folder>/<folder>/<number>_<word>_<number>.jpg <number>` for each picture, so the name of the picture's
+file holds the word.
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,14 @@ def synth90k(
     train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[int, Field(gt=0)] | None = 10_000,
 ) -> Found:
-    """Read at most `train` and `test` pictures of the two splits, evenly spaced over their lists.
+    """Read words, evenly spaced over the lists, into the tensors that `words.arrays` describes.
 
-    None means all. The tensors are those of `words.arrays`.
+    train: the most pictures of the split `train`; None means all.
+    test: the most pictures of the split `test`; None means all.
 
-    Pictures of the official set that cannot be read, of which it has some, are left out and counted in the
-    note. The sample has pictures of the validation and of the test part: the former are `train`.
+    The official set has some pictures that cannot be read. They are left out and counted in the note. The
+    sample has pictures of the validation part, which become `train`, and of the test part; all of them are
+    read.
     """
     if (folder / "labels.tsv").is_file():
         splits = {

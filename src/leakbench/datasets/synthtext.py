@@ -1,8 +1,9 @@
 """SynthText in the wild: words drawn into photographs (Gupta et al. 2016), the thesis' second training set.
 
-Never downloaded: 41 gigabytes. Read is the official layout, gt.mat beside the folders of pictures: `imnames`,
-the corners `wordBB` [2, 4, words] of each picture's words, and their texts `txt`, several words to a string.
-A word is cut out by the upright box around its corners, as the thesis did.
+The set is never downloaded, because it has 41 gigabytes. The reader takes the official layout, gt.mat beside
+the folders of pictures. gt.mat holds the names `imnames` of the pictures, the corners `wordBB` [2, 4, words]
+of each picture's words, and the texts `txt` of the words, several to a string. A word is cut out by the
+upright box around its corners, as in the thesis.
 """
 
 from pathlib import Path
@@ -21,11 +22,12 @@ def synthtext(
     train: Annotated[int, Field(gt=0)] | None = 25_000,
     test: Annotated[float, Field(gt=0, lt=1)] = 0.02,
 ) -> Found:
-    """Read at most `train` words for training, evenly spaced; None means all.
+    """Read words that are evenly spaced over the set into the tensors that `words.arrays` describes.
 
-        The tensors are those of `words.arrays`.
-    The set has no split: of the words taken, the last share `test` is the split `test`. Words that cannot be
-        cut out are left out and counted in the note.
+    train: the most words of the split `train`; None means all.
+    test: the share of the words read that is the split `test`, the last of them. The set itself has no split.
+
+    Words that cannot be cut out are left out and counted in the note.
     """
     most = train if train is None else round(train / (1 - test))
     if (folder / "labels.tsv").is_file():
@@ -40,9 +42,9 @@ def synthtext(
 
 
 def _described(file: Path, most: int | None) -> tuple[list[Word], int]:
-    """Return at most `most` words, evenly spaced, and how many there are.
+    """Return at most `most` words, evenly spaced, and how many words there are in all.
 
-    All of them as objects would fill the memory.
+    Only the words that are returned become objects, because objects for all of them would fill the memory.
     """
     from scipy.io import loadmat
 

@@ -1,8 +1,9 @@
-"""Read arrays out of a pickle that others wrote, without running anything it asks for.
+"""Read arrays out of a pickle that others wrote, without running anything that the pickle asks for.
 
-A pickle may name any callable; here only the few names that rebuild plain NumPy arrays are known, and each
-stands for a record of ours that merely keeps its arguments. Arrays are made from the records afterwards,
-with every field checked.
+A pickle may name any callable. This reader only knows the few names that rebuild plain NumPy arrays, and it
+replaces each by a stand-in of its own. The stand-ins of arrays and element types are records that merely keep
+their arguments; that of `_codecs.encode` encodes a text in Latin-1 and nothing else. The reader makes arrays
+from the records afterwards and checks every field.
 """
 
 import io
@@ -18,7 +19,7 @@ from leakbench.datasets.canonical import parsing
 
 
 class _Dtype:
-    """Stands for numpy.dtype: keeps the type code and, from the state, the byte order."""
+    """The stand-in for numpy.dtype, which keeps the type code and, from the state, the byte order."""
 
     def __init__(self, code: Any, align: Any = False, copy: Any = False) -> None:
         self.code, self.order = str(code), "|"
@@ -28,7 +29,10 @@ class _Dtype:
 
 
 class _Array:
-    """Stands for numpy's _reconstruct: keeps the state (version, shape, dtype, column-major, bytes)."""
+    """The stand-in for numpy's _reconstruct, which keeps the state.
+
+    The state is (version, shape, dtype, column-major, bytes).
+    """
 
     def __init__(self, *_: Any) -> None:
         self.state: Any = None
@@ -37,7 +41,7 @@ class _Array:
         self.state = state
 
     def plain(self) -> np.ndarray:
-        """Return the array, of a number type, its bytes and shape agreeing; raises ValueError otherwise."""
+        """Return the array. Raises ValueError unless it has a number type and as many bytes as its shape."""
         _, shape, dtype, by_columns, raw = self.state
         if not isinstance(dtype, _Dtype) or dtype.order not in "|<>=":
             raise ValueError("unknown element type")
@@ -76,7 +80,10 @@ class _Restricted(pickle.Unpickler):
 
 
 def _plain(value: Any, known: dict[int, Any]) -> Any:
-    """Return a value with arrays in the place of records; what is shared is done once (`known`, by id)."""
+    """Return a value with arrays in the place of records.
+
+    known: id of a container → its result, so that a shared container is done once.
+    """
     if id(value) not in known:
         if isinstance(value, dict):
             known[id(value)] = {key: _plain(item, known) for key, item in value.items()}
@@ -94,7 +101,8 @@ def read_pickle(file: Path) -> Any:
     """
     data = file.read_bytes()
     with parsing(file, "a pickle"):
-        # Python's reader makes room for as many values as the highest number under which one is kept.
+        # Python's reader makes room for as many values as the highest number under which a value is kept, so
+        # a short file could otherwise fill the memory.
         for operation, number, _ in pickletools.genops(data):
             if "PUT" in operation.name and int(number or 0) > len(data):
                 raise pickle.UnpicklingError(f"it keeps a value as number {number}")

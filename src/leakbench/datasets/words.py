@@ -1,7 +1,7 @@
-"""Pictures of single words, and what they say: what the sets for text recognition have in common.
+"""Pictures of single words and their texts: what the sets for text recognition have in common.
 
-Kept of a picture are its pixels at 32×100, and two facts by which the thesis chooses test words: its width at
-a height of 32, and the length of its word before signs are taken out.
+Of each picture its pixels at 32×100 are kept, and two facts by which the thesis chooses test words: the
+picture's width at a height of 32, and the length of its word before signs are taken out.
 """
 
 import csv
@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 ROWS, COLUMNS = 32, 100
 LONGEST = 25
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-# What the place of a character without one holds.
+# Fills the places of a label behind its last character.
 NONE = -1
 _CODES = {character: code for code, character in enumerate(CHARACTERS)}
 T = TypeVar("T")
 
 
 class Word(NamedTuple):
-    """A word on a picture: the file, what it says, and where (left, top, right, bottom in pixels; none: the
-    whole)."""
+    """A word on a picture.
+
+    file: the picture.
+    text: the word.
+    box: where the word is: left, top, right, bottom in pixels. None stands for the whole picture.
+    """
 
     file: Path
     text: str
@@ -38,29 +42,31 @@ class Word(NamedTuple):
 
 
 def codes(text: str) -> list[int]:
-    """Return the places in CHARACTERS of a word's letters and digits, whatever their case; other signs are
-    left out."""
+    """Return the places in CHARACTERS of a word's letters and digits, in either case, without other signs."""
     return [_CODES[character] for character in text.upper() if character in _CODES]
 
 
 def spelt(label: Iterable[int]) -> str:
-    """Return the word of a label: codes, padded with NONE."""
+    """Return the word of a label, which holds codes padded with NONE."""
     return "".join(CHARACTERS[code] for code in label if code != NONE)
 
 
 def spread(items: Sequence[T], most: int | None) -> Sequence[T]:
-    """Return at most `most` of `items`, evenly spaced and in their order; all for None."""
+    """Return at most `most` of `items`, evenly spaced and in their order; None means all."""
     if most is None or len(items) <= most:
         return items
     return [items[number * len(items) // most] for number in range(most)]
 
 
 def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the canonical arrays of pictures uint8 [N, 32, 100, 3], their widths at a height of 32 and their
-    words, by kind.
+    """Return the canonical arrays of pictures of words, by kind.
 
-    images as given; labels int64 [N, 25], codes padded with NONE, of a longer word the first 25; widths
-    float32 [N]; lengths int64 [N], of the word with its signs.
+    images: uint8 [N, 32, 100, 3].
+    widths: the pictures' widths at a height of 32.
+    texts: the words.
+
+    The arrays are `images`, as given; `labels` int64 [N, 25], the codes of each word padded with NONE, of a
+    longer word the first 25; `widths` float32 [N]; and `lengths` int64 [N], of each word with its signs.
     """
     labels = np.full((len(texts), LONGEST), NONE, np.int64)
     for row, text in zip(labels, texts, strict=True):
@@ -77,10 +83,16 @@ def arrays(images: np.ndarray, widths: Sequence[float], texts: Sequence[str]) ->
 def read_words(
     folder: Path, splits: Mapping[str, Sequence[Word]], note: str = "", *, skip_damaged: bool = False
 ) -> Found:
-    """Read the words of each split (`train`, `test`) as `arrays` describes them, under <split>/<kind>.
+    """Read the words of each split as `arrays` describes them, under <split>/<kind>.
 
-    Words without a letter or digit are left out, and so, with `skip_damaged`, is what cannot be read; the
-    note counts both. Raises Damaged for a picture that cannot be read, and where no word is left of a split.
+    folder: the data set's folder, below which every picture must lie.
+    splits: `train`, `test` → the words.
+    note: what was read; counts of words are added to it.
+    skip_damaged: whether words that cannot be read are left out.
+
+    Words without a letter or digit are left out. The note counts the words that are left out for either
+    reason. Raises Damaged for a picture that cannot be read, unless `skip_damaged`, and for a split without
+    any readable word.
     """
     tensors: dict[str, np.ndarray] = {}
     notes = [note] if note else []
@@ -88,7 +100,7 @@ def read_words(
     whole = lru_cache(maxsize=1)(lambda file: opened(file).convert("RGB"))
     for split, words in splits.items():
         legible = [word for word in words if codes(word.text) and within(folder, word.file)]
-        # In one piece from the start: a large set fits into memory once.
+        # The array is made in one piece from the start, because a large set fits into memory only once.
         images = np.empty((len(legible), ROWS, COLUMNS, 3), np.uint8)
         widths: list[float] = []
         texts: list[str] = []
@@ -116,7 +128,7 @@ def read_words(
 def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
     """Return the word's pixels uint8 [32, 100, 3], cut out of its RGB picture, and its width at height 32.
 
-    Raises Damaged for a box without pixels.
+    Raises Damaged for a box without pixels or with coordinates that are not finite.
     """
     from PIL import Image
 
@@ -129,22 +141,22 @@ def cut(word: Word, picture: "Image.Image") -> tuple[np.ndarray, float]:
     wide, high = right - left, bottom - top
     if wide < 1 or high < 1:
         raise Damaged(word.file, f"a box of {wide}×{high} pixels for the word '{word.text}'")
-    # resize's own `box` reads what is beside it.
+    # The picture is cropped first, because the argument `box` of resize reads pixels beside the box.
     small = picture.crop((left, top, right, bottom)).resize((COLUMNS, ROWS), Image.Resampling.BILINEAR)
     return np.asarray(small), wide * ROWS / high
 
 
 def listed(folder: Path, chosen: Callable[[dict[str, str]], bool] = lambda row: True) -> list[Word]:
-    """Return the words of a tab-separated `labels.tsv` (columns file, word) below `folder`, of the chosen
-    rows.
+    """Return the words of a tab-separated `labels.tsv` (columns file, word) in `folder`.
 
-    Raises Damaged for a list without these columns.
+    `chosen` says of a row (column → value) whether its word is returned; by default all are. Raises Damaged
+    for a list without these columns.
     """
-    # A word may be a quotation mark.
+    # A word may be a quotation mark, so quotation marks have no meaning in the list.
     rows = read_list(folder / "labels.tsv", {"file", "word"}, csv.QUOTE_NONE)
     return [Word(folder / row["file"], row["word"]) for row in rows if chosen(row)]
 
 
 def plain(words: Iterable[Word]) -> list[Word]:
-    """Return the words that are letters and digits alone."""
+    """Return the words that consist of letters and digits only."""
     return [word for word in words if len(codes(word.text)) == len(word.text)]

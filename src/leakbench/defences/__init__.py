@@ -1,5 +1,7 @@
-"""Defences: what a client or the aggregation does so that updates leak less; one file each, found by its
-name."""
+"""Defences: what a client or the aggregation does so that updates leak less.
+
+Each defence has a file of its own, which is found by its name.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,11 +16,11 @@ from leakbench.errors import Unfit
 from leakbench.parts import part
 
 Update = dict[str, Tensor]
-# Gradients of single samples take this much memory at once.
+# Gradients of single samples take at most this much memory at once.
 EXAMPLE_BYTES = 100_000_000
 
 
-# What a plain update takes for each coordinate, and what the place of a coordinate takes where few are sent.
+# Bits of a coordinate in a plain update, and of a coordinate's place where only few coordinates are sent.
 FLOAT, PLACE = 32, 32
 Bits = Callable[[Tensor], Tensor]
 
@@ -27,27 +29,38 @@ Names = Callable[[nn.Module], frozenset[str]]
 
 
 def no_names(model: nn.Module) -> frozenset[str]:
-    """Return no tensor's name."""
+    """Return the empty set: no tensor's name."""
     return frozenset()
 
 
 def unchanged(value: Any, *_: Any) -> Any:
-    """Return `value` itself: what no defence does."""
+    """Return `value` itself.
+
+    A place of `Defence` that holds this function does nothing. Callers compare with it by identity.
+    """
     return value
 
 
 def dense(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
-    """Return the bits that a tensor [rounds, *shape] takes, int64 [rounds]: `bits` a coordinate, and `beside`
-    for the whole."""
+    """Return the bits that a tensor takes when every coordinate is sent, int64 [rounds].
+
+    value: [rounds, *shape].
+    bits: bits of one coordinate.
+    beside: bits that each round's tensor takes in addition, whatever its size.
+    """
     rounds = len(value)
     return torch.full((rounds,), value.numel() // max(rounds, 1) * bits + beside)
 
 
 def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
-    """Return the bits of a tensor [rounds, *shape] whose zeros are not sent, int64 [rounds].
+    """Return the bits that a tensor takes when its zeros are not sent, int64 [rounds].
 
-    One bit for each coordinate says whether it is sent, or the places of those sent do, whichever is shorter.
-    Where none is zero, nothing needs to say it.
+    Either one bit for each coordinate says whether it is sent, or the places of the coordinates that are sent
+    are listed, whichever is shorter. A tensor without zeros needs neither.
+
+    value: [rounds, *shape].
+    bits: bits of one coordinate that is sent.
+    beside: bits that each round's tensor takes in addition, whatever its size.
     """
     flat = value.flatten(1)
     every = flat.shape[1]
@@ -59,11 +72,13 @@ def sparse(value: Tensor, bits: int = FLOAT, beside: int = 0) -> Tensor:
 class View(NamedTuple):
     """What an attacker gets to see of a round.
 
-    groups: for each thing seen, the clients whose samples it is of. `seen(updates, rng)` makes them of the
-    updates that clients sent in one round: parameter → [clients, *shape] → [groups, *shape]; it is
-    `unchanged` itself where the updates are what is seen. knows: the fields of the threat model that differ
-    (`attacks.threat_model`). shares: [groups, clients], float64, where what is seen is sums of updates that
-    are weighed so; many clients' updates are then added up one by one, and never held together.
+    groups: for each thing that is seen, the clients whose samples went into it.
+    seen: called as `seen(updates, rng)`; turns the updates that clients sent in one round, parameter →
+    [clients, *shape], into what is seen, parameter → [groups, *shape]. It is `unchanged` itself where the
+    attacker sees the updates as they were sent.
+    knows: the fields of the threat model that the view changes (`attacks.threat_model`).
+    shares: float64 [groups, clients], given where what is seen are sums of updates weighted by these shares.
+    The updates of many clients are then added up one by one and are never held together.
     """
 
     groups: list[list[int]]
@@ -73,12 +88,20 @@ class View(NamedTuple):
 
 
 def each_update(clients: Sequence[int]) -> View:
-    """Return the server's view of clients with these numbers of samples: what each of them sends."""
+    """Return the server's view of the update of each client.
+
+    clients: the number of samples of each client.
+    """
     return View([[i] for i in range(len(clients))], unchanged, {})
 
 
 def summed(groups: list[list[int]], shares: Tensor, knows: dict[str, str]) -> View:
-    """Return the view of sums of updates, each weighed by its row of `shares`, float64 [groups, clients]."""
+    """Return the view of weighted sums of updates.
+
+    groups: for each sum, the clients whose samples went into it.
+    shares: the weight of each client's update in each sum, float64 [groups, clients].
+    knows: the fields of the threat model that the view changes.
+    """
 
     def seen(updates: Update, rng: torch.Generator) -> Update:
         return {name: torch.tensordot(shares, value.double(), 1).float() for name, value in updates.items()}
@@ -88,12 +111,16 @@ def summed(groups: list[list[int]], shares: Tensor, knows: dict[str, str]) -> Vi
 
 @dataclass(frozen=True)
 class Batch:
-    """The samples of one local step, as a defence of the place `examples` is given them.
+    """The samples of one local step, as a defence of the place `examples` receives them.
 
-    model: the network, and weights: its parameters before the step, by name. images: float [n, …], what the
-    network reads. labels: int64 [n]. masks: what dropout drew, buffer → [n, width]. fixed: further buffers.
-    loss: outputs [n, classes] and labels [n] in, their mean loss out. memory: what the client remembers, as
-    in the place `rounds`.
+    model: the network.
+    weights: the network's parameters before the step, by name.
+    images: what the network reads, float [n, …].
+    labels: int64 [n].
+    masks: what the dropout layers drew, buffer → [n, width].
+    fixed: further buffers of the network.
+    loss: maps outputs [n, classes] and labels [n] to their mean loss.
+    memory: what the client remembers, as in the place `rounds` of `Defence`.
     """
 
     model: nn.Module
@@ -106,8 +133,7 @@ class Batch:
     memory: Update = field(default_factory=dict)
 
     def mean(self) -> Update:
-        """Return the gradient of the mean loss over the batch [*shape], what training without a defence goes
-        by."""
+        """Return the gradient of the batch's mean loss [*shape], which training without a defence uses."""
 
         def whole(weights: Mapping[str, Tensor]) -> Tensor:
             tensors = {**self.fixed, **weights, **self.masks}
@@ -131,27 +157,35 @@ class Batch:
 
 
 class Defence(NamedTuple):
-    """What a defence does: five places where it may act on the client, and what it means for others.
+    """What a defence does: five places where it may act on the client, and what others must know of it.
 
-    Each place defaults to doing nothing. A client goes through them in this order.
+    Each place does nothing by default. A client goes through the five places in this order: `model`,
+    `inputs`, `examples`, `update`, `rounds`.
 
-    `model(model, rng)`: the network that it trains, in place of `model`.
-    `inputs(images, labels, rng)`: what it trains on in a round, in place of its images float [n, …] and
-    labels [n].
-    `examples(batch, rng)`: the gradient of a local step [*shape], in place of the mean over the batch.
-    `update(update, rng)`: what it sends, in place of tensors [rounds, *shape].
-    `rounds(update, memory, rng)`: what it sends, in place of one round's tensors [1, *shape]. `memory` is its
-    own from one round to the next, empty at first, and holds tensors by name; `batch.memory` is the same.
-
-    `bits(value)` is what a tensor [rounds, *shape] takes on its way, int64 [rounds]: the defence's price in
-    bandwidth, without what a general compressor would still save.
-    `secret(model)`: the tensors of the changed network that are the client's own; of these the server sees
-    those of `shown(model)` as they are, and the updates of those of `sent(model)`. `hidden(model)`: what the
-    server knows of the change: the batch norms `layers` whose weight and bias it does not see, and what else
-    is public `about` them. `view(clients)`: what is left to see of a round of clients with these numbers
-    of samples, and to whom. Raises Unfit where there are too few of them.
-    `certificate(steps, kind)`: what it certifies of a sample that may take part in each of `steps`
-    local steps of updates of this kind (`leakbench.certificate`); none where it certifies nothing.
+    model: called as `model(model, rng)`; returns the network that the client trains in place of `model`.
+    inputs: called as `inputs(images, labels, rng)`; returns what the client trains on in a round, in place of
+    its images float [n, …] and labels [n].
+    examples: called as `examples(batch, rng)`; returns the gradient of a local step [*shape], in place of the
+    mean over the batch.
+    update: called as `update(update, rng)`; returns what the client sends in place of tensors [rounds,
+    *shape].
+    rounds: called as `rounds(update, memory, rng)`; returns what the client sends in place of one round's
+    tensors [1, *shape]. `memory` holds tensors by name. It is the client's own, empty at first, and is kept
+    from one round to the next; `batch.memory` is the same.
+    bits: called as `bits(value)`; returns the bits that a tensor [rounds, *shape] takes on its way, int64
+    [rounds]. This is the defence's price in bandwidth, without what a general compressor would still save.
+    secret: called as `secret(model)`; returns the names of the tensors of the changed network that are the
+    client's own.
+    shown: called as `shown(model)`; returns the names of those secret tensors that the server sees as they
+    are.
+    sent: called as `sent(model)`; returns the names of those secret tensors whose updates the server sees.
+    hidden: called as `hidden(model)`; returns what the server knows of the changed network: the batch norms
+    `layers` whose weight and bias it does not see, and what else is public `about` them.
+    view: called as `view(clients)`; returns what an attacker sees of a round of clients with these numbers of
+    samples. Raises Unfit if there are too few clients.
+    certificate: called as `certificate(steps, kind)`; returns what the defence certifies of a sample that may
+    take part in each of `steps` local steps, for updates of this kind (`leakbench.certificate`), or None if
+    it certifies nothing.
     """
 
     model: Callable[[nn.Module, torch.Generator], nn.Module] = unchanged
@@ -169,18 +203,35 @@ class Defence(NamedTuple):
 
 
 def sent_bytes(defence: Defence, update: Update) -> Tensor:
-    """Return the bytes that a protected update takes on its way to the server, int64 [rounds], rounded up."""
+    """Return the bytes that a protected update takes on its way to the server, int64 [rounds], rounded up.
+
+    defence: its `bits` says what each tensor takes.
+    update: parameter → [rounds, *shape].
+    """
     return -(-torch.stack([defence.bits(value) for value in update.values()]).sum(0) // 8)
 
 
 def beside(each: Tensor, values: Tensor) -> Tensor:
-    """Return one number for each round in a shape that multiplies `values` [rounds, …]."""
+    """Return one number for each round in a shape that multiplies `values`.
+
+    each: [rounds].
+    values: [rounds, …].
+    """
     return each.view(-1, *[1] * (values.dim() - 1))
 
 
 def protected(defence: Defence, update: Update, memory: Update, rng: torch.Generator) -> Update:
-    """Return what a client sends in place of `update` [rounds, *shape], one round after the other, so that
-    chunks of rounds change nothing. `memory` is the client's own and is changed in place."""
+    """Return what a client sends in place of `update`.
+
+    Rounds are protected one after the other, so that playing them in chunks changes nothing.
+
+    defence: its places `update` and `rounds` act here.
+    update: parameter → [rounds, *shape].
+    memory: the client's own memory, which is changed in place.
+    rng: the randomness of the defence.
+
+    Returns the tensors in the same form.
+    """
     if defence.update is unchanged and defence.rounds is None:
         return update
     parts = []
@@ -191,8 +242,12 @@ def protected(defence: Defence, update: Update, memory: Update, rng: torch.Gener
 
 
 def needs(clients: Sequence[int], least: int, name: str) -> None:
-    """Raise Unfit where fewer than `least` clients take part in what the defence `name` does with them
-    together."""
+    """Raise Unfit if fewer than `least` clients take part in a round.
+
+    clients: the number of samples of each client.
+    least: the number of clients among whom the defence hides an update.
+    name: the defence's name, for the message.
+    """
     if len(clients) < least:
         raise Unfit(
             f"defence {name}: a round of {len(clients)} has nobody to hide among (it takes {least} clients)"
@@ -200,8 +255,11 @@ def needs(clients: Sequence[int], least: int, name: str) -> None:
 
 
 def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits = dense) -> Defence:
-    """Return the defence that changes each tensor [rounds, *shape] of an update by itself, and what one then
-    takes."""
+    """Return the defence that changes each tensor of an update by itself.
+
+    change: maps a tensor [rounds, *shape] and a generator to the tensor that is sent.
+    bits: the bits that a changed tensor takes, as in `Defence`.
+    """
     return Defence(
         update=lambda update, rng: {name: change(value, rng) for name, value in update.items()},
         bits=bits,
@@ -209,6 +267,10 @@ def per_tensor(change: Callable[[Tensor, torch.Generator], Tensor], bits: Bits =
 
 
 def build(module: str, parameters: dict[str, Any]) -> Defence:
-    """Build the defence whose file is `module`."""
+    """Build the defence whose file is `module`.
+
+    module: the file's name.
+    parameters: keyword arguments of the function that the file is named after.
+    """
     defence: Defence = part("defences", module)(**parameters)
     return defence

@@ -1,5 +1,7 @@
-"""Only the sum of a round's updates is seen: secure aggregation, or what a client decrypts of an encrypted
-round."""
+"""Secure aggregation: only the sum of a round's updates is seen.
+
+A client that decrypts the sum of an encrypted round sees the same.
+"""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,10 +12,12 @@ from leakbench.defences import Defence, View, needs, summed
 
 
 def aggregated(*, observer: Literal["server", "client"] = "server") -> Defence:
-    """Show the mean of the updates, by number of samples, as that of one client with all their samples.
+    """Show the mean of the updates, weighted by number of samples, as one client's update with all samples.
 
-    A `client` among them, the first, subtracts its own share: what it sees is of the others, and of two
-    clients the other's.
+    observer: who sees the mean. A `client` is the first of those that take part. It subtracts its own share
+    and so sees the mean of the others; of two clients it sees the other's update.
+
+    Raises Unfit if fewer than two clients take part.
     """
 
     def view(clients: Sequence[int]) -> View:

@@ -14,8 +14,8 @@ from torch.nn.functional import pad
 from leakbench.defences import Defence
 from leakbench.errors import UserError
 
-# What a number in a policy stands for: a transform and how strong it is, 0 to 9. The list of the authors'
-# code has a probability for each besides, which that code does not read.
+# What a number in a policy stands for: a transform and how strong it is, from 0 to 9. The list in the
+# authors' code also has a probability for each transform, which that code does not read.
 TRANSFORMS = tuple(
     (name, int(level))
     for name, level in re.findall(
@@ -34,12 +34,17 @@ TRANSFORMS = tuple(
         """,
     )
 )
-# Those that go one way or the other by chance.
+# Transforms that go one of two ways at random.
 SIGNED = ("shear-y", "translate-x", "translate-y", "color", "contrast", "sharpness", "brightness")
 
 
 class Step(NamedTuple):
-    """A transform, how strong it is from 0 to 9, and which way it goes, 1 or -1."""
+    """One transform of an image.
+
+    name: the transform's name.
+    level: how strong it is, from 0 to 9.
+    way: which of its two ways it goes, 1 or -1.
+    """
 
     name: str
     level: int
@@ -47,10 +52,13 @@ class Step(NamedTuple):
 
 
 def transformed(images: Tensor, step: Step) -> Tensor:
-    """Return images uint8 [n, channels, rows, columns] after one transform, of the same shape.
+    """Return images after one transform, in the same shape.
 
-    Where the authors' code shears by bicubic interpolation, this shears by bilinear one. Of images with one
-    channel there is no colour to change.
+    The authors' code shears by bicubic interpolation; this function shears by bilinear interpolation. Images
+    with one channel have no colour to change.
+
+    images: uint8 [n, channels, rows, columns].
+    step: the transform.
     """
     from torchvision.transforms import InterpolationMode
     from torchvision.transforms import functional as f
@@ -69,7 +77,7 @@ def transformed(images: Tensor, step: Step) -> Tensor:
         case "posterize":
             out = f.posterize(images, round(8 - 4 * step.level / 9))
         case "solarize":
-            # Nothing is as bright as 256.
+            # At level 0 the threshold would be 256, and no pixel is as bright as that.
             out = images if step.level == 0 else f.solarize(images, 256 - 256 * step.level / 9)
         case "rotate":
             out = f.rotate(images, 30 * step.level / 9, fill=[128.0])
@@ -92,9 +100,11 @@ def transformed(images: Tensor, step: Step) -> Tensor:
 
 
 def parsed(policies: str) -> list[list[int]]:
-    """Return the numbers of each policy, of the authors' way to write them: "3-1-7+43-18-18" are two.
+    """Return the numbers of the transforms of each policy, from the authors' notation.
 
-    Raises UserError for what is not written so and for a number that stands for no transform.
+    policies: policies with + between them, such as "3-1-7+43-18-18", which are two.
+
+    Raises UserError if the text is not in this notation, or if a number stands for no transform.
     """
     where = "defence.parameters.policies"
     try:
@@ -110,16 +120,24 @@ def parsed(policies: str) -> list[list[int]]:
 
 
 def ways(policy: list[int]) -> list[list[Step]]:
-    """Return all that a policy may do to an image: each of its transforms in each way that it may go."""
+    """Return all that a policy may do to an image: its transforms, in each combination of their ways.
+
+    policy: the numbers of its transforms.
+    """
     named = [TRANSFORMS[number] for number in policy]
     each = product(*((1, -1) if name in SIGNED else (1,) for name, _ in named))
     return [[Step(*transform, way) for transform, way in zip(named, one, strict=True)] for one in each]
 
 
 def applied(images: Tensor, steps: list[Step]) -> Tensor:
-    """Return images [n, channels, rows, columns] in [0, 1] after these transforms, which take 8 bits a value.
+    """Return images after these transforms, in the same shape and range.
 
-    Raises UserError for what is no image of one or three channels.
+    The transforms work on 8 bits a value.
+
+    images: [n, channels, rows, columns] in [0, 1].
+    steps: the transforms, in order.
+
+    Raises UserError if a sample is not an image of one or three channels.
     """
     channels, *size = images.shape[1:]
     if images.dim() != 4 or channels not in (1, 3) or min(size) < 3:
@@ -134,17 +152,24 @@ def applied(images: Tensor, steps: list[Step]) -> Tensor:
 
 
 def alternatives(images: Tensor, policies: str = "3-1-7+43-18-18") -> Iterator[Tensor]:
-    """Yield all that the policies may make of images [n, channels, rows, columns] in [0, 1], one after the
-    other."""
+    """Yield each result that the policies may have for a batch of images, one after the other.
+
+    images: [n, channels, rows, columns] in [0, 1].
+    policies: as in `ats`.
+    """
     for policy in parsed(policies):
         for steps in ways(policy):
             yield applied(images, steps)
 
 
 def shifted(images: Tensor, most: int, rng: torch.Generator) -> Tensor:
-    """Return images [n, channels, rows, columns], each moved by chance by up to `most` pixels both ways.
+    """Return images, each moved at random by up to `most` pixels in both directions.
 
-    What moves in is black.
+    Pixels that move in are black.
+
+    images: [n, channels, rows, columns].
+    most: the largest move, in pixels.
+    rng: draws the moves.
     """
     rows, columns = images.shape[2:]
     padded = pad(images, [most] * 4)
@@ -173,13 +198,18 @@ def ats(
 ) -> Defence:
     """Transform each image by one of the policies, at random, before the client trains on it.
 
-    A policy is three transforms after each other, many of which go one of two ways by chance. Transforms,
-    strengths and the default policies are those of the authors' code (github.com/gaow0007/ATSPrivacy,
-    2496fc9), which trains ResNet20-4 on CIFAR-100 by these two. They come from a search among 1,600 random
-    policies, which is not repeated here. The authors' training also moves each image by up to 4 pixels
-    (`shift`) and mirrors half of them, with this defence and without it; here images stay where they are
-    unless `shift` says more, and nothing is mirrored. Raises UserError for policies that there are not, and
-    for samples that are no images.
+    A policy applies its transforms one after the other; each of the authors' policies has three. Many
+    transforms go one of two ways at random. The transforms, their strengths and the default policies are
+    those of the authors' code (github.com/gaow0007/ATSPrivacy, 2496fc9), which trains ResNet20-4 on CIFAR-100
+    with these two policies. The policies come from a search among 1,600 random policies, which is not
+    repeated here. The authors' training also moves each image by up to 4 pixels and mirrors half of the
+    images, with the defence and without it. Here no image is mirrored, and images are moved only if `shift`
+    says so.
+
+    policies: policies with + between them. Each policy is the numbers of its transforms with - between them.
+    shift: pixels that each image is moved by at most, at random, before its policy.
+
+    Raises UserError if a policy does not exist, or if the samples are not images.
     """
     found = [ways(policy) for policy in parsed(policies)]
 

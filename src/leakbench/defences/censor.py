@@ -11,17 +11,21 @@ from leakbench.defences import Batch, Defence, Update
 
 
 def orthogonal(value: Tensor, rng: torch.Generator, released: bool) -> Tensor:
-    """Return a random direction that is orthogonal to `value` and as long as it.
+    """Return a random tensor that is orthogonal to `value` and has the same norm.
 
-    released: subtract the direction's product with `value` over one norm of it in place of two, as the
-    authors' code does; what is left is orthogonal only to a tensor of norm one.
+    The result is zero if `value` is a single number, because no direction is orthogonal to it.
+
+    value: a gradient's tensor of any shape.
+    rng: draws the direction.
+    released: project as the authors' code does. It divides the inner product with `value` by the norm of
+    `value` in place of the squared norm, so that the result is orthogonal only to a tensor of norm one.
     """
     drawn = torch.randn(value.shape, generator=rng, dtype=value.dtype).to(value.device)
     drawn = drawn / drawn.norm()
     norm = value.norm().clamp_min(torch.finfo(value.dtype).tiny)
     drawn = drawn - (drawn * value).sum() / (norm if released else norm.square()) * value
     left = drawn.norm()
-    # Nothing is orthogonal to a single number.
+    # No direction is orthogonal to a single number.
     return drawn / left * norm if left > 1e-6 else torch.zeros_like(value)
 
 
@@ -39,11 +43,16 @@ def censor(
         ),
     ] = False,
 ) -> Defence:
-    """Replace each tensor of a step's gradient by a random direction orthogonal to it, of its length.
+    """Replace each tensor of a step's gradient by a random direction orthogonal to it, of the same norm.
 
-    Of `trials` draws the client sends the one after whose step the loss on its batch is lowest. Defaults are
-    those of the authors' code (github.com/KaiyuanZh/censor, 2739a36), which stops to defend after ten epochs;
-    this defence does not stop.
+    Of `trials` draws the client sends the one after whose step the loss on its batch is lowest. The defaults
+    are those of the authors' code (github.com/KaiyuanZh/censor, 2739a36). That code stops defending after ten
+    epochs; this defence does not stop.
+
+    trials: the number of directions that are tried.
+    rate: the learning rate of the step after which the loss decides between directions.
+    released: do as the authors' code. Its projection is orthogonal only to tensors of norm one, and it sends
+    the gradient itself if no direction lowers the loss.
     """
 
     def examples(batch: Batch, rng: torch.Generator) -> Update:

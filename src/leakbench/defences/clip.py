@@ -9,8 +9,10 @@ from leakbench.defences import Defence, Update, beside
 
 
 def clip(*, norm: Annotated[float, Field(gt=0)]) -> Defence:
-    """Scale an update down to a Euclidean norm of `norm` over all its tensors; a shorter one is sent as it
-    is."""
+    """Scale an update down to a Euclidean norm of at most `norm`.
+
+    norm: the largest norm over all tensors together, above 0. A shorter update is sent as it is.
+    """
 
     def shortened(update: Update, rng: torch.Generator) -> Update:
         length = torch.stack([value.flatten(1).square().sum(1) for value in update.values()]).sum(0).sqrt()

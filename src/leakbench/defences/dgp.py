@@ -1,5 +1,8 @@
-"""DGP, dual gradient pruning: send neither the largest nor the smallest coordinates of a round, and add what
-was dropped to the next one (Xue et al., AAAI 2024)."""
+"""DGP, dual gradient pruning (Xue et al., AAAI 2024).
+
+The client sends neither the largest nor the smallest coordinates of a round, and adds what it dropped to the
+next round.
+"""
 
 from typing import Annotated
 
@@ -12,10 +15,13 @@ from leakbench.errors import UserError
 
 
 def middle(value: Tensor, largest: float, smallest: float) -> Tensor:
-    """Return a tensor of any shape with zeros for its `largest` and `smallest` shares of coordinates.
+    """Return a tensor with zeros in place of its largest and smallest coordinates by magnitude.
 
-    Shares are of the number of coordinates and go by magnitude. They are rounded to whole coordinates, and
-    one coordinate at least is left.
+    value: a tensor of any shape.
+    largest: share of the coordinates that is dropped, the largest first.
+    smallest: share of the coordinates that is dropped, the smallest first.
+
+    Shares are rounded to whole coordinates, and at least one coordinate is left.
     """
     flat = value.flatten()
     count = len(flat)
@@ -40,8 +46,14 @@ def dgp(
     """Send the coordinates of each tensor whose magnitudes are neither among the largest nor the smallest.
 
     The client keeps what it dropped and adds it to its next update (error feedback). The authors released no
-    code. That pruning goes tensor by tensor and both defaults (0.05 and 0.75) are assumptions, which were not
-    read in the paper. Raises UserError where the two shares leave nothing.
+    code. Two things are assumptions that were not read in the paper: pruning goes tensor by tensor, and both
+    defaults (0.05 and 0.75).
+
+    largest: k1, the share of each tensor that is dropped, the largest coordinates first.
+    smallest: k2, the share of each tensor that is dropped, the smallest coordinates first.
+    feedback: whether what was dropped in a round is added to the update of the next round.
+
+    Raises UserError if the two shares leave nothing.
     """
     if largest + smallest >= 1:
         raise UserError(

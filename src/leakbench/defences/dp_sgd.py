@@ -13,8 +13,13 @@ from leakbench.errors import UserError
 
 
 def bounded(parts: Sequence[Tensor], clip: float) -> Tensor:
-    """Return the factor [n] that brings gradients [n, *shape] of all tensors together to a norm of `clip` at
-    most. It is 0 for a gradient that is no number."""
+    """Return the factor [n] that scales each sample's gradient down to a norm of at most `clip`.
+
+    The norm is taken over all tensors together. The factor is 0 for a gradient that is not finite.
+
+    parts: the gradient's tensors, each [n, *shape].
+    clip: the largest Euclidean norm.
+    """
     length = torch.stack([value.flatten(1).square().sum(1) for value in parts]).sum(0).sqrt()
     return torch.where(length.isfinite(), (clip / length.clamp_min(1e-30)).clamp_max(1), 0.0)
 
@@ -53,16 +58,27 @@ def dp_sgd(
         ),
     ] = "server",
 ) -> Defence:
-    """Bound, sum and blur the samples' gradients in each local step; divide by the expected number of
-    samples.
+    """Clip each sample's gradient, add noise to their sum, and divide by the expected number of samples.
 
-    The certificate counts every step in which a sample may take part, and no secrecy but that of
-    `sample_rate`: the server knows in which rounds a client takes part. Noise is of single precision and from
-    a generator that a seed determines, which serves experiments and no deployment.
+    The certificate counts every step in which a sample may take part. The only secrecy that it counts on is
+    that of `sample_rate`: the server knows in which rounds a client takes part. The noise has single
+    precision and comes from a generator that a seed determines, which is good enough for experiments but not
+    for a deployment.
 
-    Raises UserError for a network with batch norm, where a sample changes the gradients of others, and for
-    recurrent layers, whose gradients torch cannot take sample by sample; and where central noise meets
-    several local steps, whose sum no bound on single gradients bounds.
+    noise_multiplier: standard deviation of the noise on the sum of gradients, in units of `clip`.
+    clip: the Euclidean norm that each sample's gradient is scaled down to.
+    delta: the δ at which ε is reported.
+    sample_rate: probability that a sample of a batch takes part in a step. Only the client knows which
+    samples do.
+    noise: who adds the noise: each client in every step (`local`), or once the party that sums up the
+    clients' gradients (`central`).
+    observer: who attacks. Central noise protects from a client, which receives the noised mean, but not from
+    the server that adds the noise.
+
+    Raises UserError for a network with batch norm, where a sample changes the gradients of others, or with
+    recurrent layers, whose gradients torch cannot take sample by sample. Raises UserError if central noise
+    meets clients that send weights after local steps, because a bound on single gradients does not bound the
+    sum of several steps.
     """
 
     def model(network: nn.Module, rng: torch.Generator) -> nn.Module:

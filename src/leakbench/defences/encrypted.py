@@ -1,5 +1,4 @@
-"""Updates reach the server encrypted, under a key that all clients share (FedBoosting, thesis, section
-4.2.2)."""
+"""Encrypted updates, under a key that all clients share (FedBoosting, thesis, section 4.2.2)."""
 
 import operator
 from collections.abc import Sequence
@@ -21,13 +20,22 @@ def encrypted(
     scale_bits: Annotated[int, Field(gt=0)] = 32,
     pieces: Annotated[int, Field(gt=0)] = 100,
 ) -> Defence:
-    """Show a server without the key ciphertexts, one that has it from a client what they open to, quantised,
-    and one to which clients open the weighted `sum` of a round that sum.
+    """Show what an observer of encrypted updates sees, which depends on the keys that it has.
 
-    Ciphertexts are drawn, not made: without the key they cannot be told from uniform bits, and keys and
-    blinding may not be seeded, so that real ones would be others at each run; tests hold those of
-    `leakbench.encryption` to the same statistics. Read as numbers they lie in [-1, 1). A value takes
-    `value_bits` of a plaintext of `bits`, a ciphertext twice the plaintext.
+    Ciphertexts are drawn at random instead of being made. Without the key they cannot be distinguished from
+    uniform bits. Keys and blinding may not be seeded, so real ciphertexts would differ from run to run. Tests
+    hold those of `leakbench.encryption` to the same statistics. Read as numbers the ciphertexts lie in [-1,
+    1).
+
+    observer: a `server` without the key sees ciphertexts. A `colluding` server has the key and sees the
+    quantised values of each update. With `sum` clients decrypt the weighted sum of a round for the server,
+    and it sees that sum.
+    bits: bits of a plaintext; a ciphertext takes twice as many.
+    value_bits: bits of a plaintext that one value takes.
+    scale_bits: values are rounded to multiples of `pieces` / 2^scale_bits.
+    pieces: clients' weights in a sum are multiples of 1 / `pieces`.
+
+    With `sum`, raises Unfit if fewer than two clients take part.
     """
 
     keyless, scale = observer == "server", 1 << scale_bits

@@ -1,5 +1,7 @@
-"""Clients are shown mixtures of one another's updates for cross-validation (FedBoosting, thesis, section
-4.2.3)."""
+"""Fused updates: clients receive mixtures of each other's updates for cross-validation.
+
+The source is FedBoosting (thesis, section 4.2.3).
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal
@@ -15,8 +17,11 @@ _OBSERVER = 0
 
 
 def _drawn(count: int, rng: torch.Generator) -> Tensor:
-    """Return shares [count, count], rows uniform among those that add up to 1, a row's own share its
-    largest."""
+    """Draw shares of each client's update in each mixture, [count, count].
+
+    Each row is uniform among the shares that add up to 1. It is then sorted in descending order and rotated,
+    so that a row's own share is its largest.
+    """
     drawn = -torch.rand(count, count, generator=rng, dtype=torch.float64).clamp_min(1e-12).log()
     rows = (drawn / drawn.sum(1, keepdim=True)).sort(1, descending=True).values
     return torch.stack([row.roll(i) for i, row in enumerate(rows)])
@@ -27,12 +32,14 @@ def fused(
     own: Annotated[float, Field(gt=0, le=1)] = 0.9,
     shares: Literal["constant", "known", "drawn"] = "constant",
 ) -> Defence:
-    """Show a client, the first, the fused updates of the others: `own` of each and the rest of all others
-    alike (Eqn 4.5).
+    """Show a client, the first, the fused updates of the others (Eqn 4.5).
 
-    `constant`: an attacker that takes a mixture for the update. `known`: one that knows `own`, which the
-    authors' code fixes, and solves N equations for N updates. `drawn`: shares drawn anew each round, which
-    the text has, and which no attacker knows.
+    own: the share of a client's own update in its mixture. All other updates have equal parts of the rest.
+    shares: what the attacker knows of the shares. With `constant` it takes a mixture for the update. With
+    `known` it knows `own`, which the authors' code fixes, and solves N equations for N updates. With `drawn`
+    the shares are drawn anew in each round, as the text has it, and no attacker knows them.
+
+    Raises Unfit if fewer than two clients take part.
     """
 
     def view(clients: Sequence[int]) -> View:

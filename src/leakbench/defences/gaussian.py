@@ -9,6 +9,10 @@ from leakbench.defences import Defence, per_tensor
 
 
 def gaussian(*, scale: Annotated[float, Field(gt=0)]) -> Defence:
-    """Add noise of standard deviation `scale` to every coordinate. It bounds no norm, so it states no privacy
-    budget."""
+    """Add normal noise to every coordinate.
+
+    The defence bounds no norm, so it states no privacy budget.
+
+    scale: the noise's standard deviation, above 0.
+    """
     return per_tensor(lambda value, rng: value + scale * torch.randn(value.shape, generator=rng))

@@ -1,5 +1,7 @@
-"""Key-lock: scale and shift behind a normalisation come from a key and lock layers that never leave the
-client (FedKL)."""
+"""Key-lock (FedKL): the scale and shift behind a normalisation come from a key and from lock layers.
+
+Neither the key nor the lock layers ever leave the client.
+"""
 
 import copy
 from typing import Annotated, Literal
@@ -11,7 +13,7 @@ from torch import Tensor, nn
 from leakbench.defences import Defence, no_names
 from leakbench.errors import Unfit
 
-# Parameters of the two lock layers, below the name of a lock.
+# Names of the parameters of the two lock layers, below the name of a lock.
 LAYERS = ("scale.weight", "scale.bias", "shift.weight", "shift.bias")
 ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch.sigmoid}
 
@@ -19,9 +21,15 @@ ACTIVATIONS = {"none": lambda value: value, "relu": torch.relu, "sigmoid": torch
 class KeyLock(nn.BatchNorm2d):
     """Batch norm whose scale γ and shift β are act(W·key + b) of two lock layers, `scale` and `shift`.
 
-    Its own tensors keep the names that they have in the batch norm it takes the place of. `key` [key length]
-    is a buffer; a chained lock has none, and reads γ and β of the lock before it. Source: thesis, section
-    5.2.3; the text has no activation, the authors' code ReLU, or a sigmoid in the tests of leakage.
+    The other tensors keep the names that they have in the batch norm that the lock replaces. `key` [key
+    length] is a buffer. A chained lock has no key and reads γ and β of the lock before it. Source: thesis,
+    section 5.2.3. The text has no activation; the authors' code has ReLU, or a sigmoid in the tests of
+    leakage.
+
+    norm: the batch norm that the lock replaces.
+    key: [key length], or None for a chained lock.
+    activation: act, a name in ACTIVATIONS.
+    before: the lock whose γ and β a chained lock reads.
     """
 
     key: Tensor
@@ -37,7 +45,7 @@ class KeyLock(nn.BatchNorm2d):
             {name: value for name, value in norm.state_dict().items() if name not in ("weight", "bias")}
         )
         self.activation = activation
-        # In a tuple, so that the lock before is no part of this one.
+        # In a tuple, so that torch does not register the lock before as a part of this one.
         self.before = () if before is None else (before,)
         reads = 2 * before.num_features if before is not None else len(key) if key is not None else 0
         if key is not None:
@@ -56,14 +64,14 @@ class KeyLock(nn.BatchNorm2d):
 
 
 def draw_key(length: int, rng: torch.Generator) -> Tensor:
-    """Return a private key, uniform in [0, 1): [length]. Source: the authors' code."""
+    """Return a private key [length], uniform in [0, 1), as the authors' code draws it."""
     return torch.rand(length, generator=rng)
 
 
 def first_norms(model: nn.Module) -> list[str]:
     """Return the names of the batch norms that follow a convolution, in order.
 
-    Raises Unfit if the first convolution has none behind it.
+    Raises Unfit if no batch norm follows the first convolution.
     """
     found: list[str] = []
     previous: nn.Module | None = None
@@ -92,7 +100,18 @@ def lock(
     activation: str = "relu",
     blocks: str = "first",
 ) -> nn.Module:
-    """Return a copy of `model` behind a lock: key and lock layers drawn from `rng`, all else as it was."""
+    """Return a copy of `model` behind a lock.
+
+    Key and lock layers are drawn; all else is as it was.
+
+    model: the network, with a batch norm behind its first convolution.
+    rng: draws the key and the lock layers.
+    key_length: the number of values of the key.
+    activation: the activation of the lock layers, a name in ACTIVATIONS.
+    blocks: `first` locks the first convolution–normalisation block, `all` locks every one in a chain.
+
+    Raises Unfit if no batch norm follows the first convolution.
+    """
     locked = copy.deepcopy(model)
     names = first_norms(locked)
     before = None
@@ -108,8 +127,10 @@ def lock(
 
 @torch.no_grad()
 def initialise(layer: KeyLock, rng: torch.Generator) -> None:
-    """Draw the lock layers as torch draws a dense layer: uniform within one over the root of what it
-    reads."""
+    """Draw the lock layers as torch draws a dense layer.
+
+    Parameters are uniform in ± 1 / √inputs, where inputs is the number of values that the layer reads.
+    """
     bound = layer.scale.in_features**-0.5
     for parameter in layer.parameters():
         parameter.copy_((torch.rand(parameter.shape, generator=rng) * 2 - 1) * bound)
@@ -141,10 +162,15 @@ def key_lock(
     blocks: Literal["first", "all"] = "first",
     shares: tuple[Literal["key", "lock-weights", "lock-gradients"], ...] = (),
 ) -> Defence:
-    """Lock the first convolution–normalisation block, or `all` of them, each with its predecessor's γ and β
-    as its key.
+    """Lock the first convolution–normalisation block, or all of them.
 
-    `shares`: what of its secrets a client tells the server all the same (thesis, section 5.3.4).
+    key_length: the number of values of the key.
+    activation: the activation of the lock layers.
+    blocks: `first` locks the first block. `all` locks every block, where each block's key is γ and β of the
+    block before it.
+    shares: the secrets that a client shows the server all the same (thesis, section 5.3.4).
+
+    Raises Unfit if no batch norm follows the victim's first convolution.
     """
 
     def shown(model: nn.Module) -> frozenset[str]:

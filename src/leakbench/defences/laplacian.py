@@ -10,11 +10,15 @@ from leakbench.defences import Defence, per_tensor
 
 
 def laplacian(*, scale: Annotated[float, Field(gt=0)]) -> Defence:
-    """Add Laplacian noise of this scale (deviation √2 · scale) to every coordinate; no privacy budget, as in
-    `gaussian`."""
+    """Add Laplacian noise to every coordinate.
+
+    The defence states no privacy budget, as `gaussian` states none.
+
+    scale: the noise's scale, above 0; its standard deviation is √2 · scale.
+    """
 
     def noisy(value: Tensor, rng: torch.Generator) -> Tensor:
-        # The difference of two exponential variables is Laplacian.
+        # The difference of two exponential variables has a Laplacian distribution.
         one, other = (torch.empty_like(value).exponential_(generator=rng) for _ in range(2))
         return value + scale * (one - other)
 

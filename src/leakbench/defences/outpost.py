@@ -1,5 +1,7 @@
-"""Outpost: perturb gradients, ever more seldom, where they are most sensitive (Wang, Hugg and Li, INFOCOM
-2023)."""
+"""Outpost (Wang, Hugg and Li, INFOCOM 2023): perturb gradients where they are most sensitive.
+
+Steps are protected less and less often as training goes on.
+"""
 
 from typing import Annotated
 
@@ -31,13 +33,22 @@ def outpost(
         ),
     ] = False,
 ) -> Defence:
-    """Perturb the gradient of a local step i, counted from 1 over all rounds, with probability 1 / (1 + β i).
+    """Perturb the gradient of a local step with a probability that falls from step to step.
 
-    The risk of a tensor is the variance of its weights, 1 at most. Coordinates below the quantile `pruned` of
-    their tensor's magnitudes become zero. Then normal noise of deviation `scale` times the risk is added
-    where the Fisher information, squared gradients averaged over a tensor's first axis, is among the `share`
-    that is largest of all tensors. Defaults are those of Plato's code of 2022 (github.com/TL-System/plato),
-    whose later versions draw the same noise each time; here it is fresh.
+    Step i, counted from 1 over all rounds, is protected with probability 1 / (1 + β i). First the coordinates
+    below the quantile `pruned` of their tensor's magnitudes become zero. Then normal noise is added where the
+    Fisher information is among the `share` that is largest over all tensors. The Fisher information is the
+    squared gradient, averaged over a tensor's first axis. The noise has the standard deviation `scale` times
+    the risk of the tensor, which is the variance of its weights, 1 at most. The defaults are those of Plato's
+    code of 2022 (github.com/TL-System/plato). Its later versions draw the same noise each time; here the
+    noise is fresh.
+
+    decay: β, in 1 / (1 + β i).
+    pruned: share of each tensor that is set to zero, the smallest coordinates first.
+    share: φ, the share of the most sensitive coordinates that get noise.
+    scale: standard deviation of the noise for a tensor whose weights have variance 1.
+    released: do as Plato's version since 2024-09 (commit b944697). Its loop assigns its result to a name that
+    nothing reads, so each gradient is sent as it is.
     """
 
     def examples(batch: Batch, rng: torch.Generator) -> Update:

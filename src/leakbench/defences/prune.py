@@ -1,5 +1,7 @@
-"""Share only the largest coordinates of the update (gradient compression, which DLG proposes as a
-defence)."""
+"""Share only the largest coordinates of the update.
+
+DLG proposes this gradient compression as a defence.
+"""
 
 from typing import Annotated
 
@@ -11,8 +13,10 @@ from leakbench.defences import Defence, per_tensor, sparse
 
 
 def prune(*, share: Annotated[float, Field(gt=0, le=1)]) -> Defence:
-    """Of every tensor keep the `share` of coordinates that is largest in magnitude (one at least), send zero
-    for the rest."""
+    """Send the largest coordinates of every tensor by magnitude, and zero for the rest.
+
+    share: share of each tensor's coordinates that is kept, in (0, 1]. At least one coordinate is kept.
+    """
 
     def largest(value: Tensor, rng: torch.Generator) -> Tensor:
         flat = value.flatten(1)

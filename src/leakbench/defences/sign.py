@@ -1,4 +1,4 @@
-"""Share signs alone (as one-bit gradient compression does)."""
+"""Share only the signs of the update (as one-bit gradient compression does)."""
 
 from functools import partial
 
@@ -6,11 +6,11 @@ from leakbench.defences import FLOAT, Defence, beside, per_tensor, sparse
 
 
 def sign() -> Defence:
-    """Send the sign of every coordinate times the tensor's mean magnitude: one bit each and one number per
-    tensor.
+    """Send the sign of every coordinate times the tensor's mean magnitude.
 
-    A zero has no sign: where there are zeros, as behind pixels that are always black, a second bit tells
-    them.
+    A coordinate takes one bit, and a tensor one number in addition. A zero has no sign. A tensor with zeros,
+    such as the weights behind pixels that are always black, takes at most a second bit for each coordinate,
+    which marks the zeros.
     """
     return per_tensor(
         lambda value, rng: value.sign() * beside(value.flatten(1).abs().mean(1), value),

@@ -11,12 +11,15 @@ from torch.func import functional_call
 from leakbench.defences import Batch, Defence, Update
 from leakbench.errors import UserError
 
-# Derivatives that are taken at once: of features by vectors, and of copies of images.
+# How many derivatives are taken at once: by vectors (features), and by copies of images.
 FEATURES, COPIES = 64, 256
 
 
 def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
-    """Return the last dense layer and its name. Raises UserError where there is none."""
+    """Return the name of the last dense layer and the layer itself.
+
+    Raises UserError if the network has none.
+    """
     found = [(name, layer) for name, layer in network.named_modules() if isinstance(layer, nn.Linear)]
     if not found:
         raise UserError(
@@ -26,7 +29,7 @@ def last_dense(network: nn.Module) -> tuple[str, nn.Linear]:
 
 
 def representation(batch: Batch, images: Tensor) -> Tensor:
-    """Return what the last dense layer reads of `images`, [n, features]."""
+    """Return what the last dense layer reads when the network sees `images`, [n, features]."""
     seen: list[Tensor] = []
     handle = last_dense(batch.model)[1].register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     try:
@@ -37,8 +40,11 @@ def representation(batch: Batch, images: Tensor) -> Tensor:
 
 
 def sensitivity(batch: Batch, offset: float) -> Tensor:
-    """Return each feature's score [features]: the norm of its derivative by the image, over the feature plus
-    `offset`, summed over the batch."""
+    """Return the score of each feature [features].
+
+    For each image the norm of the feature's derivative by the image is divided by the feature plus `offset`;
+    the score is the sum over the batch.
+    """
     convolves = any(isinstance(layer, nn.Conv2d) for layer in batch.model.modules())
     with torch.enable_grad():
         norms, features = (_of_copies if convolves else _of_vectors)(batch)
@@ -46,8 +52,12 @@ def sensitivity(batch: Batch, offset: float) -> Tensor:
 
 
 def _of_vectors(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return the norms [features, n] of each feature's derivative by each image, and the features [n,
-    features]: one pass forward, and one back for FEATURES vectors at once."""
+    """Return the norms of the features' derivatives by each image, and the features.
+
+    The network is run forward once, and backward once for FEATURES vectors at a time.
+
+    Returns norms [features, n] and features [n, features].
+    """
     images = batch.images.detach().clone().requires_grad_()
     features = representation(batch, images)
     norms = []
@@ -61,10 +71,10 @@ def _of_vectors(batch: Batch) -> tuple[Tensor, Tensor]:
 
 
 def _of_copies(batch: Batch) -> tuple[Tensor, Tensor]:
-    """Return what `_of_vectors` does, by copies of the images, one for each feature, in one large batch.
+    """Return the same as `_of_vectors`, from one large batch with a copy of the images for each feature.
 
     Torch takes the derivatives of a convolution for several vectors one after another. For a single image
-    copies are twice as fast, although they go forward too.
+    copies are twice as fast, although each copy also goes through the network forward.
     """
     images, n = batch.images.detach(), len(batch.images)
     features = representation(batch, images)
@@ -89,11 +99,16 @@ def soteria(
         Field(gt=0, description="Added to a feature before its derivative is divided by it."),
     ] = 0.1,
 ) -> Defence:
-    """Set the columns of the last dense layer's gradient to zero that belong to the features with low scores.
+    """Set those columns of the last dense layer's gradient to zero that belong to features with low scores.
 
-    Score and defaults are those of the authors' code (github.com/jeremy313/Soteria, 23cf90e): a feature goes
-    where the absolute value of its score is below the quantile `share` of all scores. Copies of it in other
-    repositories have an `offset` of 1e-10. Raises UserError for a network without a dense layer.
+    A feature is hidden if the absolute value of its score is below the quantile `share` of all scores. Score
+    and defaults are those of the authors' code (github.com/jeremy313/Soteria, 23cf90e). Copies of this code
+    in other repositories have an `offset` of 1e-10.
+
+    share: share of the features that are hidden, the lowest scores first.
+    offset: added to a feature before its derivative is divided by it.
+
+    Raises UserError for a network without a dense layer.
     """
 
     def model(network: nn.Module, rng: torch.Generator) -> nn.Module:

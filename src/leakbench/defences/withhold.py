@@ -9,8 +9,10 @@ from leakbench.defences import Defence, per_tensor, sparse
 
 
 def withhold(*, share: Annotated[float, Field(gt=0, le=1)] = 0.5) -> Defence:
-    """Keep each coordinate of an update with probability `share`, else send zero; the choice is the client's
-    alone."""
+    """Send each coordinate of an update with probability `share`, and zero in place of the others.
+
+    share: the probability, in (0, 1]. Only the client knows which coordinates it chose.
+    """
     return per_tensor(
         lambda value, rng: value * torch.bernoulli(torch.full_like(value, share), generator=rng),
         sparse,

@@ -1,5 +1,4 @@
-"""Disaggregation signal-to-noise ratio (Garov et al., "Hiding in Plain Sight", ICLR 2024): one record whose
-gradient outweighs those of all others of its batch together."""
+"""One record whose gradient outweighs those of all others of its batch together (D-SNR of Garov et al.)."""
 
 import torch
 
@@ -12,11 +11,13 @@ ALARM = 1.0
 
 
 def d_snr(received: Received) -> float:
-    """Return the largest ratio, over the network's tensors, of the largest gradient of a sample to the sum of
-    all others'.
+    """Return the disaggregation signal-to-noise ratio, the largest over the network's tensors.
 
+    The ratio of a tensor is the largest gradient of a sample over the sum of the gradients of all others.
     Gradients are measured by their Euclidean length; tensors whose gradients all vanish are left out. Source:
-    the paper's section 4. Raises Unfit for a batch of one sample, and where batch norm ties samples together.
+    Garov et al., "Hiding in Plain Sight" (ICLR 2024), section 4.
+
+    Raises Unfit for a batch of one sample, and where batch norm ties samples together.
     """
     images, labels = received.by_entropy(2)
     if by_batch(received.model):

@@ -1,5 +1,4 @@
-"""Loss and gradient that leap away from those of the rounds before (abstracts of arXiv:2511.10502 and
-arXiv:2506.20651)."""
+"""Loss and gradient that leap away from those of earlier rounds (arXiv:2511.10502, arXiv:2506.20651)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,23 +8,27 @@ import torch
 from leakbench.detectors import Received
 from leakbench.errors import Unfit
 
-# Standard deviations. Of ten rounds' logarithms, six are passed once in 3,000 rounds where these are normal.
+# Standard deviations, estimated from earlier rounds. With ten of them and normal logarithms, one round in
+# 3,000 lies farther than six away.
 ALARM = 6.0
-# Earlier rounds of which a deviation says something.
+# The number of earlier rounds from which a deviation can be estimated.
 FEWEST = 5
-# Rounds that are alike to a few digits have no deviation to divide by.
+# The smallest deviation: rounds that agree to a few digits have none to divide by.
 LEAST = 1e-3
-# A loss or a gradient may be zero, which has no logarithm.
+# The smallest number: a loss or a gradient may be zero, which has no logarithm.
 SMALLEST = 1e-30
 
 
 def dynamics(received: Received) -> float:
-    """Return how many standard deviations the loss, the length of the gradient or the loss after a local step
-    is from its mean over the rounds that the client remembers; of the three the farthest, at least 0.
+    """Return how far a round is from the earlier rounds that the client remembers, in standard deviations.
 
-    Where the batch is unknown it is the length of what was sent alone. Source: both abstracts name the
-    quantities; logarithms, since all three are positive and training moves them by factors, are ours. Raises
-    Unfit where fewer than 5 rounds are remembered.
+    The number is that of the farthest of three quantities, and at least 0: the loss, the length of the
+    gradient, and the loss after a local step, each compared with its mean. Where the batch is unknown the
+    only quantity is the length of what was sent. The abstracts of arXiv:2511.10502 and arXiv:2506.20651 name
+    the quantities. The logarithms are ours, since all three are positive and training changes them by
+    factors.
+
+    Raises Unfit where fewer than 5 rounds are remembered.
     """
     if len(received.earlier) < FEWEST:
         raise Unfit(f"fewer than {FEWEST} earlier rounds are known")
@@ -33,10 +36,13 @@ def dynamics(received: Received) -> float:
 
 
 def farthest(now: Mapping[str, float], earlier: Sequence[Mapping[str, float]]) -> float:
-    """Return the largest distance of a number of `now` from those of the same name in `earlier`, in standard
-    deviations of their logarithms; infinite where one is not finite now.
+    """Return the largest distance of a number of `now` from the earlier numbers of the same name.
 
-    now: name → a number that is not negative. earlier: the same of two rounds before or more; all are finite.
+    now: name → a number that is not negative.
+    earlier: the same of at least two earlier rounds; all are finite.
+
+    The distance is in standard deviations of the logarithms; it is infinite where a number of `now` is not
+    finite.
     """
     far = 0.0
     for name, value in now.items():

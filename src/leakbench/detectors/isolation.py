@@ -1,4 +1,4 @@
-"""A record that an exact attack gets out of the client's own gradient, whoever wrote the weights."""
+"""A record that an exact attack recovers from the client's own gradient, whoever wrote the weights."""
 
 import numpy as np
 import torch
@@ -10,19 +10,19 @@ from leakbench.attacks.peel import peel
 from leakbench.detectors import Received
 from leakbench.errors import Unfit
 
-# Samples. One is too many.
+# The number of samples: one recovered sample is too many.
 ALARM = 0.5
-# A sample has come out if each of its values is this near to a reconstruction's: half a step of 8 bits.
+# A sample is recovered if each of its values is this near to that of a reconstruction: half a step of 8 bits.
 NEAR = 0.5 / 255
 
 
 @torch.no_grad()
 def isolation(received: Received) -> float:
-    """Return how many samples of the client's batch Fidel, peeling or the reading of bins get out of its
-    gradient.
+    """Return how many samples of the client's batch an exact attack recovers from its gradient.
 
-    The client compares with its own samples. An attack that the network does not admit finds none; raises
-    Unfit where it admits none of them.
+    The attacks are Fidel, peeling and the reading of bins. The client compares their reconstructions with its
+    own samples. An attack that the network does not admit finds none. Raises Unfit where the network admits
+    none of them.
     """
     images, labels = received.by_entropy()
     shape = images.shape[1:]

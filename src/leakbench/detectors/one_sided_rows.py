@@ -3,17 +3,18 @@
 from leakbench.detectors import Received
 from leakbench.errors import Unfit
 
-# Standard deviations: nearly all rows lie on one side of zero.
+# Standard deviations: at this distance, nearly all rows lie on one side of zero.
 ALARM = 2.0
-# Rows that lean alike to a few digits have no deviation to divide by.
+# The smallest deviation: rows whose leans agree to a few digits have none to divide by.
 LEAST = 1e-6
 
 
 def one_sided_rows(received: Received) -> float:
     """Return how many standard deviations the mean lean of the first dense layer's rows is from zero.
 
-    A row leans by the sum of its weights over their length and the root of their number, in [-1, 1].
-    Independent weights lean to either side. Raises Unfit where there is no such layer, or it has one row.
+    The lean of a row is the sum of its weights, divided by their Euclidean length and by the root of their
+    number, in [-1, 1]. Independent weights lean to either side. Raises Unfit where there is no such layer, or
+    it has one row.
     """
     rows = received.layer.weight.detach().double()
     if len(rows) < 2:

@@ -1,19 +1,22 @@
-"""Many neurons of one layer that ask the same query, as bins do (Robbing the Fed, LOKI)."""
+"""Many neurons of one layer with nearly the same weights, as bins have (Robbing the Fed, LOKI)."""
 
 from torch import nn
 
 from leakbench.detectors import Received
 from leakbench.errors import Unfit
 
-# Share of pairs of rows. Chance, and training, make no pair of a thousand alike.
+# The share of pairs of rows. Chance and training make fewer than one pair in a thousand alike.
 ALARM = 0.01
-# Two rows are alike from this cosine on.
+# Two rows are alike above this cosine.
 COSINE = 0.999
 
 
 def rows_alike(received: Received) -> float:
-    """Return the share of pairs of neurons whose weights have a cosine above 0.999, of the dense layer with
-    most such pairs; in [0, 1]. Raises Unfit where no dense layer has two neurons."""
+    """Return the share of pairs of neurons whose weights have a cosine above 0.999, in [0, 1].
+
+    The share is that of the dense layer in which it is largest. Raises Unfit where no dense layer has two
+    neurons.
+    """
     shares = []
     for layer in received.model.modules():
         if isinstance(layer, nn.Linear) and layer.out_features > 1:

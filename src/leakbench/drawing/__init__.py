@@ -1,1 +1,4 @@
-"""Draws figures from tables and exhibits. Nothing here computes a result: it reads, places and labels."""
+"""Draws figures from tables and exhibits.
+
+The drawings compute no result: they read, place and label.
+"""

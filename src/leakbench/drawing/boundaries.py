@@ -1,5 +1,4 @@
-"""Decision boundaries in the plane, one small map for each training, and the points that they were learned
-from."""
+"""Decision boundaries in the plane: a small map for each training, and the points of clients and test set."""
 
 import math
 from collections.abc import Sequence
@@ -16,22 +15,24 @@ from leakbench.drawing.result import Result
 from leakbench.drawing.rows import word
 from leakbench.drawing.sheet import INK, Body
 
-# Maps in a row, and the inches of one with its title.
+# How many maps a row has, and the height in inches of a map with its title.
 ACROSS, HEIGHT = 5, 2.1
 CLASSES = sns.color_palette("colorblind", 2)
 SHADES = LinearSegmentedColormap.from_list("classes", [CLASSES[0], "white", CLASSES[1]])
 
 
 def boundaries(result: Result) -> Body | None:
-    """The data of each client and of the test first, as in Figure 4.2, then a map for each training.
+    """Draw the points of each client and of the test set, as in Figure 4.2, then a map for each training.
 
-    Shade: the probability of a class; line: where both are alike; above: the accuracy on all test points, and
-    how much of the plane is classified otherwise than by centralised training.
+    The shade shows the probability of the second class, and the line shows where both classes are equally
+    likely. Above each map stands the accuracy on all test points. Where a training has several clients, the
+    share of the plane that is classified otherwise than by centralised training follows.
     """
     drawn = result.facts.get("boundaries", [])
     if not drawn:
         return None
-    # The clients of a federation; centralised training has one, with everybody's points.
+    # The training with the most clients shows the points of each. Centralised training has one client, which
+    # holds all points.
     first = max(range(len(drawn)), key=lambda place: drawn[place]["clients"])
     groups = [(f"points of client {client}", str(client)) for client in range(drawn[first]["clients"])]
     groups.append(("test points", "test"))

@@ -1,5 +1,7 @@
-"""Dots: a line for each condition, a column for each metric, a colour for each group, with intervals and
-printed numbers."""
+"""Dots with their intervals, and the printed numbers beside them.
+
+Each condition has a line, each metric has a column, and each group has a colour.
+"""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -27,7 +29,8 @@ from leakbench.drawing.result import Result
 from leakbench.drawing.rows import chosen, counted, levels, named, ordered, word
 from leakbench.drawing.sheet import GREY, MUTED, Body
 
-# Inches: a line of one colour, what each further colour adds, a heading, the axis. Letters of a line's name.
+# In inches: a line of one colour, what each further colour adds, a heading, the axis. LETTERS: how many
+# letters of a line's name stand beside each other.
 LINE, FURTHER, HEADING, AXIS, LETTERS = 0.2, 0.055, 0.3, 0.5, 46
 
 
@@ -53,13 +56,22 @@ def dots(
 ) -> Body | None:
     """Draw a dot with its interval for each condition and metric.
 
-    metrics: what is drawn. y: columns that name a line. hue: columns whose values have a colour. blocks:
-    columns whose values are headings above their lines. panels: the column whose values have axes side by
-    side. where, columns, convention: see `rows.chosen`. text: value → words. against: null baselines, drawn
-    as grey marks. chance: panel → number of guesses; a line marks their share of the data set's classes.
-    level: metric → a value that a line marks. log: panels with a logarithmic axis. inked: groups that are
-    black. zoom: metrics whose axes do not start at 0. runs: a list among the exhibit's facts whose records
-    are single runs, drawn as small dots.
+    metrics: the metrics that are drawn.
+    y: columns that name a line.
+    hue: columns whose values each have a colour.
+    blocks: columns whose values are headings above their lines.
+    panels: the column whose values have axes side by side.
+    where: column → the value, or list of values, of the rows that are drawn.
+    columns: new column → how it follows from other columns (`derived` in `drawing/rows.py`).
+    text: value → the words that are shown in its place.
+    convention: the convention of the rows; a metric without rows of this convention keeps all its rows.
+    against: null baselines, drawn as grey marks.
+    chance: panel → number of guesses; a line marks their share of the data set's classes.
+    level: panel → a value that a line marks; the legend names the panel as a metric.
+    log: panels with a logarithmic axis.
+    inked: groups that are black, by their words in the legend.
+    zoom: panels whose axes need not start at 0.
+    runs: the name of a list among the exhibit's facts; its records are single runs, drawn as small dots.
     """
     rows = chosen(
         result, metrics, where=where, columns=columns, convention=convention, baselines=["", *against]
@@ -116,8 +128,10 @@ def dots(
 
 
 def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
-    """Draw measured dots with their intervals, groups a little below each other, and what they are compared
-    with."""
+    """Draw measured dots with their intervals, and the marks with which they are compared.
+
+    The groups of a line stand a little below each other.
+    """
     step = min(0.7 / len(palette), 0.24)
     shift = {name: (number - (len(palette) - 1) / 2) * step for number, name in enumerate(palette)}
     rows = rows.assign(place=rows["place"] + rows["hue"].map(shift).fillna(0))
@@ -146,7 +160,7 @@ def _dress(axes: Axes, lines: Sequence[str], first: bool, last: bool) -> None:
 
 
 def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> None:
-    """Set the values that a column of axes shows, after all of it is drawn."""
+    """Set the range of values that a column of axes shows, after all its dots are drawn."""
     if value in log:
         axes.set_xscale("log")
         axes.xaxis.set_minor_formatter(NullFormatter())
@@ -157,7 +171,7 @@ def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> 
 
 
 def _small(own: pd.DataFrame) -> str:
-    """Return what the small print says of several dots in one line."""
+    """Return what the small print says of several dots of one group in one line."""
     clients = own.groupby(["block", "line", "hue", "metric"])["client"]
     if ((clients.count() > 0) & (clients.size() > clients.count())).any():
         return "; small dots: single clients"
@@ -165,8 +179,10 @@ def _small(own: pd.DataFrame) -> str:
 
 
 def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return the records of an exhibit's list as rows of the baseline "run"; a number that the table lacks
-    stands for its own mean."""
+    """Return the records of an exhibit's list as rows of the baseline "run".
+
+    A metric that the table lacks also has a row with the mean of its runs.
+    """
     records = pd.DataFrame(result.facts.get(key, []))
     if records.empty:
         return records

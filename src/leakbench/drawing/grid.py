@@ -21,9 +21,12 @@ RULES = {
 def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body | None:
     """Draw each panel's private samples and its reconstructions.
 
-    Under each reconstruction stands the sample that it resembles most and Pearson r; r >= 0.98 has a red
-    frame; a dead neuron is a black tile. tile: the side of a tile in inches. most: how many reconstructions
-    are shown at the most, those with the highest r.
+    Below each reconstruction stand the number of the sample that it resembles most and Pearson r. A
+    reconstruction with r >= 0.98 has a red frame. A dead neuron is a black tile.
+
+    tile: the side of a tile in inches.
+    most: the largest number of reconstructions in a panel. If there are more, those with the highest r are
+    shown.
     """
     panels = [_best(panel, most) for panel in result.panels]
     if not panels:
@@ -37,8 +40,10 @@ def grid(result: Result, *, tile: float = 0.63, most: int | None = None) -> Body
 
 
 def _best(panel: Panel, most: int | None) -> Panel:
-    """Return a panel with its `most` reconstructions of highest r, in order of the sample that they
-    resemble."""
+    """Return a panel with its `most` reconstructions of highest r.
+
+    They stand in the order of the samples that they resemble.
+    """
     if most is None or len(panel.guess) <= most:
         return panel
     kept = np.argsort(-np.nan_to_num(panel.score, nan=-1), kind="stable")[:most]
@@ -60,7 +65,7 @@ def _caption(result: Result, panel: Panel) -> str:
 
 
 def _samples(panel: Panel) -> Strip:
-    # Channels all come from one neuron, so the sample that it answers to is marked instead of them.
+    # All channels come from one neuron, so the sample to which that neuron answers is marked instead.
     answers = set(panel.sample.tolist()) if _features(panel) else set()
     several = len(panel.truth) > 1
     tiles = [

@@ -1,5 +1,7 @@
-"""Every attack against every defence: a map for each victim, with the worst attacker of each defence above
-all others."""
+"""Every attack against every defence, in a map for each victim.
+
+The row above all others shows the worst attacker of each defence.
+"""
 
 from typing import Any
 
@@ -14,7 +16,7 @@ from leakbench.drawing.sheet import Body
 
 SQUARE, HEAD, FOOT = 0.27, 0.42, 1.1
 WORST = "worst attacker"
-# The share of trials that failed from which a square is marked.
+# A square is marked if at least this share of the trials failed.
 FAILED = 0.5
 
 
@@ -24,12 +26,14 @@ def heat(
     apart: tuple[str, ...] = (),
     against: tuple[str, ...] = (),
 ) -> Body | None:
-    """Draw attacks down and defences across, the mean Pearson r in each square.
+    """Draw attacks down and defences across, with the mean Pearson r in each square.
 
-    Only reconstructed images have a PSNR: the names of attacks without it, which reconstruct what the first
-    dense layer reads, have an asterisk. apart: attacks that use no gradient; they stand below
-    with the null baselines `against` and are no attacker. An empty square was not measured. †: at least half
-    of the trials failed.
+    An empty square was not measured. † marks squares of which at least half of the trials failed. Only
+    reconstructed images have a PSNR. Attacks without a PSNR reconstruct the features that the first dense
+    layer reads, and their names have an asterisk.
+
+    apart: attacks that use no gradient. They stand below the others, and do not count for the worst attacker.
+    against: null baselines, which stand at the bottom and do not count for the worst attacker either.
     """
     rows = chosen(result, ["pearson"], baselines=["", *against])
     own = rows[rows["baseline"] == ""]
@@ -87,8 +91,10 @@ def heat(
 
 
 def _square(result: Result, rows: pd.DataFrame, defences: list[str], apart: tuple[str, ...]) -> pd.DataFrame:
-    """Return the numbers of one map, attacks down: the worst of all first, then each, then what uses no
-    gradient."""
+    """Return the numbers of one map.
+
+    Its rows are the worst attacker, then each attack, then the attacks `apart`, then the null baselines.
+    """
     own, null = rows[rows["baseline"] == ""], rows[rows["baseline"] != ""]
     means = own.pivot_table(index="attack", columns="defence", values="mean")
     below = null.pivot_table(index="baseline", columns="defence", values="mean")

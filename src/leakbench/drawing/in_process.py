@@ -18,16 +18,17 @@ NAME = "in-process"
 
 
 class InProcess(Engine):
-    """Runs plain Python: no magics, no shell commands, no widgets."""
+    """The engine, which runs plain Python: no magics, no shell commands, no widgets."""
 
     @classmethod
     def execute_managed_notebook(
         cls, nb_man: NotebookExecutionManager, kernel_name: str, **settings: Any
     ) -> None:
-        """Run the cells in order until one fails; their outputs go into the notebook.
+        """Run the cells in order until one fails, and put their outputs into the notebook.
 
-        nb_man: papermill's manager of one notebook, which notes when a cell begins and ends. kernel_name,
-        settings: are papermill's own, and are not used.
+        nb_man: papermill's manager of one notebook, which notes when a cell begins and ends.
+        kernel_name: papermill's own, not used.
+        settings: papermill's own, not used.
         """
         names: dict[str, Any] = {"__name__": "__main__"}
         code = [cell for cell in nb_man.nb.cells if cell.cell_type == "code"]
@@ -45,7 +46,7 @@ class InProcess(Engine):
 
 
 def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
-    """Run a cell's source in `names`; return what it printed, its last value, and what went wrong."""
+    """Run a cell's source in `names` and return its printed text, its last value and its error as outputs."""
     printed = {"stdout": io.StringIO(), "stderr": io.StringIO()}
     last: list[NotebookNode] = []
     with redirect_stdout(printed["stdout"]), redirect_stderr(printed["stderr"]):
@@ -63,7 +64,7 @@ def _run(source: str, names: dict[str, Any], count: int) -> list[NotebookNode]:
 
 
 def _value(source: str, names: dict[str, Any], place: str) -> Any:
-    """Run statements; return the value of the last one where it is an expression, else None."""
+    """Run statements and return the value of the last one if it is an expression, else None."""
     tree = ast.parse(source, place)
     ends = tree.body[-1:]
     asked = isinstance(ends[0], ast.Expr) if ends else False

@@ -1,5 +1,7 @@
-"""What curves and dots share: the colours and markers of their groups, nulls and printed numbers, the
-legend."""
+"""The marks and the legend that drawings of curves and of dots share.
+
+These are the colours and markers of groups, and the marks of null baselines and of printed numbers.
+"""
 
 import math
 from collections.abc import Sequence
@@ -30,13 +32,17 @@ NULLS = {
     "certified": "<",
     "expected": ">",
 }
-# Inches: a line of the legend, a letter of it, and what an entry takes beside its words.
+# In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
 ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62
 
 
 def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False) -> dict[str, Any]:
-    """Return a colour for each name; those of `inked` are black. Rising: from light to dark, for an ordered
-    quantity."""
+    """Return a colour for each name.
+
+    names: the groups, in order.
+    inked: the names that are black.
+    rising: whether the colours go from light to dark, for an ordered quantity.
+    """
     others = [name for name in names if name not in inked]
     palette = sns.color_palette("flare" if rising else "colorblind", len(others))
     coloured = dict(zip(others, palette, strict=True))
@@ -44,7 +50,11 @@ def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False)
 
 
 def entry(label: str, **look: Any) -> Line2D:
-    """Return an entry of the legend that looks so; it is a bare marker unless it has a line style."""
+    """Return an entry of the legend.
+
+    label: its words.
+    look: settings of `Line2D`. Without a line style, the entry is a bare marker.
+    """
     bare: dict[str, Any] = {"linestyle": "none", "markersize": 5}
     return Line2D([], [], label=label, **bare | look)
 
@@ -56,7 +66,7 @@ def across(entries: Sequence[Line2D]) -> int:
 
 
 def legend_height(entries: Sequence[Line2D]) -> float:
-    """Return the inches of a legend."""
+    """Return the height of a legend in inches."""
     return ENTRY * (1 + math.ceil(len(entries) / across(entries))) if entries else 0.1
 
 
@@ -74,7 +84,7 @@ def add_legend(body: SubFigure, entries: Sequence[Line2D]) -> None:
 
 
 def compared(rows: pd.DataFrame) -> list[Line2D]:
-    """Return the legend's entries for the nulls and the printed numbers that are among some rows."""
+    """Return the legend's entries for the null baselines and the printed numbers among some rows."""
     there = set(rows["baseline"])
     entries = [
         entry(words.BASELINES[name], color=GREY, marker=marker, markeredgewidth=0)
@@ -91,16 +101,31 @@ def bounded(metric: Any) -> bool:
 
 
 def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:
-    """Draw rows as marks that may reach over the edge of the axes."""
+    """Draw rows as marks that may reach over the edge of the axes.
+
+    axes: where the marks are drawn.
+    rows: one mark each.
+    x: the column along the horizontal axis.
+    y: the column along the vertical axis.
+    look: further settings of `seaborn.scatterplot`.
+    """
     if len(rows):
-        # Seaborn would label axes that have no label, and make every tick before: a third of its time.
+        # Seaborn would label axes without a label, and make every tick first: a third of its time.
         axes.set(xlabel=axes.get_xlabel() or x, ylabel=axes.get_ylabel() or y)
         sns.scatterplot(data=rows, x=x, y=y, ax=axes, legend=False, clip_on=False, **look)
 
 
 def compare(axes: Axes, rows: pd.DataFrame, x: str, y: str, palette: dict[str, Any]) -> None:
-    """Draw the nulls among some rows in grey, and the printed numbers as stars in the colours of their
-    groups."""
+    """Draw the null baselines and the printed numbers among some rows.
+
+    Null baselines are grey. Printed numbers are stars in the colours of their groups.
+
+    axes: where the marks are drawn.
+    rows: a table of which only these baselines are drawn.
+    x: the column along the horizontal axis.
+    y: the column along the vertical axis.
+    palette: group → colour.
+    """
     null = rows[rows["baseline"].isin(list(NULLS))]
     scatter(axes, null, x, y, style="baseline", markers=NULLS, color=GREY, s=20, linewidth=0, zorder=2)
     star: dict[str, Any] = {"marker": "*", "s": 95, "edgecolor": INK, "linewidth": 0.8, "zorder": 5}

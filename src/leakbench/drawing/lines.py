@@ -1,5 +1,7 @@
-"""Curves: metrics against an ordered quantity, a panel for each metric and condition, a colour for each
-group."""
+"""Curves of metrics against an ordered quantity.
+
+Each metric and condition has a panel, and each group has a colour.
+"""
 
 import itertools
 import math
@@ -31,8 +33,9 @@ from leakbench.drawing.rows import chosen, counted, levels, named, ordered, word
 from leakbench.drawing.sheet import INK, MUTED, WIDTH, Body
 
 DASHES = ("-", *((0, gaps) for gaps in ((3, 1.5), (1, 1.2), (5, 1.2, 1, 1.2), (2, 2), (4, 1, 1, 1, 1, 1))))
-# A curve of fewer points is no curve: they are not joined. More points than MANY have no markers.
-# NEAR: neighbours on a logarithmic axis whose labels would touch. LETTER: inches of a letter of a title.
+# Fewer points than JOINED are not joined. More points than MANY have no markers. On a logarithmic axis, each
+# of up to TICKS values has a label, unless the ratio of two neighbours is at most NEAR: their labels would
+# touch. LETTER: the width in inches of a letter of a title.
 JOINED, MANY, TICKS, NEAR, LETTER = 3, 14, 12, 1.3, 0.06
 
 
@@ -59,13 +62,23 @@ def lines(
 ) -> Body | None:
     """Draw curves of some metrics.
 
-    x: the column along the axis; `share` is the share of a run's steps. metrics: what is drawn. hue: columns
-    whose values have a colour. style: columns whose values have a dash. panels: columns whose values have a
-    panel of their own. where, columns: see `rows.chosen`. text: value → words. baselines: which points a
-    curve joins; "" is the end of a run, "snapshot" a point on the way. against: null baselines, drawn as grey
-    marks. limit: metric → its greatest possible value, a number or a column. log: axes with a logarithmic
-    scale. label: the words below the axis. inked: groups that are black. problems: whether the rounds in
-    which the exhibit names a problem are marked. across: panels in a row. height: inches of a row.
+    x: the column along the horizontal axis; `share` is the share of a run's steps.
+    metrics: the metrics that are drawn.
+    hue: columns whose values each have a colour.
+    style: columns whose values each have a dash.
+    panels: columns whose values each have a panel.
+    where: column → the value, or list of values, of the rows that are drawn.
+    columns: new column → how it follows from other columns (`derived` in `drawing/rows.py`).
+    text: value → the words that are shown in its place.
+    baselines: which points a curve joins; "" is the end of a run, "snapshot" a point on the way.
+    against: null baselines, drawn as grey marks.
+    limit: metric → its greatest possible value, as a number or as the name of a column.
+    log: axes with a logarithmic scale.
+    label: the words below the horizontal axis.
+    inked: groups that are black, by their words in the legend.
+    problems: whether the rounds in which the exhibit names a problem are marked with the client.
+    across: the largest number of panels in a row.
+    height: the height of a row in inches.
     """
     rows = chosen(
         result,
@@ -129,9 +142,10 @@ def _grouped(
     columns: Any,
     text: Any,
 ) -> tuple[pd.DataFrame, bool, dict[str, int]]:
-    """Add what a row's colour and dash are called.
+    """Add the columns `hue` and `style`, which name each row's colour and dash.
 
-    Return also whether the colours stand for a rising quantity and, for an x of words, the words' places.
+    Returns the rows, whether the colours stand for a rising quantity and, if x holds words, word → its place
+    on the axis.
     """
     rows = ordered(result, rows, [*hue, *style], columns)
     rows = rows.assign(hue=named(result, rows, hue, text), style=named(result, rows, style, text))
@@ -152,7 +166,7 @@ def _curves(
     dashes: Mapping[str, Any],
     markers: Mapping[str, str],
 ) -> None:
-    """Join the points of each group; those of a group with too few points stay dots."""
+    """Join the points of each group; a group with fewer than JOINED points stays dots."""
     for (hue, style), line in rows.groupby(["hue", "style"], sort=False):
         hue, style = str(hue), str(style)
         line, look = line.sort_values(x, kind="stable"), {"color": palette[hue]}
@@ -180,7 +194,7 @@ def _curves(
 def _entries(
     palette: Mapping[str, Any], dashes: Mapping[str, Any], markers: Mapping[str, str]
 ) -> list[Line2D]:
-    """Return the legend's entries for colours and for dashes, where there are several of them."""
+    """Return the legend's entries for colours, and for dashes, if there are several of them."""
     look = [
         (name, {"color": colour, "linestyle": "-"}) for name, colour in palette.items() if len(palette) > 1
     ]

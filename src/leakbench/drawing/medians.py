@@ -1,4 +1,4 @@
-"""The pictures that a record keeps: of each cell a private image and its reconstruction at the median."""
+"""The pictures that a record keeps: for each cell, a private image and its reconstruction at the median."""
 
 from collections.abc import Sequence
 
@@ -13,16 +13,17 @@ SMALLEST, LARGEST = 0.8, 1.6
 
 
 def at_medians(panels: Sequence[Panel]) -> bool:
-    """Return whether panels are pairs of a record, and not the pictures of an exhibit."""
+    """Return whether panels are pairs of a record instead of the pictures of an exhibit."""
     return any(panel.about.get("rule") == "median" for panel in panels)
 
 
 def medians(result: Result, panels: Sequence[Panel]) -> Body:
     """Draw a pair for each cell, side by side: the private image and its reconstruction.
 
-    Above each pair stands what distinguishes its cell from the others; what all share is the heading. Below
-    it is the Pearson r of the kept picture; r >= 0.98 has a red frame. panels: one or more, each with one
-    private image and one reconstruction.
+    Above each pair stand the parts that distinguish its cell from the others. The heading names the parts
+    that all cells share. Below each pair is the Pearson r of the kept picture; r >= 0.98 has a red frame.
+
+    panels: one or more, each with one private image and one reconstruction.
     """
     shared = [name for name in CELL if len({panel.about[name] for panel in panels}) == 1]
     order = {name: list(result.parts(name)) for name in CELL}

@@ -1,5 +1,7 @@
-"""What the page of an experiment says around its figure: claim, protocol, threat model, table, verdicts,
-origin."""
+"""The texts and the table that the page of an experiment has around its figure.
+
+These are the claim, the protocol, the threat model, the table, the verdicts and the origin.
+"""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,13 +48,15 @@ VERDICTS = (
     "n",
     "reason",
 )
-# A longer table is a file to open, not a page to read.
+# A table with more rows is too long for a page; the CSV file has all of them.
 LONGEST = 60
 
 
 def claim(result: Result, paper: Sequence[str] = ()) -> str:
-    """Return the title, what the experiment shows, and the paper that says so: Markdown. paper: no file, or
-    paper.yaml."""
+    """Return the title, what the experiment shows, and the paper that says so, as Markdown.
+
+    paper: no file, or one paper.yaml.
+    """
     spec = result.spec
     lines = [f"# {spec['title']}", "", f"**{_said(spec)}** {spec['shows']}"]
     for path in paper:
@@ -65,7 +69,7 @@ def claim(result: Result, paper: Sequence[str] = ()) -> str:
 
 
 def protocol(result: Result) -> str:
-    """Return how it was measured: Markdown."""
+    """Return how the experiment was measured, as Markdown."""
     facts, rows = result.facts, result.rows
     own = rows[rows["baseline"] == ""]
     lines = ["## Protocol", ""]
@@ -74,7 +78,7 @@ def protocol(result: Result) -> str:
     for kind, title in KINDS.items():
         met = set(own[kind]) if kind in own else set()
         names = [name for name in result.parts(kind) if name in met] or [str(name) for name in sorted(met)]
-        # Variants of one file have one summary.
+        # Variants of one file share one summary, so their titles stand in one line.
         alike: dict[str, list[str]] = {}
         for name in names:
             alike.setdefault(_beside(result, kind, name, own), []).append(word(result, kind, name))
@@ -100,7 +104,7 @@ def protocol(result: Result) -> str:
 
 
 def threat_model(result: Result) -> str:
-    """Return what the attacker knows and does: Markdown."""
+    """Return what the attacker knows and does, as Markdown."""
     knows = words.merged(result.facts.get("knows", {}))
     if not knows:
         return "## Threat model\n\nNothing is attacked here."
@@ -108,8 +112,10 @@ def threat_model(result: Result) -> str:
 
 
 def table(result: Result) -> pd.DataFrame:
-    """Return what was measured: a line for each condition, a column for each metric with mean and 95 %
-    interval."""
+    """Return what was measured, with a row for each condition and a column for each metric.
+
+    Each number has its 95 % interval and n. The table ends after LONGEST rows.
+    """
     rows = result.rows[result.rows["baseline"] == ""]
     columns = [c for c in CONDITION if c in rows and rows[c].nunique(dropna=False) > 1]
     if rows.empty:
@@ -131,14 +137,20 @@ def _measured(row: Mapping[Any, Any]) -> str:
 
 
 def beyond(result: Result, path: str) -> str:
-    """Return where all numbers are: Markdown. path: the table of the run itself."""
+    """Return which files hold all numbers, as Markdown.
+
+    path: the table of the run itself.
+    """
     kept = f"`reference/{result.spec['scale']}/{Path(path).name}`"
     shown = f"{kept}; those of this run alone: " if result.recorded else ""
     return f"All numbers, with nulls and snapshots: {shown}`{_short(path)}`."
 
 
 def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
-    """Return the verdicts that rest on this experiment alone: Markdown. scorecard: no file, or their CSV."""
+    """Return the verdicts that rest on this experiment alone, as Markdown or as an HTML table.
+
+    scorecard: no file, or the CSV of these verdicts.
+    """
     for path in scorecard:
         rows = read_csv(Path(path), keep_default_na=False, dtype=str)
         shown = rows[[column for column in VERDICTS if column in rows]]
@@ -149,7 +161,10 @@ def verdicts(result: Result, scorecard: Sequence[str] = ()) -> str:
 
 
 def origin(result: Result, table: str) -> str:
-    """Return the command that makes all this, and the commit that it was made at: Markdown."""
+    """Return the command that makes the figure, and the commit at which it was made, as Markdown.
+
+    table: the table of the run itself, whose file has the name of the experiment.
+    """
     name, scale = Path(table).stem, result.spec["scale"]
     config = "" if scale == "quick" else f" --config scale={scale}"
     lines = ["## Made by", "", f"    snakemake --cores 1 results/{scale}/figures/{name}.png{config}"]
@@ -163,7 +178,7 @@ def _said(spec: dict[str, Any]) -> str:
 
 
 def _beside(result: Result, kind: str, name: str, own: pd.DataFrame) -> str:
-    """Return a part's summary, and for an attack how long it ran."""
+    """Return a part's summary and, for an attack, how long it ran."""
     summary = str(result.parts(kind).get(name, {}).get("summary", "")).rstrip(".")
     notes = [summary] if summary else []
     if kind == "attack":

@@ -1,6 +1,6 @@
-"""What a figure is drawn from: the table, the pictures and the printed numbers of one experiment.
+"""The table, the pictures and the printed numbers of one experiment, from which its figure is drawn.
 
-Where a run leaves cells of the experiment to a recorded run, the figure is drawn from that one.
+If a run leaves cells of the experiment to a recorded run, the figure is drawn from the recorded run.
 """
 
 import json
@@ -18,7 +18,7 @@ from leakbench.errors import UserError
 from leakbench.reference import EXHIBIT, TEXT, Kept, tables
 
 TENSORS = ("truth", "guess", "usable", "sample", "score")
-# What a record says of its run under the name that an exhibit has for it.
+# The name of a fact in a record → the name of the same fact in an exhibit.
 FACTS = {"device": "device", "seeds": "seeds", "versions": "versions", "knows": "knows", "code": "code"}
 FACTS |= {"specs": "spec", "absent": "absent_cells"}
 
@@ -27,9 +27,12 @@ FACTS |= {"specs": "spec", "absent": "absent_cells"}
 class Panel:
     """The pictures of one cell.
 
-    about: what they are (dataset, victim, local_samples, rule, target, knows, ...). truth: float32
-    [k, C, H, W] in [0, 1]. guess: float32 [m, C, H, W] as reconstructed, in any range. usable: bool [m].
-    sample: int64 [m], the sample that a guess resembles most, -1 for none. score: float32 [m], its Pearson r.
+    about: what the pictures are (dataset, victim, local_samples, rule, target, knows, ...).
+    truth: float32 [k, C, H, W] in [0, 1], the private images.
+    guess: float32 [m, C, H, W] as reconstructed, in any range.
+    usable: bool [m], whether the attack got anything for a guess.
+    sample: int64 [m], the sample that a guess resembles most, -1 for none.
+    score: float32 [m], the Pearson r of a guess with its sample.
     """
 
     about: dict[str, Any]
@@ -44,10 +47,14 @@ class Panel:
 class Result:
     """One experiment.
 
-    rows: the table that the `table` verb writes. panels, facts, tensors: the exhibit. spec: title, shows,
-    source, item, scale, figure, and under `parts` what the experiment names, in its order. marks: the printed
-    numbers that belong to rows of the table, in our unit. recorded: where a recorded run is shown in place of
-    this one, when, where and from what it was recorded; else empty.
+    rows: the table that the `table` verb writes.
+    panels: the pictures of the exhibit.
+    facts: the facts of the exhibit.
+    tensors: the tensors of the exhibit.
+    spec: title, shows, work, item, scale, figure, and under `parts` what the experiment names, in its order.
+    marks: the printed numbers that belong to rows of the table, in the unit of the table.
+    recorded: if a recorded run is shown in place of this run, when, where and from what it was recorded;
+    otherwise empty.
     """
 
     rows: pd.DataFrame
@@ -59,14 +66,15 @@ class Result:
     recorded: str = ""
 
     def parts(self, kind: str) -> dict[str, dict[str, Any]]:
-        """Return the parts of a kind (dataset, victim, attack, ...) that the experiment names: name →
-        entry."""
+        """Return name → entry of the parts of a kind (dataset, victim, attack, ...) in the experiment."""
         return {part["name"]: part for part in self.spec.get("parts", {}).get(kind, [])}
 
     def value(self, kind: str, name: str, parameter: str) -> Any:
-        """Return a value of a part at its full size, None where it has none.
+        """Return a parameter's value of a part at its full size, or None if the part has none.
 
-        parameter: its name, or its path, such as objective.layer-weights.beta.
+        kind: the kind of the part (dataset, victim, attack, ...).
+        name: the name of the part.
+        parameter: the name of the parameter, or its path, such as objective.layer-weights.beta.
         """
         value: Any = self.parts(kind).get(name, {}).get("parameters", {})
         for key in parameter.split("."):
@@ -77,11 +85,15 @@ class Result:
 def read_result(
     table: str, exhibit: str, spec: str, marks: Sequence[str] = (), recorded: Sequence[str] = ()
 ) -> Result:
-    """Read what one experiment's figure is drawn from.
+    """Read the files from which one experiment's figure is drawn.
 
-    table: CSV. exhibit: safetensors, which may hold no pictures. spec: JSON. marks: no file, or one CSV of
-    printed numbers, which may be empty. recorded: no file, or the recorded table that is shown in place of
-    `table`, with the files beside it (`reference.fuller` chooses it).
+    table: CSV.
+    exhibit: safetensors, which may hold no pictures.
+    spec: JSON.
+    marks: no file, or one CSV of printed numbers, which may be empty.
+    recorded: no file, or the recorded table that is shown in place of `table`, with the files beside it
+    (`reference.fuller` chooses it).
+
     Raises UserError naming the file and what it lacks.
     """
     tensors, facts = read_tensors(Path(exhibit))
@@ -110,7 +122,7 @@ def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
 def _of_record(own: Result, kept: Kept) -> Result:
     """Return a recorded run in place of a run of another scale.
 
-    Its pictures are those of its exhibit, or else those at the median that its record keeps.
+    The pictures are those of the recorded exhibit, or else those at the median that the record keeps.
     """
     tensors, facts = read_tensors(exhibit) if (exhibit := kept.beside(EXHIBIT)) else ({}, {})
     panels = _panels(exhibit or kept.table, tensors, facts)
@@ -129,8 +141,9 @@ def _of_record(own: Result, kept: Kept) -> Result:
 
 
 def _median(cell: str, pair: np.ndarray) -> Panel:
-    """Return the picture at the median that is kept of a cell.
+    """Return the picture at the median that a record keeps of a cell.
 
+    cell: the five names of `cells.CELL`, joined with "/".
     pair: uint8 [2, rows, columns, channels], the private image and its reconstruction.
     """
     truth, guess = (pair.transpose(0, 3, 1, 2) / np.float32(255)).astype(np.float32)

@@ -1,5 +1,7 @@
-"""Which rows of a table a drawing shows, with the columns that it derives and the printed numbers beside
-them."""
+"""The rows of a table that a drawing shows.
+
+The rows have the columns that the drawing derives, and the printed numbers stand beside them as rows.
+"""
 
 import fnmatch
 import math
@@ -12,9 +14,9 @@ from leakbench.cells import CELL
 from leakbench.drawing import words
 from leakbench.drawing.result import Result
 
-# A PSNR beyond this says "the same image": more decibels would only squeeze all others.
+# A PSNR above this means "the same image": more decibels would only squeeze all other values.
 DECIBELS = 60.0
-# A run of less than this share of its published length says nothing and is not drawn.
+# A run of less than this share of its published length shows nothing, so it is not drawn.
 SHORTEST = 0.01
 # An interval needs at least this many values.
 FEWEST = 3
@@ -34,18 +36,24 @@ def chosen(
 ) -> pd.DataFrame:
     """Return the rows of some metrics and baselines that a drawing shows.
 
-    where: column → value, or list of values, kept. columns: new column → how it follows from others (see
-    `derived`). Printed numbers are rows of the baseline PRINTED. Nothing is returned of runs that were too
-    short to say something; PSNR ends at DECIBELS; intervals of fewer than FEWEST values are left out.
+    Printed numbers are rows of the baseline PRINTED. Runs that were too short are left out, PSNR ends at
+    DECIBELS, and intervals of fewer than FEWEST values are left out.
+
+    result: the experiment.
+    metrics: the metrics that are kept.
+    where: column → the value, or list of values, that is kept.
+    columns: new column → how it follows from others (see `derived`).
+    convention: the convention that is kept; a metric without rows of this convention keeps all its rows.
+    baselines: the baselines that are kept; "" is the attack itself.
     """
     parts = [result.rows, _printed(result)]
-    # A table without lines has columns without a kind, which would take that of the others.
+    # The columns of an empty table have no type, and would change the types of the other table.
     rows = pd.concat([part for part in parts if len(part)] or parts)
     for column in ("attack", "training", "client", "iterations"):
         if column not in rows:
             rows = rows.assign(**{column: math.nan})
     rows = rows[rows["metric"].isin(list(metrics)) & rows["baseline"].isin([*baselines, PRINTED])]
-    # Metrics that a paper alone uses have but its convention.
+    # A metric that only a paper uses has rows of that paper's convention alone.
     other = ~rows["metric"].isin(rows.loc[rows["convention"] == convention, "metric"])
     rows = rows[(rows["convention"] == convention) | other].reset_index(drop=True)
     if set(CELL) <= set(rows.columns):
@@ -65,10 +73,14 @@ def chosen(
 def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, Any]) -> pd.DataFrame:
     """Return the rows with a new column.
 
-    how: `by` names the column, or the columns, that it follows from; every other key is a value of that
-    column (a glob; several joined with " | ") and what it becomes, a list for a row that stands in several
-    places; `else` is for all other values, which else stay as they are; `parameter` takes a value of the part
-    in place of its name (see `Result.value`).
+    result: the experiment.
+    rows: rows of its table.
+    column: the name of the new column.
+    how: the key `by` names the column, or the columns, from which the new column follows. Every other key is
+    a glob of a value of that column → the new value, or a list of values for a row that stands in several
+    places. The values of several columns are joined with " | ". The key `else` has the new value of all other
+    values, which otherwise stay as they are. The key `parameter` takes a value of the part in place of its
+    name (see `Result.value`).
     """
     by = [how["by"]] if isinstance(how["by"], str) else list(how["by"])
     names = rows[by].apply(lambda row: " | ".join(words.plain(value) for value in row), axis=1)
@@ -89,8 +101,16 @@ def derived(result: Result, rows: pd.DataFrame, column: str, how: Mapping[str, A
 
 
 def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | None = None) -> list[Any]:
-    """Return the values of a column in order: as its derivation, or the experiment, lists them; numbers by
-    size."""
+    """Return the values of a column in order.
+
+    Numbers are sorted by size. Other values stand in the order in which the derivation of the column, or else
+    the experiment, lists them.
+
+    result: the experiment.
+    rows: rows of its table.
+    column: the name of the column.
+    columns: new column → how it follows from others (see `derived`).
+    """
     there = list(dict.fromkeys(rows[column].dropna()))
     how = (columns or {}).get(column, {})
     listed: list[Any] = []
@@ -106,7 +126,15 @@ def levels(result: Result, rows: pd.DataFrame, column: str, columns: Columns | N
 def named(
     result: Result, rows: pd.DataFrame, columns: Sequence[str], text: Mapping[str, str] | None = None
 ) -> pd.Series:
-    """Return what each row is called by some of its columns, an empty text for what needs no word."""
+    """Return the name of each row: the words for its values in some columns, joined with " · ".
+
+    The name is empty if no value needs a word.
+
+    result: the experiment.
+    rows: rows of its table.
+    columns: the columns that make up the name.
+    text: value → the words that are shown in its place.
+    """
     if not columns:
         return pd.Series("", index=rows.index, dtype=object)
     parts = [rows[column].map(lambda value, c=column: word(result, c, value, text)) for column in columns]
@@ -114,8 +142,16 @@ def named(
 
 
 def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None = None) -> str:
-    """Return the words for a value of a column: the experiment's own, or the title of the part that it
-    names."""
+    """Return the words for a value of a column.
+
+    These are the experiment's own words, or else the title of the part that the value names, or else those of
+    `words.called`.
+
+    result: the experiment.
+    column: the name of the column.
+    value: one of its values.
+    text: value → the experiment's own words.
+    """
     plain = words.plain(value)
     if text and plain in text:
         return text[plain]
@@ -126,15 +162,23 @@ def word(result: Result, column: str, value: Any, text: Mapping[str, str] | None
 def ordered(
     result: Result, rows: pd.DataFrame, by: Sequence[str], columns: Columns | None = None
 ) -> pd.DataFrame:
-    """Return the rows sorted by some columns, each in the order of `levels`."""
+    """Return the rows sorted by some columns, each in the order of `levels`.
+
+    result: the experiment.
+    rows: rows of its table.
+    by: the columns, the most important first.
+    columns: new column → how it follows from others (see `derived`).
+    """
     keys = {c: {value: n for n, value in enumerate(levels(result, rows, c, columns))} for c in by}
     places = rows[list(by)].apply(lambda series: series.map(keys[str(series.name)]).fillna(-1))
     return rows.loc[places.sort_values(list(by), kind="stable").index] if len(by) else rows
 
 
 def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
-    """Return the cells whose attacks ran less than SHORTEST of their published length, each with words for
-    that."""
+    """Return the cells whose attacks ran for less than SHORTEST of their published length.
+
+    Each cell comes with the words that say how long its attack ran.
+    """
     rows = result.rows
     if not {*CELL, "iterations"} <= set(rows.columns):
         return []
@@ -149,8 +193,10 @@ def too_short(result: Result) -> list[tuple[tuple[str, ...], str]]:
 
 
 def missing(result: Result) -> str:
-    """Return why cells are missing: the data sets that are not here by their titles, other reasons as they
-    are."""
+    """Return in words why cells are missing.
+
+    Data sets that are not here are named by their titles. Other reasons are given as they are.
+    """
     reasons: list[str] = list(dict.fromkeys(result.facts.get("absent_cells", {}).values()))
     named = {reason: reason.split()[0].rstrip(":") for reason in reasons}
     absent = [name for name in dict.fromkeys(named.values()) if name in result.parts("dataset")]
@@ -160,8 +206,7 @@ def missing(result: Result) -> str:
 
 
 def counted(rows: pd.DataFrame) -> str:
-    """Return how many values, of what, and how many steps are behind the rows of a drawing: its small
-    print."""
+    """Return the small print of a drawing: how many values, of what, and how many steps its rows rest on."""
     own = rows[rows["baseline"].isin(["", "snapshot"])]
     if own.empty:
         return "n = 0"
@@ -182,14 +227,14 @@ def counted(rows: pd.DataFrame) -> str:
 
 
 def _printed(result: Result) -> pd.DataFrame:
-    """Return the rows of the table that a printed number belongs to, with that number in place of the
-    mean."""
+    """Return the row of the table that each printed number belongs to, with that number as the mean."""
     rows, out = result.rows[result.rows["baseline"] == ""], []
     conditions = [c for c in rows if c not in MEASURED | {"baseline", "unit", "seeds", "scale"}]
     for mark in result.marks.to_dict("records"):
         known = {c: v for c, v in mark.items() if c in conditions and not pd.isna(v)}
         same = (rows[list(known)] == pd.Series(known)).all(axis=1)
-        # What a mark leaves open is a gap of the table, if the table has one: all clients before client 0.
+        # If a mark leaves a column open, a row with a gap in that column is preferred: the row of all clients
+        # to that of client 0.
         gaps = rows[same].isna().sum(axis=1).sort_values(ascending=False, kind="stable")
         found = rows.loc[gaps.index[:1]]
         out.append(found.assign(baseline=PRINTED, mean=mark["value"], ci_low=math.nan, ci_high=math.nan))

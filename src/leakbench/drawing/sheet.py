@@ -1,5 +1,7 @@
-"""One look for every figure: title and published claim above, the drawings below each other, the small print
-last."""
+"""The look of every figure.
+
+Title and published claim stand above, the drawings below each other, and the small print last.
+"""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -50,8 +52,12 @@ LOOK: Any = {
 
 @dataclass(frozen=True)
 class Body:
-    """A drawing, WIDTH by `height` inches: `paint` draws it, `note` says in the small print what is behind
-    it."""
+    """A drawing, which is WIDTH inches wide.
+
+    height: in inches.
+    note: the part of the small print that says what is behind the drawing.
+    paint: draws into the subfigure that it is given.
+    """
 
     height: float
     note: str
@@ -59,8 +65,10 @@ class Body:
 
 
 def draw(result: Result) -> Figure | None:
-    """Draw the figure of an experiment, each part by the function that its YAML names; None if there is
-    nothing to draw."""
+    """Draw the figure of an experiment, or return None if there is nothing to draw.
+
+    Each part is drawn by the function that the YAML of the experiment names.
+    """
     bodies = []
     for asked in result.spec["figure"]:
         arguments = {key: value for key, value in asked.items() if key != "drawing"}
@@ -71,7 +79,8 @@ def draw(result: Result) -> Figure | None:
 def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
     """Put title and claim above some drawings, and scale, n, seeds and threat model below them.
 
-    The figure never touches pyplot, so that figures share no state.
+    The figure never touches pyplot, so that figures share no state. Without drawings there is no figure, and
+    None is returned.
     """
     if not bodies:
         return None
@@ -94,7 +103,7 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         above.text(left, 1 - 0.16 / top, "\n".join(title), va="top", fontsize=11.5, fontweight="bold")
         y = 1 - (0.16 + 0.23 * len(title)) / top
         above.text(left, y, "\n".join(claim), va="top", fontsize=8, color=MUTED, linespacing=1.3)
-        # Not snapped to pixels: between two of them, the layout's rounding errors would choose one.
+        # The rule is not snapped to pixels: between two pixels, rounding errors of the layout would choose.
         rule: Any = {"color": FAINT, "linewidth": 0.7, "snap": False}
         below.add_artist(Line2D([left, 1 - left], [1 - 0.05 / bottom] * 2, **rule))
         look: Any = {"va": "top", "fontsize": 6.3, "color": MUTED, "linespacing": 1.35}
@@ -102,15 +111,16 @@ def lay_out(result: Result, bodies: Sequence[Body]) -> Figure | None:
         for body, place in zip(bodies, within, strict=True):
             body.paint(place)
         layout.execute(figure)
-        # Everything has its place now; `save` would work it out once more.
+        # Everything has its place now. With a layout engine, `save` would compute all places once more.
         figure.set_layout_engine("none")
     return figure
 
 
 def save(figure: Figure | None, out: str) -> None:
-    """Write the figure as PNG; an empty file stands for no figure, which page and report know and skip.
+    """Write the figure as PNG, or an empty file if there is no figure.
 
-    The bytes depend on the drawing alone: no date, no version.
+    The page and the report skip an empty file. The bytes depend on the drawing alone: they hold no date and
+    no version.
     """
     if figure is None:
         Path(out).write_bytes(b"")

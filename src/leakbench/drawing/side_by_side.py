@@ -14,7 +14,7 @@ from leakbench.drawing.tile import APART, GAP, ROOM, THRESHOLD, Line, Strip, Til
 # Inches: the sides that a tile may have.
 SMALLEST, LARGEST = 0.31, 0.8
 CONDITION = ("dataset", "victim", "defence")
-# Further columns, which are named where these do not distinguish all panels.
+# Further columns, which are named where those of CONDITION do not distinguish all panels.
 FURTHER = ("local_samples", "checkpoint", "federation")
 RANKS = ("worst ", "median ", "best ")
 
@@ -28,11 +28,14 @@ def side_by_side(
 ) -> Body | None:
     """Draw a line for each condition: the private images, then each attack's reconstructions.
 
-    Lines with the same private images form a group, in which these stand once. If every group has one
-    condition only and its attacks do not fit beside each other, each attack has a line. Below each
-    reconstruction is its Pearson r; r >= 0.98 has a red frame. Attacks that ran much too short are not shown.
-    blocks: columns whose values have a group of their own. most: how many images of an update are shown at
-    the most. where: column → value, or list of values, of the panels that are shown.
+    Lines with the same private images form a group, which shows these images once. If every group has one
+    condition only and the attacks do not fit beside each other, each attack has a line. Below each
+    reconstruction is its Pearson r; r >= 0.98 has a red frame. Attacks that ran for less than 1 % of their
+    published length are not shown.
+
+    blocks: columns whose values each have a group.
+    most: the largest number of images of an update that are shown.
+    where: column → the value, or list of values, of the panels that are shown.
     """
     short = {cell for cell, _ in too_short(result)}
     found: dict[Any, list[Panel]] = {}
@@ -107,7 +110,7 @@ def _named(result: Result, panel: Panel, columns: Sequence[str]) -> str:
 
 
 def _tiles(panel: Panel | None, count: int) -> list[Tile | None]:
-    """Return the tiles of an attack's reconstructions, with gaps where it has none."""
+    """Return `count` tiles of an attack's reconstructions, with gaps where the attack has none."""
     tiles: list[Tile | None] = []
     if panel is None:
         return [None] * count

@@ -1,4 +1,4 @@
-"""Squares: a map for each metric, with one condition down and one across, and the number in each square."""
+"""A map of squares for each metric, with one condition down, another across, and a number in each square."""
 
 from typing import Any
 
@@ -15,10 +15,15 @@ SQUARE, HEAD, FOOT = 0.4, 0.5, 0.5
 def squares(
     result: Result, *, metrics: tuple[str, ...], down: str, across: str, text: dict[str, str] | None = None
 ) -> Body | None:
-    """Draw a map for each metric, with the mean in each square; an empty one was not measured.
+    """Draw a map for each metric, with the mean in each square.
 
-    metrics: what is drawn, a map each, side by side. down, across: the columns whose values are rows and
-    columns of a map. text: value → words.
+    An empty square was not measured.
+
+    metrics: the metrics that are drawn; their maps stand side by side.
+    down: the column whose values are the rows of a map.
+    across: the column whose values are the columns of a map.
+    text: value → the words that are shown in its place. The name of the column `across` → the words below
+    the axis.
     """
     rows = chosen(result, metrics)
     if rows.empty:

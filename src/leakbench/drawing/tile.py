@@ -1,4 +1,7 @@
-"""Images as tiles: tiles that belong together form a strip, strips stand beside each other in lines."""
+"""Images as tiles, in strips and lines.
+
+Tiles that belong together form a strip. Strips stand beside each other in lines.
+"""
 
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,11 +15,11 @@ from matplotlib.patches import Rectangle
 from leakbench.drawing.sheet import FAINT, INK, MARGIN, MUTED, WIDTH, Body
 
 THRESHOLD = 0.98
-# A leak is bad news for whoever is on the image.
+# The frame of a leak is red, because a leak is bad for the person on the image.
 REVEALED = "#cf222e"
-# Rounding of a division leaves values just beyond [0, 1]; that alone is no reason to rescale.
+# Rounding of a division leaves values just beyond [0, 1]; such values alone are no reason to rescale.
 SLACK = 0.02
-# Inches: the room of a line, the space between tiles and between strips, a heading, a line of a name and a
+# In inches: the room of a line, the space between tiles and between strips, a heading, a line of a name and a
 # letter of it, the label below a tile, a line of the legend.
 ROOM, GAP, APART = WIDTH - 2 * MARGIN, 0.06, 0.15
 HEADING, NAME, LETTER, LABEL, LEGEND = 0.22, 0.13, 0.066, 0.19, 0.14
@@ -26,8 +29,12 @@ LETTERS = 26
 
 @dataclass(frozen=True)
 class Tile:
-    """One image. image: [C, H, W] in any range, or None for a neuron that sent nothing. label: the text below
-    it. marked: whether its frame is red."""
+    """One image of a drawing.
+
+    image: [C, H, W] in any range, or None for a neuron that sent nothing.
+    label: the text below the image.
+    marked: whether the frame of the image is red.
+    """
 
     image: np.ndarray | None
     label: str = ""
@@ -36,13 +43,17 @@ class Tile:
 
 @dataclass(frozen=True)
 class Strip:
-    """Tiles that belong together, None for a gap, and what stands above them."""
+    """Tiles that belong together.
+
+    name: the text above the tiles.
+    tiles: from left to right, None for a gap.
+    """
 
     name: str
     tiles: Sequence[Tile | None]
 
 
-# What stands at the left of a line, and its strips.
+# A line: the text at its left, and its strips.
 Line = tuple[str, Sequence[Strip]]
 
 
@@ -62,7 +73,10 @@ def displayable(image: np.ndarray) -> tuple[np.ndarray, bool]:
 
 
 def pearson(score: float) -> str:
-    """Return a correlation as text. Rounding must not lift it over the threshold: 0.9796 is 0.979 here."""
+    """Return a correlation as text, with three decimal places.
+
+    Rounding must not lift a correlation over the threshold, so 0.9796 becomes 0.979.
+    """
     value = float(score)
     if not np.isfinite(value):
         return "undefined"
@@ -73,11 +87,14 @@ def pearson(score: float) -> str:
 
 
 def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: str, legend: str = "") -> Body:
-    """Return a drawing of groups of lines, each group under its heading; a line that is too long for the
-    figure goes on below.
+    """Return a drawing of groups of lines, each group under its heading.
 
-    groups: (heading, lines). side: the side of a tile in inches. note: for the small print. legend: text
-    below all tiles.
+    A line that is too long for the figure goes on below.
+
+    groups: pairs of a heading and its lines.
+    side: the side of a tile in inches.
+    note: for the small print.
+    legend: the text below all tiles.
     """
     tiles: list[tuple[float, float, Tile]] = []
     texts: list[tuple[float, float, str, dict[str, Any]]] = []
@@ -130,13 +147,13 @@ def tiled(groups: Sequence[tuple[str, Sequence[Line]]], side: float, *, note: st
 
 
 def left_of(names: Iterable[str]) -> float:
-    """Return the inches that the names at the left of lines take."""
+    """Return the width in inches that the names at the left of lines take."""
     longest = max(map(len, names), default=0)
     return LETTER * min(longest, LETTERS) + APART if longest else 0.0
 
 
 def _letters(strip: Strip, side: float) -> int:
-    """Return how many letters of a strip's name stand above its tiles in one line."""
+    """Return how many letters of a strip's name fit above its tiles in one line."""
     return int((max(1, len(strip.tiles)) * (side + GAP) + APART) / LETTER)
 
 

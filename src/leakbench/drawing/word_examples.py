@@ -1,5 +1,7 @@
-"""Words of each test set, and what each network reads in their place: a line for each word, a column for each
-training."""
+"""Words of each test set, and what each network reads in their place.
+
+Each word has a line, and each training has a column.
+"""
 
 import textwrap
 from typing import Any
@@ -14,14 +16,18 @@ from leakbench.drawing.result import Result
 from leakbench.drawing.rows import word
 from leakbench.drawing.sheet import WIDTH, Body
 
-# Inches: a word, the heading of a column and one of its letters. Shares: pictures and words beside columns.
+# In inches: the line of a word, the heading of a column, and a letter of that heading. SHARES: the widths of
+# the pictures with their words and of all columns together, relative to each other.
 LINE, HEAD, LETTER, SHARES = 0.3, 0.75, 0.066, (1.2, 6)
 RIGHT, WRONG = "#dbe9f7", "#f7d9d2"
 
 
 def word_examples(result: Result) -> Body | None:
-    """Draw each word's picture, the word, and what was read in its place: on blue if it is the word, on red
-    if not, a dash for nothing."""
+    """Draw each word's picture, the word, and what each network read in its place.
+
+    What was read stands on blue if it is the word, and on red if it is not. A dash means that nothing was
+    read.
+    """
     examples = result.facts.get("examples", [])
     if not examples:
         return None

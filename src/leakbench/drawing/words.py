@@ -53,7 +53,7 @@ METRICS = {
     "success_psnr": "successes by PSNR",
     "success_ssim": "successes by SSIM",
 }
-# Metrics between 0 and 1, whose axes show all of that.
+# Metrics between 0 and 1, whose axes show this whole range.
 SHARES = {
     "revealed_fraction", "exact_fraction", "identified", "label_accuracy", "label_presence", "label_counts",
     "accuracy",
@@ -82,12 +82,15 @@ BASELINES = {
     "certified": "certified bound γ on any attacker",
     "expected": "expected by the closed form",
 }
-# What a reader needs first; other fields of a threat model follow in their own order.
+# The fields of a threat model that a reader needs first; other fields follow in their own order.
 FIRST = ("threat model", "shared", "labels", "batch size")
 
 
 def called(column: str, value: str) -> str:
-    """The words for a value of a table's column; a name without words of its own is shown as it is."""
+    """Return the words for a value of a table's column.
+
+    A value without words of its own is returned as it is.
+    """
     match column:
         case "metric":
             return METRICS.get(value, value.replace("_", " "))
@@ -105,9 +108,11 @@ def called(column: str, value: str) -> str:
 
 
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
-    """One threat model out of one (field → value) or several (cell → field → value).
+    """Return the threat models of all cells merged into one, field → value.
 
     Where cells differ, the values of a field are joined with " or ", so nothing is hidden.
+
+    knows: one threat model (field → value), or several (cell → field → value).
     """
     models = [value for value in knows.values() if isinstance(value, Mapping)] or ([knows] if knows else [])
     fields = [
@@ -120,7 +125,10 @@ def merged(knows: Mapping[str, Any]) -> dict[str, str]:
 
 
 def threat(knows: Mapping[str, Any]) -> str:
-    """A threat model in one line: "honest-but-curious server; labels unknown; ..."."""
+    """Return a threat model in one line: "honest-but-curious server; labels: unknown; ...".
+
+    knows: one threat model or several, as for `merged`.
+    """
     fields = merged(knows)
     return "; ".join(
         value if field == "threat model" else f"{field}: {value}" for field, value in fields.items()
@@ -128,20 +136,26 @@ def threat(knows: Mapping[str, Any]) -> str:
 
 
 def plain(value: Any) -> str:
-    """A value as YAML writes it: 4.0 of a column with gaps is 4, what is missing is an empty text."""
+    """Return a value as YAML writes it.
+
+    A column with gaps holds 4.0, which becomes 4. A missing value (NaN) becomes an empty text.
+    """
     if isinstance(value, float):
         return "" if math.isnan(value) else f"{value:g}"
     return str(value)
 
 
 def listed(values: list[Any], most: int = 6) -> str:
-    """Values with commas; a long list is shown by its ends."""
+    """Return values with commas between them; of more than `most` values, the first two and the last."""
     words = [str(value) for value in values]
     return ", ".join(words) if len(words) <= most else f"{words[0]}, {words[1]} … {words[-1]}"
 
 
 def span(values: Iterable[float]) -> str:
-    """Smallest to largest: "20 to 200", or "20" where all are alike."""
+    """Return the range of some values: "20 to 200", or "20" if all are equal.
+
+    NaN is left out. Without any value the text is "0".
+    """
     known = sorted({value for value in values if value == value})
     if not known:
         return "0"
@@ -149,12 +163,14 @@ def span(values: Iterable[float]) -> str:
 
 
 def steps(rows: pd.DataFrame) -> str:
-    """How long the attacks behind some rows ran: "after 80 iterations", or nothing where the table does not
-    say."""
+    """Return how long the attacks behind some rows ran: "after 80 iterations".
+
+    The text is empty if the table does not say how long they ran.
+    """
     counts: Any = rows["iterations"].dropna() if "iterations" in rows else []
     return f"after {span(counts)} iterations" if len(counts) else ""
 
 
 def many(count: int, thing: str) -> str:
-    """A count with its noun."""
+    """Return a count with its noun, such as "1 image" or "2,000 images"."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"

@@ -1,16 +1,16 @@
-"""The CKKS scheme through TenSEAL: sums of many numbers per ciphertext, exact although the scheme is not.
+"""The CKKS scheme through TenSEAL: many numbers per ciphertext, and sums that are exact although CKKS is not.
 
 CKKS opens a sum with noise, which differs from run to run. So values are rounded to multiples of 2^-grid_bits
-before they are sealed, and the server weights by integers, adding a ciphertext to itself: it neither encodes
-a weight nor rescales, of which either would change the sum. A weighted sum is then itself a multiple of
-2^-grid_bits, and rounding what is opened to the nearest gives it exactly, whatever the noise, as long as that
-is less than half a step.
+before they are sealed. The server weights by integers and adds a ciphertext to itself; it neither encodes a
+weight nor rescales, because either would change the sum. A weighted sum is then itself a multiple of
+2^-grid_bits. Rounding what is opened to the nearest multiple gives the sum exactly, as long as the noise is
+less than half a step.
 
-That it is less is measured and not proved. At the defaults a sum whose weights add up to 100 opened at most
-0.014 of a step off, of values up to ± 100, and 0.003 of values up to ± 1 (36 and 160 times less than half a
-step). Noise grows with the sum of the weights and, as 2^-scale_bits, with a smaller scale; at the default
-scale float64, in which TenSEAL encodes and decodes, adds what grows with the values. A sum more than a
-quarter of a step off is refused.
+That the noise is less is measured but not proved. At the defaults a sum whose weights add up to 100 opened at
+most 0.014 of a step off for values up to ± 100, and 0.003 for values up to ± 1 (36 and 160 times less than
+half a step). Noise grows with the sum of the weights and, as 2^-scale_bits, with a smaller scale. At the
+default scale float64, in which TenSEAL encodes and decodes, adds an error that grows with the values. A sum
+that is more than a quarter of a step off is refused.
 """
 
 import math
@@ -28,10 +28,10 @@ from leakbench.errors import UserError
 # ring 8192.
 _PRIMES = [60, 40, 60]
 _MODULUS_BITS = sum(_PRIMES[:-1])
-# Steps off the grid from which a sum is refused. Noise misleads from half a step on; where it is that large
-# in one value, others are most likely to show this much.
+# A sum is refused if it is more than this many steps off the grid. Noise changes a result from half a step
+# on. Where one value has that much noise, other values are most likely to be off by this much.
 _CLEAR = 0.25
-# Sums are fewer steps than that: float64 tells their eighths apart.
+# Sums have fewer than 2^50 steps, so that float64 tells eighths of a step apart.
 _STEPS_BITS = 50
 
 
@@ -43,19 +43,26 @@ def ckks(
     pieces: Annotated[int, Field(gt=0)] = 100,
     largest: Annotated[float, Field(gt=0)] = 100.0,
 ) -> Scheme:
-    """Return the scheme with `ring` / 2 values per ciphertext at a scale of 2^scale_bits, in steps of
-    2^-grid_bits.
+    """Return the scheme with `ring` / 2 values per ciphertext.
 
-    Values beyond ± `largest` are refused before anything is sent, weights that add up to so much that a sum
-    may not fit float64 or the modulus before anything is added. `bound` is that of the rounding, half a step
-    times Σ weight / pieces, which holds as long as noise does not mislead. What is opened more than a quarter
-    of a step off the grid raises UserError.
+    Values beyond ± `largest` are refused before anything is sent. Weights are refused before anything is
+    added if they add up to so much that a sum may not fit float64 or the modulus. `bound` is that of the
+    rounding, half a step times Σ weight / pieces. It holds as long as noise does not change the rounded
+    result. Opening a value that is more than a quarter of a step off the grid raises UserError.
 
-    Who is shown values opened with their noise, and their ciphertexts, may find the key (Li and Micciancio
-    2021). Rounded values are the exact sums and show no noise, but only as long as noise is less than half a
-    step, and a refusal shows how large it was; so both stay with the clients, who have the key. Sources:
-    Cheon et al., Homomorphic encryption for arithmetic of approximate numbers (2017); SEAL's table of
-    parameters. Raises UserError for a grid without room for weights that add up to `pieces`.
+    An attacker who is shown values opened with their noise, and their ciphertexts, may find the key (Li and
+    Micciancio 2021). Rounded values are the exact sums and show no noise, but only as long as noise is less
+    than half a step, and a refusal shows how large the noise was. So both stay with the clients, who have the
+    key. Sources: Cheon et al., Homomorphic encryption for arithmetic of approximate numbers (2017); SEAL's
+    table of parameters.
+
+    ring: the size of the ring, twice the number of values per ciphertext.
+    scale_bits: the scale is 2^scale_bits.
+    grid_bits: values are rounded to steps of 2^-grid_bits.
+    pieces: the integer weight that stands for a share of 1.
+    largest: the largest magnitude of a value.
+
+    Raises UserError if the grid leaves no room for weights that add up to `pieces`.
     """
     import tenseal
 
@@ -122,7 +129,7 @@ def ckks(
                 f"encryption: a sum opens {off:.2f} of a step of 2^-{grid_bits} off the grid, so that noise "
                 "may have changed it (lower grid_bits, or raise scale_bits)"
             )
-        # Without the sign that noise gives to nothing.
+        # Adding 0.0 removes the minus sign that noise gives to a zero.
         return (whole + 0.0) / pieces * step
 
     def bound(weights: Sequence[int]) -> float:
@@ -136,8 +143,11 @@ def ckks(
 
 
 def weighted(vectors: Sequence[Any], weights: Sequence[int]) -> Any:
-    """Return Σ weight · vector of positive integer weights by doublings and additions alone, from the highest
-    bit down."""
+    """Return Σ weight · vector, by doublings and additions alone, from the highest bit down.
+
+    vectors: encrypted vectors.
+    weights: their weights, positive integers.
+    """
     total = None
     for bit in reversed(range(max(weights).bit_length())):
         total = None if total is None else total + total

@@ -1,13 +1,13 @@
 """Paillier's scheme through phe and gmpy2: one value per ciphertext as published, or many side by side.
 
-Headroom of packing. Let the integers be |q| < B = 2^v (`value_bits` v), the weights of a sum add up to K ≤
-2^h (`weight_bits` h), and fields be w = v + 1 + h bits wide. A plaintext is Σ_j (q_j + B) 2^(wj) over m =
-⌊(bits − 1) / w⌋ fields. Then 0 < q_j + B < 2B, so that a field of a weighted sum is Σ_i k_i (q_ij + B) < K ·
-2B ≤ 2^(v+1+h) = 2^w: no field carries into the next. The whole sum is thus < 2^(wm) ≤ 2^(bits−1) ≤ n: it is
+Headroom of packing: let the integers be |q| < B = 2^v (`value_bits` v), let the weights of a sum add up to K
+≤ 2^h (`weight_bits` h), and let fields be w = v + 1 + h bits wide. A plaintext is Σ_j (q_j + B) 2^(wj) over m
+= ⌊(bits − 1) / w⌋ fields. Then 0 < q_j + B < 2B, so that a field of a weighted sum is Σ_i k_i (q_ij + B) < K
+· 2B ≤ 2^(v+1+h) = 2^w: no field carries into the next. The whole sum is thus < 2^(wm) ≤ 2^(bits−1) ≤ n. It is
 not reduced modulo n, and each field opens to Σ_i k_i q_ij + K·B. A client refuses |q| ≥ B before it sends
-anything, a server K > 2^h before it adds.
+anything, and a server refuses K > 2^h before it adds.
 
-One value per ciphertext: |q| · 2^h ≤ n // 3, beyond which phe takes a number for a negative one.
+Headroom of one value per ciphertext: |q| · 2^h ≤ n // 3, beyond which phe takes a number for a negative one.
 """
 
 import secrets
@@ -26,13 +26,14 @@ SECURE_BITS = 2048
 
 
 def residue(private: Any) -> int:
-    """Draw an n-th residue modulo n², uniformly, as Paillier's blinding r^n mod n² is, with the help of the
-    primes.
+    """Draw an n-th residue modulo n² uniformly, as Paillier's blinding r^n mod n², by means of the primes.
 
-    Modulo p² the n-th residues are the p-th ones, and x^p mod p² depends on x mod p alone; so a uniform x in
-    1 … p − 1 gives each as often. Two powers of half the length and half the modulus take a quarter of the
-    time of r^n mod n². Clients of FedBoosting share the private key; a client that has only the public one
-    would use r^n.
+    Modulo p² the n-th residues are the p-th ones, and x^p mod p² depends only on x mod p. So a uniform x in 1
+    … p − 1 gives each residue equally often. Two powers of half the length and half the modulus take a
+    quarter of the time of r^n mod n². Clients of FedBoosting share the private key; a client that has only
+    the public one would use r^n.
+
+    private: the private key, whose primes are p and q.
     """
     p, q = gmpy2.mpz(private.p), gmpy2.mpz(private.q)
     pp, qq = p * p, q * q
@@ -41,8 +42,14 @@ def residue(private: Any) -> int:
 
 
 def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
-    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits. Raises UserError
-    for none."""
+    """Return how many fields a plaintext below 2^(bits − 1) has, and their width in bits.
+
+    bits: bits of the key.
+    value_bits: bits of a value's magnitude.
+    weight_bits: bits of the sum of a sum's weights.
+
+    Raises UserError if no field fits.
+    """
     width = value_bits + 1 + weight_bits
     count = (bits - 1) // width
     if count < 1:
@@ -54,8 +61,15 @@ def fields(bits: int, value_bits: int, weight_bits: int) -> tuple[int, int]:
 
 
 def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> list[int]:
-    """Return integers as plaintexts of `count` fields. Raises UserError for an integer beyond the
-    headroom."""
+    """Return integers as plaintexts of several fields.
+
+    numbers: the integers.
+    count: the number of fields of a plaintext.
+    width: the width of a field in bits.
+    value_bits: bits of an integer's magnitude.
+
+    Raises UserError for an integer beyond the headroom.
+    """
     offset = 1 << value_bits
     if (largest := max(map(abs, numbers), default=0)) >= offset:
         raise UserError(
@@ -74,8 +88,17 @@ def pack(numbers: Sequence[int], count: int, width: int, value_bits: int) -> lis
 def unpack(
     packed: Sequence[int], number: int, count: int, width: int, value_bits: int, weight: int
 ) -> list[int]:
-    """Return the first `number` weighted sums, whose weights add up to `weight`. Raises UserError for what
-    was not packed so."""
+    """Return the weighted sums in opened plaintexts.
+
+    packed: the plaintexts, as `pack` makes them, weighted and added up.
+    number: how many sums are returned.
+    count: the number of fields of a plaintext.
+    width: the width of a field in bits.
+    value_bits: bits of an integer's magnitude.
+    weight: the sum of the weights.
+
+    Raises UserError for plaintexts that were not packed this way.
+    """
     mask, offset, out = (1 << width) - 1, weight << value_bits, []
     for place, whole in enumerate(packed):
         here = min(count, number - place * count)
@@ -98,13 +121,20 @@ def paillier(
     value_bits: Annotated[int, Field(gt=0)] = 32,
     weight_bits: Annotated[int, Field(gt=0)] = 7,
 ) -> Scheme:
-    """Return the scheme with keys of `bits` and values as multiples of pieces / 2^scale_bits, or of pieces /
-    10^decimal_scale.
+    """Return Paillier's scheme for values that are rounded to multiples of a step.
 
-    As published: 128 bits, which a laptop factors in seconds, one value per ciphertext, 10^32, 100 pieces.
-    `value_bits` holds a packed value, `weight_bits` the sum of a sum's weights: 7 are enough for 100 pieces
-    and up to 56 clients, whose rounded weights add up to at most 128. Defaults take |value| < 100. Source:
-    thesis, Algorithms 2 and 3; P. Paillier (1999).
+    As published: keys of 128 bits, which a laptop factors in seconds, one value per ciphertext, a scale of
+    10^32, and 100 pieces. The defaults take |value| < 100. Source: thesis, Algorithms 2 and 3; P. Paillier
+    (1999).
+
+    bits: bits of the keys.
+    packed: whether a ciphertext holds many values side by side, or one.
+    pieces: the integer weight that stands for a share of 1.
+    scale_bits: values are multiples of pieces / 2^scale_bits.
+    decimal_scale: if given, values are multiples of pieces / 10^decimal_scale instead.
+    value_bits: bits that hold the magnitude of a packed value.
+    weight_bits: bits that hold the sum of a sum's weights. 7 bits are enough for 100 pieces and up to 56
+    clients, whose rounded weights add up to at most 128.
     """
     scale = 10**decimal_scale if decimal_scale else 1 << scale_bits
     count, width = fields(bits, value_bits, weight_bits) if packed else (1, 0)

@@ -1,5 +1,4 @@
-"""AGIC over several epochs: match updates trained on the same sample, then reconstruct it from all of
-them."""
+"""AGIC over several epochs: match updates of the same sample, then reconstruct it from all of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -39,16 +38,20 @@ def joint(
     pre_iterations: Annotated[int, Field(gt=0)] = 2000,
     later: Annotated[float, Field(ge=0)] = 0.1,
 ) -> Epochs:
-    """Reconstruct samples from the updates of several epochs. All rounds that started from one model are an
-    epoch.
+    """Reconstruct samples from the updates of several epochs (AGIC, section IV-B).
 
-    steps: first `matching`: each update is reconstructed alone and images of consecutive epochs are paired.
-    Then `joint`: a sample is reconstructed from all its updates, and the image stands wherever the sample was
-    seen. The second step alone assumes that every epoch has the same batches in the same order (Table III). A
-    single epoch leaves nothing to match, and its batches are reconstructed one by one. pooling, label_filter:
-    which of the four ways of Table V pairs the images; all four are reported. pre_iterations: of the first
-    step. later: the weight of the later updates' distances, where the first one's is 1, at least 0. Source:
-    AGIC, section IV-B.
+    All rounds that started from one model are an epoch. In the step `matching`, each update is reconstructed
+    alone, and the images of consecutive epochs are paired. In the step `joint`, a sample is reconstructed
+    from all its updates, and the image is used wherever the sample was seen.
+
+    steps: the steps that are taken. `both` takes one after the other; with a single epoch there is nothing to
+    match, and its batches are reconstructed one by one. `matching` stops after the first step. `joint` alone
+    assumes that every epoch has the same batches in the same order (Table III).
+    pooling: with `label_filter`, which of the four ways of Table V pairs the images. All four ways are
+    reported.
+    label_filter: see `pooling`.
+    pre_iterations: the number of iterations of the step `matching`.
+    later: the weight of the distances of later updates, at least 0, where that of the first update is 1.
     """
 
     def attack(
@@ -82,7 +85,7 @@ def _optimised(
     own: list[Group], asked: Problems, composed: Composition, iterations: int, later: float,
     rng: torch.Generator,
 ) -> Outcome:  # fmt: skip
-    """Return what the joint problems `asked` of one client come to, whose epochs are the groups `own`."""
+    """Return the outcome of the joint problems `asked` of one client, whose epochs are the groups `own`."""
     batch, work = own[0].batch, own[0].observation.work
     distances = [term for term in composed.objective if not isinstance(term, Prior)]
     parts = [
@@ -116,8 +119,10 @@ def _optimised(
 def _matched(
     observation: Observation, epochs: Sequence[Tensor], found: Reconstruction, used: tuple[bool, bool]
 ) -> list[list[Problems]]:
-    """Pair what was seen in the first look in all four ways; return each client's joint problems by the one
-    `used`."""
+    """Pair the images of the first step in all four ways, and return each client's joint problems.
+
+    The problems follow from the pairs of the way `used`.
+    """
     assert found.labels is not None
     problems = []
     found.partners = {name: torch.full(found.usable.shape, -1) for name in MATCHINGS}
@@ -151,17 +156,20 @@ def _same_batches(
 
 
 def _tell(partner: Tensor, epochs: Sequence[Tensor], pairs: Sequence[Tensor], width: int) -> None:
-    """Write pairs of images, each numbered within its epoch, into `partner` [rounds, batch] as round · width
-    + position."""
+    """Write pairs of images into `partner` [rounds, batch] as round · width + position.
+
+    pairs: for each epoch, the image of the epoch before that each image is paired with, numbered within its
+    epoch.
+    """
     batch = partner.shape[1]
     for before, after, image in zip(epochs, epochs[1:], pairs[1:], strict=False):
         partner[after] = torch.where(image < 0, -1, before[image // batch] * width + image % batch)
 
 
 def _labelled(own: list[Group], found: Reconstruction) -> list[Group]:
-    """Return the epochs of a client with the labels of the first look.
+    """Return the epochs of a client with the labels of the first step.
 
-    Where there was none, the first epoch's labels serve the same batches in all epochs.
+    Where that step was not taken, the labels of the first epoch serve the same batches in all epochs.
     """
     assert found.labels is not None
     client, batch = own[0].client, own[0].batch

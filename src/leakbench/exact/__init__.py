@@ -1,2 +1,1 @@
-"""Exact attacks on a dense first layer: they solve for the samples and prove each one from the update
-alone."""
+"""Exact attacks on a dense first layer: they solve for samples and prove each from the update alone."""

@@ -1,7 +1,7 @@
-"""The columns of the gradient, as the samples tell them.
+"""The columns of the gradient, as the neurons that samples close determine them.
 
-The gradient of a dense layer is a matrix M [neurons, samples], of what each sample adds to each neuron's
-offset, times the samples. A column of M in the basis of a `Span` is a direction of length one.
+The gradient of a dense layer is a matrix M [neurons, samples] times the samples, where M holds what each
+sample adds to each neuron's offset. A column of M in the basis of a `Span` is a direction of length one.
 """
 
 import math
@@ -13,14 +13,14 @@ from torch import Tensor
 from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.span import PARALLEL, Span, unit_rows, unlike
 
-# Neurons beyond the rank that must be closed for a sample, or zeros prove nothing.
+# The number of neurons beyond the rank that a sample must close; with fewer, zeros prove nothing.
 SPARE = 8
-# The largest probability that a direction, which is no column, is zero by chance in all neurons that a sample
-# closes.
+# The largest accepted probability that a direction that is no column is zero by chance in all neurons that a
+# sample closes.
 CHANCE = 1e-9
-# A neuron is surely closed if its output is below zero by this share of the largest.
+# A neuron is surely closed if its output is below zero by this share of the largest output.
 NEARLY = 1e-3
-# The faintest that the brightest pixel of a sample may be, as a share of the range.
+# The least value that the brightest pixel of a sample may have, as a share of the range.
 FAINT = 0.2
 
 
@@ -31,10 +31,10 @@ def null(rows: Tensor) -> Tensor:
 
 
 class Alone(NamedTuple):
-    """Whether neurons that samples close tell a column each, and how well.
+    """Whether the neurons that each sample closes determine its column, and how well.
 
-    proven: bool [n], whether exactly one direction is zero in all of them, and not by chance. error: [n], by
-    how much the direction may be off, of length one.
+    proven: bool [n], whether exactly one direction is zero in all of them, and not by chance.
+    error: [n], by how much the direction, of length one, may be off.
     """
 
     proven: Tensor
@@ -42,16 +42,25 @@ class Alone(NamedTuple):
 
 
 def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Alone:
-    """Return whether columns [n, rank] are the only directions that are zero where samples [n, inputs] close.
+    """Return whether columns are the only directions that are zero in the neurons that their samples close.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [n, inputs].
+    columns: [n, rank], the column of each sample.
 
     A column of the batch that is zero in the same neurons makes every mixture of both zero there, so a second
-    direction must be more than zero in them: A q for the unit rows A of k closed neurons has a length of at
-    most √k times `Span.zero` if q is zero in all, so the second smallest singular value of A must be larger.
+    direction must be more than zero in them. Let A be the unit rows of k closed neurons. If a direction q is
+    zero in all of them, A q has a length of at most √k times `Span.zero`, so the second smallest singular
+    value of A must be larger.
+
     The k neurons, of which parallel ones count once, are equations for the rank - 1 unknowns of a direction.
-    Each equation that is left holds by chance with a probability of at most √(2 rank / π) · zero, where rows
-    are spread evenly, and all of them together with at most CHANCE. The column and q are both within
-    |A column| and |A q|, over the second singular value, of the direction for which |A q| is least. What is
-    left of |A q| estimates the noise of the rows and with it |A column|.
+    Each spare equation holds by chance with a probability of at most √(2 rank / π) · zero, where rows are
+    spread evenly. All spare equations together may hold by chance with a probability of at most CHANCE.
+
+    Let c be the true column and q the given one. Both are near the direction for which |A q| is least: c
+    within |A c| and q within |A q|, each divided by the second singular value. The residual |A q| estimates
+    the noise of the rows, and with it |A c|.
     """
     rows, alive = unit_rows(seen.left)
     rank = rows.shape[1]
@@ -70,20 +79,29 @@ def alone(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Al
 
 
 def columns_of(layer: FirstLayer, seen: Span, samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the columns [n, rank] of samples [n, inputs] that are nearly known, and whether each is one [n].
+    """Return the columns [n, rank] of nearly known samples, and whether each is a column, bool [n].
 
-    A ReLU adds nothing to neurons that are closed for a sample, and which these are a nearly known sample
-    tells. So its column is as exact as the gradient, whatever the sample's own error. It is one if it is zero
-    in all of these neurons, and they are more than any direction could be zero in.
+    A ReLU adds nothing to neurons that are closed for a sample, and a nearly known sample tells which neurons
+    these are. So its column is as exact as the gradient, whatever the sample's own error. The direction found
+    is a column if it is zero in all of these neurons, and if there are more of them than any direction could
+    be zero in.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [n, inputs].
     """
     return _of_closed(seen, _closed(layer, samples))
 
 
 def last_column(layer: FirstLayer, seen: Span, columns: Tensor) -> Tensor:
-    """Return the column that all others [rank - 1, rank] leave, [1, rank], or none, [0, rank].
+    """Return the column that all others determine, as [1, rank], or none, [0, rank].
 
-    The last sample is orthogonal to all other columns, which tells it but for its scale. Pixels must lie in
-    their range, which bounds the scale, and few neurons are closed for one half of the scales alone.
+    The last sample is orthogonal to all other columns, which determines it up to its scale. Pixels must lie
+    in their range, which bounds the scale. Few neurons are closed for a part of the possible scales only.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    columns: [rank - 1, rank], all other columns.
     """
     ray = null(columns) * seen.values @ seen.right
     rays = torch.stack([ray, -ray])
@@ -101,7 +119,7 @@ def _closed(layer: FirstLayer, samples: Tensor) -> Tensor:
 
 
 def _of_closed(seen: Span, closed: Tensor) -> tuple[Tensor, Tensor]:
-    """Return for samples that surely close neurons [n, neurons] what `columns_of` does."""
+    """Return what `columns_of` does, for samples that surely close the neurons `closed` [n, neurons]."""
     rows, alive = unit_rows(seen.left)
     closed = closed[:, alive]
     found = rows.new_empty(len(closed), rows.shape[1])

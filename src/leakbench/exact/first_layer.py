@@ -1,5 +1,4 @@
-"""What an exact attack needs of one update: the first dense layer, its gradient, and the network behind
-it."""
+"""What an exact attack needs of an update: the first dense layer, its gradient and the network behind it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,19 +11,25 @@ from leakbench.errors import Unfit
 from leakbench.matching.received import as_gradient, local_steps, noise_images
 from leakbench.victims.layers import Drawn, first_dense, normalisation
 
-# The brightest and the darkest that pixels may be, in deviations from the mean of their batch.
+# The greatest and least values of pixels, in deviations from the mean of their batch.
 BRIGHT = 5.0
 
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """The first dense layer of a network that reads `inputs` values, and the mean gradient of one batch.
+    """The first dense layer of a network, and the mean gradient of one batch. All tensors are float64.
 
-    weight: [neurons, inputs] and bias: [neurons], as they were sent out. slope: [neurons, inputs] and
-    offset: [neurons], the gradient of the loss by them. batch: the number of samples of the client. low,
-    high: [inputs], the range of what the layer reads. logits: what the network makes of the layer's output
-    [n, neurons]: [n, classes]; none where dropout hides it. of_batch: whether the layer reads pixels that are
-    normalised by their own batch, of which the server knows neither mean nor deviation. All are float64.
+    weight: [neurons, inputs], as it was sent out.
+    bias: [neurons], as it was sent out.
+    slope: [neurons, inputs], the gradient of the loss by the weight.
+    offset: [neurons], the gradient of the loss by the bias.
+    batch: the number of samples of the client.
+    low: [inputs], the least value of what the layer reads.
+    high: [inputs], the greatest value of what the layer reads.
+    logits: what the network makes of the layer's output [n, neurons]: [n, classes]; none where dropout hides
+    it.
+    of_batch: whether the layer reads pixels that are normalised by their own batch, of which the server knows
+    neither mean nor deviation.
     """
 
     weight: Tensor
@@ -38,11 +43,13 @@ class FirstLayer:
     of_batch: bool = False
 
     def caused(self, samples: Tensor) -> Tensor:
-        """Return what each sample would add to `offset`, were it of each class: [n, classes, neurons].
+        """Return what each sample would add to `offset` if it had each class, [n, classes, neurons].
 
-        samples: [n, inputs]. With the layer's output z, the logits f(z), p their softmax and J = df/dz, a
-        sample of class l adds (Jᵀp − J[l]) / batch, for the loss is the mean cross-entropy (Shariati and
-        Alambardar Meybodi, arXiv:2609.09659, the certificate of a recovered sample).
+        With the layer's output z, the logits f(z), their softmax p and J = df/dz, a sample of class l adds
+        (Jᵀp − J[l]) / batch, because the loss is the mean cross-entropy (Shariati and Alambardar Meybodi,
+        arXiv:2609.09659, the certificate of a recovered sample).
+
+        samples: [n, inputs].
         """
         assert self.logits is not None
         output = (samples @ self.weight.T + self.bias).requires_grad_(True)
@@ -58,11 +65,15 @@ class FirstLayer:
 
 
 def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, int, FirstLayer]]:
-    """Yield round, client and first layer of every update. `attack` is named where it cannot be applied.
+    """Yield round, client and first layer of every update.
+
+    Batch norm of the pixels themselves is allowed, because no sample then changes what another one adds.
+
+    observation: what the server saw.
+    attack: the name that an error gives where the attack cannot be applied.
 
     Raises Unfit for updates of several local steps, for batch norm behind the layer that uses the batch, and
     for a network whose first dense layer has no bias or reads something other than the (normalised) pixels.
-    Batch norm of the pixels themselves is no hindrance: no sample changes what another one adds then.
     """
     rows, columns, channels = observation.network["shape"]
     for number in range(observation.rounds):
@@ -112,8 +123,11 @@ def first_layers(observation: Observation, attack: str) -> Iterator[tuple[int, i
 
 
 def _scaled(read: Tensor, pixels: Tensor) -> bool:
-    """Return whether every channel of what a layer read is pixels [n, channels, rows, columns] times a
-    positive number, plus a number."""
+    """Return whether a layer read scaled pixels: each channel times a positive number, plus a number.
+
+    read: what the layer read.
+    pixels: [n, channels, rows, columns].
+    """
     if read.shape != pixels.shape:
         return False
     over = (0, 2, 3)
@@ -126,7 +140,7 @@ def _behind(model: nn.Module, layer: nn.Module, images: Tensor) -> Callable[[Ten
     """Return the rest of the network as a function of the layer's output."""
 
     def logits(output: Tensor) -> Tensor:
-        # A copy, for what follows may work in place.
+        # The output is copied, because the layers behind may work in place.
         hook = layer.register_forward_hook(lambda *_: output.clone())
         try:
             found: Tensor = model(images[:1].expand(len(output), *images.shape[1:]))

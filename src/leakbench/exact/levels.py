@@ -3,21 +3,24 @@
 import torch
 from torch import Tensor
 
-# Steps between black and white of pixels of 8 bits, and how many steps a value may be off a level.
+# The number of steps between black and white of 8-bit pixels, and the share of a step that a value may be off
+# a level.
 LEVELS, OFF = 255, 0.05
-# Images of fewer levels than that have no step that tells their brightness: black and white are two.
+# The steps of an image with fewer levels do not tell its brightness: black and white alone are two levels.
 FEWEST = 32
-# Values of an image that are tried first, so that few images are compared whole.
+# The number of values of an image that are tried first, so that few images are compared whole.
 TRIED = 48
 
 
 def of_levels(samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and deviation [channels, 1, 1] that make pixels of samples [n, channels, rows, columns].
+    """Return mean and deviation [channels, 1, 1] that turn normalised samples into pixels.
 
-    Pixels of 8 bits lie on 256 levels, so normalised ones lie on a lattice whose step tells the deviation.
-    Which of its levels is black is not known: the darkest is as far from black as the brightest is from
-    white, and both are exact if the samples have black and white in a channel. Where there is no lattice, the
-    darkest is taken for black and the brightest for white.
+    8-bit pixels lie on 256 levels, so normalised ones lie on a lattice whose step determines the deviation.
+    Which of its levels is black is not known. The darkest value is therefore taken to be as far from black as
+    the brightest is from white; mean and deviation are exact if the samples have black and white in a
+    channel. Where there is no lattice, the darkest value is taken for black and the brightest for white.
+
+    samples: [n, channels, rows, columns], normalised.
     """
     found = [_of_channel(each) for each in samples.transpose(0, 1).flatten(1).double()]
     mean, deviation = torch.tensor(found, dtype=torch.float64).T[:, :, None, None]
@@ -31,7 +34,7 @@ def _of_channel(values: Tensor) -> tuple[float, float]:
     if not extent:
         return 0.5, 1.0
     gaps = ordered.diff()
-    # Equal pixels differ by the noise of the update alone, which is far below a step.
+    # Equal pixels differ only by the noise of the update, which is far below a step.
     gaps = gaps[gaps > extent / LEVELS / 2]
     count = round(extent / float(gaps.min())) if len(gaps) else 0
     steps = (ordered - low) / extent * count
@@ -42,11 +45,14 @@ def _of_channel(values: Tensor) -> tuple[float, float]:
 
 
 def brightest(samples: Tensor) -> Tensor:
-    """Return the level of the brightest value of samples [n, values] that are known up to a factor, [n].
+    """Return the level of the brightest value of samples that are known up to a factor, [n].
 
-    samples: their brightest value is 1. Pixels of 8 bits are whole multiples of one level, and those of a
-    photograph have no common divisor, so the smallest level of the brightest that makes all whole is it. It
-    is 0 where none makes them so, and where one below FEWEST already does.
+    8-bit pixels are whole multiples of one level, and those of a photograph have no common divisor. The level
+    is therefore the smallest one that makes all values of the sample whole.
+
+    samples: [n, values], scaled so that their brightest value is 1.
+
+    A level is 0 where none makes the values whole, and where one below FEWEST already does.
     """
     found = torch.zeros(len(samples), dtype=samples.dtype)
     first = samples[:, torch.linspace(0, samples.shape[1] - 1, TRIED).long()]
@@ -60,5 +66,5 @@ def brightest(samples: Tensor) -> Tensor:
 
 
 def _off(values: Tensor) -> Tensor:
-    """Return how far the values [n, …] of each row are from whole numbers at most: [n]."""
+    """Return the largest distance of the values [n, …] of each row from whole numbers, [n]."""
     return (values - values.round()).abs().flatten(1).amax(1)

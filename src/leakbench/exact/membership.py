@@ -1,8 +1,9 @@
-"""How far images are from the span of an update: what was in a batch lies in it, behind any activation.
+"""How far images are from the span of an update, in which every sample of the batch lies.
 
-The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever stands
-behind the layer. So its rows span the samples, if these are fewer than its neurons and inputs. Every step of
-gradient descent on the same samples adds such products, and so does every other client of a sum.
+The gradient of a dense layer is a sum of products δ xᵀ, one for each sample x that it read, whatever
+activation or layer stands behind it. So its rows span the samples, if these are fewer than its neurons and
+inputs. Every step of gradient descent on the same samples adds such products, and so does every other client
+of a sum.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,22 +22,28 @@ from leakbench.matching.hidden import hidden
 from leakbench.matching.received import local_steps, noise_images
 from leakbench.victims.layers import Drawn, dense_input, first_dense, normalisation
 
-# A member lies outside the span by what noise moves the span, times this.
+# A member lies outside the span by as much as noise moves the span, times this margin.
 MARGIN = 2.0
-# What single precision leaves of what a client's layer reads, and the largest share outside the span that
-# still tells a member: half a level of 8 bits at every pixel of a dark image.
+# The rounding of single precision in what a client's layer reads, and the largest share outside the span that
+# still counts as a member: half a level of 8 bits at every pixel of a dark image.
 LEAST, MOST = 4 * torch.finfo(torch.float32).eps, 0.01
 
-# A decay of a hundredth of the weights is found to the last digit in two.
+# The number of estimates of weight decay. Two find a decay of a hundredth of the weights to the last digit.
 DECAY_ROUNDS = 3
 
-# Pixels [n, channels, rows, columns] in [0, 1] in, what the first dense layer reads of them [n, inputs] out.
+# From pixels [n, channels, rows, columns] in [0, 1] to what the first dense layer reads of them, [n, inputs].
 Read = Callable[[Tensor], Tensor]
 
 
 class Seen(NamedTuple):
-    """The span of one update: of which round and client, and what the layer reads. `of_pixels`: whether these
-    are the (normalised) pixels. `found`: none where the update of the layer is zero."""
+    """The span of one update.
+
+    round: the round of the update.
+    client: its client.
+    read: what the layer reads of pixels.
+    of_pixels: whether it reads the (normalised) pixels themselves.
+    found: the span, none where the update of the layer is zero.
+    """
 
     round: int
     client: int
@@ -46,11 +53,16 @@ class Seen(NamedTuple):
 
 
 def spans(observation: Observation, attack: str) -> Iterator[Seen]:
-    """Yield the span of every update, those of one round side by side. `attack` is named where there is none.
+    """Yield the span of every update, those of one round one after another.
 
-    A first dense layer behind others reads features, which are those of the model that was sent. Raises Unfit
-    where features move during several local steps or depend on the batch, on dropout or on hidden parameters,
-    where a layer has no more neurons and inputs than an update has samples, and where clients train by Adam.
+    A first dense layer behind other layers reads features, which are those of the model that was sent.
+
+    observation: what the server saw.
+    attack: the name that an error gives where there is no span.
+
+    Raises Unfit where features move during several local steps or depend on the batch, on dropout or on
+    hidden parameters, where a layer has no more neurons and inputs than an update has samples, and where
+    clients train by Adam.
     """
 
     if observation.local.get("optimiser") == "adam":
@@ -87,11 +99,15 @@ def spans(observation: Observation, attack: str) -> Iterator[Seen]:
 
 
 def _without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
-    """Return an update [neurons, inputs] without the multiple of the weights `sent` that weight decay put in.
+    """Return an update without the multiple of the sent weights that weight decay put in.
 
-    How large it is follows from the number of steps of each client and their momentum, or, where these are
-    not known, from the update: what lies in neither span of the leading singular vectors is that multiple
-    alone. Each time it is nearer, so are they.
+    The multiple depends on the number of steps of each client and on their momentum. These may be unknown, so
+    the multiple is estimated from the update: the part of the update that lies in neither span of its leading
+    singular vectors is the multiple alone. Each better estimate also makes the singular vectors better.
+
+    update: [neurons, inputs].
+    sent: [neurons, inputs], the weights.
+    batch: the number of samples.
     """
     for _ in range(DECAY_ROUNDS):
         seen = span(update, batch, clear=1.0)
@@ -103,7 +119,7 @@ def _without_decay(update: Tensor, sent: Tensor, batch: int) -> Tensor:
 
 
 def _beyond(seen: Span, matrix: Tensor) -> Tensor:
-    """Return what lies in neither the columns' nor the rows' span."""
+    """Return the part of a matrix that lies in neither the column span nor the row span."""
     matrix = matrix - seen.left @ (seen.left.T @ matrix)
     return matrix - (matrix @ seen.right.T) @ seen.right
 
@@ -124,10 +140,13 @@ def _first(model: nn.Module, observation: Observation, attack: str) -> tuple[str
 
 
 def distances(seen: Span | None, samples: Tensor) -> Tensor:
-    """Return the share of the length of each sample [n, inputs] that lies outside the span: [n], 0 to 1.
+    """Return the share of the length of each sample that lies outside the span, [n], 0 to 1.
 
-    It is 0 for the samples of the batch and for their mixtures, 1 for what is orthogonal to them and where
-    there is no span or no length, and NaN where a sample is no number.
+    The share is 0 for the samples of the batch and for their mixtures. It is 1 for a sample that is
+    orthogonal to them, and where there is no span or no length. It is NaN where a sample is no number.
+
+    seen: the span, None where there is none.
+    samples: [n, inputs].
     """
     length = samples.norm(dim=1)
     if seen is None:
@@ -137,10 +156,14 @@ def distances(seen: Span | None, samples: Tensor) -> Tensor:
 
 
 def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
-    """Return which samples [n, inputs] lie in the span, as far as its noise E can tell: bool [n].
+    """Return which samples lie in the span, as far as its noise E can tell, bool [n].
 
-    A member x is a combination c of the update's rows, so noise puts no more of it outside the span than
-    ‖E‖ · ‖c‖ (to first order), and c follows from the span. `distance` [n]: of `distances`.
+    A member x is a combination c of the update's rows, so noise puts no more of it outside the span than ‖E‖
+    · ‖c‖ (to first order), and c follows from the span.
+
+    seen: the span, None where there is none.
+    samples: [n, inputs].
+    distance: [n], of `distances`.
     """
     if seen is None:
         return torch.zeros_like(distance, dtype=torch.bool)
@@ -150,11 +173,15 @@ def within(seen: Span | None, samples: Tensor, distance: Tensor) -> Tensor:
 
 
 def certified(observation: Observation, found: Reconstruction) -> Reconstruction:
-    """Give images that an attack reconstructed from `observation` their distance from the span of the update.
+    """Give images that an attack reconstructed from an update their distance from the span of the update.
 
-    It follows from the update alone, and tells without the truth how near an image may be to the batch: what
-    is far from the span is no image of it. A reconstruction of something else, or of fewer rounds than there
-    are, and that of a network whose first dense layer does not read pixels, stays as it is.
+    The distance follows from the update alone. It shows without the truth how near an image may be to the
+    batch, because an image far from the span is no image of the batch. A reconstruction stays as it is if it
+    does not consist of images, if it has a distance already, if it has fewer rounds than the observation, or
+    if the first dense layer does not read pixels.
+
+    observation: what the server saw.
+    found: the reconstruction, which is changed in place and returned.
     """
     if found.target != "images" or found.span_distance is not None or len(found.images) != observation.rounds:
         return found

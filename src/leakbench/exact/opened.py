@@ -1,4 +1,4 @@
-"""Which neurons of a layer answer to which sample."""
+"""Which neurons of a layer are open for which sample."""
 
 import torch
 from torch import Tensor, nn
@@ -6,10 +6,14 @@ from torch.nn.functional import cross_entropy
 
 
 def opened(model: nn.Module, layer: nn.Module, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what `layer` of `model` gives for each sample, and the slope of the summed loss there, [n,
-    neurons] each. A neuron is closed for a sample where the slope is zero.
+    """Return the output of a layer for each sample, and the gradient of the summed loss by it.
 
-    images: float [n, channels, rows, columns]. labels: int64 [n].
+    Both are [n, neurons]. A neuron is closed for a sample where the gradient is zero.
+
+    model: the network.
+    layer: one of its layers.
+    images: float [n, channels, rows, columns].
+    labels: int64 [n].
     """
     kept: list[Tensor] = []
 

@@ -1,10 +1,10 @@
-"""What proves a sample from the update alone: its part of the gradient lies in the gradient's own span.
+"""The proof of a sample from the update alone: its part of the gradient lies in the gradient's own span.
 
 A sample's part of the gradient is computed with the network behind the layer (`proof`). Where dropout hides
-which part of it was used, the neurons that are surely closed for a sample determine its column of the
-gradient. That column does not prove the sample, since another sample that closes the same neurons has that
-column too. Two neurons that hold the sample alone prove it (`read_twice`); so do the columns of all samples
-together (`of_all`).
+which part of that network was used, the neurons that are surely closed for a sample determine its column of
+the gradient. That column does not prove the sample, since another sample that closes the same neurons has
+that column too. Two neurons that hold the sample alone prove it (`read_twice`); so do the columns of all
+samples together (`of_all`).
 """
 
 import torch
@@ -15,31 +15,37 @@ from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.span import Span
 
 VALUES_AT_ONCE = 1 << 22
-# Of a sample that is off by some share, the gradient may be off by this many times that share.
+# If a sample is off by some share, the gradient may be off by this many times that share.
 FIT = 10.0
 # The margin over the noise of the update.
 MARGIN = 100.0
-# What float64 leaves of a computation, and the largest share outside the span that still proves anything.
+# The rounding of float64 in a computation, and the largest share outside the span that still proves a sample.
 LEAST, MOST = 1e-9, 0.1
-# The same sample may be in a batch up to this number of times.
+# The number of times that the same sample may be in a batch.
 TIMES = 3
 
 
 def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return labels [n], whether each is proven [n] and what each adds to the layer's offset [n, neurons].
 
-    samples: [n, inputs]. error: [n], the share by which each may be off. The layer's gradient is a sum of
-    products of what a sample adds to the offset and the sample. So a sample of the batch, with its label,
-    adds what lies in the span of the gradient's columns. Hardly any other does, for the span has as few
-    dimensions as the batch has samples. Where few neurons follow, what a sample adds depends on little more
-    than the neurons that it opens, and of two classes both add the same but for a factor. So the gradient
-    must also hold the sample, with the label, once, twice or three times (`_weight`); it then adds as often.
     A sample is not proven if the noise of the update is too large beside what it adds.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [n, inputs].
+    error: [n], the share by which each may be off.
+
+    The layer's gradient is a sum of products of a sample and what it adds to the offset. So what a sample of
+    the batch adds, with its label, lies in the span of the gradient's columns. What any other sample adds
+    hardly ever does, because the span has as few dimensions as the batch has samples. Where few neurons
+    follow, what a sample adds depends on little more than the neurons that it opens, and of two classes both
+    add the same up to a factor. So the gradient must also hold the sample, with the label, once, twice or
+    three times (`_weight`); the sample then adds as often.
     """
     assert layer.logits is not None
     classes = layer.logits(layer.bias[None]).shape[1]
-    # A sample that is there twice takes a dimension from the span. Where none is missing, the mean of two
-    # samples that open the same neurons would pass for one that is there twice.
+    # A sample that is in the batch twice takes a dimension from the span. Where none is missing, the mean of
+    # two samples that open the same neurons would pass for one that is in the batch twice.
     most = min(TIMES, 1 + max(0, layer.batch - len(seen.values)))
     size = max(1, VALUES_AT_ONCE // (classes * len(layer.bias)))
     found: list[tuple[Tensor, ...]] = []
@@ -62,11 +68,16 @@ def proof(layer: FirstLayer, seen: Span, samples: Tensor, error: Tensor) -> tupl
 def read_twice(
     layer: FirstLayer, seen: Span, samples: Tensor, neurons: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return for samples that neurons hold behind dropout what `proof` does; labels are not known, but -1.
+    """Return what `proof` does, for samples that single neurons hold behind dropout; labels are unknown, -1.
 
-    samples: [n, inputs]. neurons: [n], how many neurons hold each. A sample is proven if two neurons hold it,
-    it lies in the span of the samples, and exactly one direction of the columns' span is zero in all neurons
-    that it closes. Two neurons that are open for several samples seldom mix them alike.
+    A sample is proven if two neurons hold it, it lies in the span of the samples, and exactly one direction
+    of the columns' span is zero in all neurons that it closes. Two neurons that are open for several samples
+    seldom mix them alike.
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [n, inputs].
+    neurons: [n], how many neurons hold each sample.
     """
     columns, zero = columns_of(layer, seen, samples)
     read = samples @ seen.right.T
@@ -78,14 +89,20 @@ def read_twice(
 
 
 def of_all(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> Tensor:
-    """Return whether samples [rank, inputs], which follow from columns [rank, rank], are proven [rank].
+    """Return whether samples that follow from all columns are proven, bool [rank].
 
-    Nothing is asked of the network behind the layer. If the columns are those of the batch but for their
-    lengths, the samples are those of the batch, for the gradient is the product of both. So a sample is
-    proven if every column is the only direction that is zero in all neurons that its sample closes, and if
-    what all columns together may be off by (`columns.alone`) leaves it in its range and moves it by a share
-    of MOST at most. Columns q of which one is a mixture give samples p S R, with p the inverse of the columns
-    and S R the gradient in the basis of its span; to first order p is off by the sum of (p · δq) p.
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    samples: [rank, inputs].
+    columns: [rank, rank], from which the samples follow.
+
+    Nothing is asked of the network behind the layer. If the columns are those of the batch up to their
+    lengths, the samples are those of the batch, because the gradient is the product of both. So a sample is
+    proven under two conditions. Every column is the only direction that is zero in all neurons that its
+    sample closes. The possible error of all columns together (`columns.alone`) leaves the sample in its range
+    and moves it by a share of MOST at most. Columns q of which one is a mixture give samples p S R, with p
+    the inverse of the columns and S R the gradient in the basis of its span; to first order p is off by the
+    sum of (p · δq) p.
     """
     found = alone(layer, seen, samples, columns)
     if not found.proven.all():
@@ -108,14 +125,19 @@ def of_all(layer: FirstLayer, seen: Span, samples: Tensor, columns: Tensor) -> T
 def _weight(
     seen: Span, samples: Tensor, within: Tensor, error: Tensor, noise: Tensor, most: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return how far the gradient is from holding each sample [n, inputs] with each label a whole number of
-    times, how far it may be, and that number: [n, classes] each.
+    """Return the misfit, its slack and the multiplicity of each sample with each label, [n, classes] each.
 
-    within: [n, classes, rank], what a sample adds to the offset, in the basis of the span. error: [n], the
-    share by which samples may be off. noise: what the gradient may be off by. most: the largest number that a
-    sample may be there. The gradient G is M Xᵀ, with
-    samples as columns of X and what they add as columns of M, so xᵀ G⁺ m is one for a pair of them, and half
-    of that if the sample is there twice.
+    The multiplicity is how often the gradient holds the sample, a whole number. The misfit is how far the
+    gradient is from that number, and the slack is how large the misfit may be. The gradient G is M Xᵀ, with
+    samples as columns of X and what they add as columns of M. So xᵀ G⁺ m is one for a pair of them, and half
+    of that if the sample is in the batch twice.
+
+    seen: the span of the gradient.
+    samples: [n, inputs].
+    within: [n, classes, rank], what a sample adds to the offset, in the basis of the span.
+    error: [n], the share by which samples may be off.
+    noise: what the gradient may be off by.
+    most: the largest number of times that a sample may be in the batch.
     """
     read, caused = samples @ seen.right.T, within / seen.values
     reach = caused.norm(dim=2)

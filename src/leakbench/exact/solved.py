@@ -1,4 +1,4 @@
-"""From the columns of the gradient to its samples, and from those to a reconstruction."""
+"""From the columns of the gradient to its samples, and from the samples to a reconstruction."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,12 +16,13 @@ from leakbench.victims.layers import normalisation
 
 
 class Solved(NamedTuple):
-    """What follows from all columns: the proven samples [n, inputs], their labels [n] (-1: not known), and
-    how well all of it fits together.
+    """The samples that follow from all columns, and how well all of it fits together.
 
-    agreement: of all neurons and samples, the share in which a column is not zero exactly where the sample
-    opens the ReLU (the published self-certificate); 0 before all columns are known. Where dropout closes
-    neurons too, those that are zero although they are open count as agreeing.
+    samples: [n, inputs], the proven samples.
+    labels: [n], their labels (-1: not known).
+    agreement: the share of all pairs of a neuron and a sample in which the column is not zero exactly if the
+    sample opens the ReLU (the published self-certificate); 0 before all columns are known. Where dropout
+    closes neurons too, pairs that are zero although the neuron is open count as agreeing.
     """
 
     samples: Tensor
@@ -35,7 +36,12 @@ def nothing(layer: FirstLayer) -> Solved:
 
 
 def samples_of(layer: FirstLayer, seen: Span, columns: Tensor) -> Solved:
-    """Return the proven samples that follow from all columns [rank, rank]."""
+    """Return the proven samples that follow from all columns [rank, rank].
+
+    layer: the first dense layer and its gradient.
+    seen: the span of the gradient.
+    columns: [rank, rank].
+    """
     scale = torch.linalg.lstsq(seen.left @ columns.T, layer.offset[:, None]).solution
     samples = torch.linalg.lstsq(columns.T * scale.T, seen.values[:, None] * seen.right).solution
     rows, alive = unit_rows(seen.left)
@@ -54,9 +60,12 @@ def reconstruction(
 ) -> Reconstruction:
     """Return what `solve` finds in every update, at most as many samples as the batch has.
 
-    An update of which noise leaves no span gives nothing. Where pixels are normalised by their own batch,
-    mean and deviation are read off the samples (`exact.levels`). `attack` is named where it cannot be
-    applied.
+    An update whose noise leaves no span gives nothing. Where pixels are normalised by their own batch, mean
+    and deviation are read off the samples (`exact.levels`).
+
+    observation: what the server saw.
+    solve: finds the samples of one update from its first layer and its span.
+    attack: the name that an error gives where the attack cannot be applied.
     """
     rows, columns, channels = observation.network["shape"]
     lead = (observation.rounds, len(observation.clients), max(observation.clients))

@@ -1,4 +1,4 @@
-"""The columns of a matrix, of which only the span is known, found because a ReLU leaves them sparse."""
+"""A search for the columns of a matrix of which only the span is known: a ReLU leaves them sparse."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -9,31 +9,33 @@ from torch import Tensor
 from leakbench.exact.columns import null
 from leakbench.exact.span import first_alike, unit_rows, unlike
 
-# Fixed points, where entries have a mean square of one: the width of the zero falls slowly down to NARROW and
-# then fast down to LAST, with STEPS steps at each width. Starts of the next batch take the next of the first
-# widths, and are kept off known columns until the next of the widths AWAY: each finds what others miss.
+# The fixed points, in units in which entries have a mean square of one. The width of the zero falls slowly
+# down to NARROW and then fast down to LAST, with STEPS steps at each width. The next batch of starts takes
+# the next of the first widths and is kept off known columns until the next of the widths AWAY: each batch
+# finds what others miss.
 FIRST, AWAY = (3.0, 2.0, 1.4, 1.0), (0.5, 2.0)
-# Up to this many samples one batch of draws finds every column, and fixed points miss some.
+# Up to this many samples, one batch of draws finds every column, and fixed points miss some.
 FEW = 10
 SLOW, NARROW, FAST, LAST, STEPS = 0.95, 0.3, 0.85, 0.02, 3
 STARTS = 128
-# Entries below this are taken for zeros of an end that is not sharpened yet, and ends that are this parallel
-# for one.
+# Entries below SMALL count as zeros of an end that is not sharpened yet, and ends more parallel than ONE
+# count as one.
 SMALL, ONE = 0.03, 0.97
-# Values that draws may hold at once, and draws at once, since few rows need few. A drawn direction is looked
-# at if it is zero within NEAR times the zero, and draws that are as parallel as SAME are one.
+# DRAWN values may be held by the draws at once, and at most DRAWS draws are made at once, since few rows need
+# few. A drawn direction is looked at if it is zero within NEAR times the zero, and draws that are as parallel
+# as SAME count as one.
 DRAWN, DRAWS, NEAR, SAME = 1 << 24, 1 << 15, 100.0, 0.9999
-# An end is sharpened if this share of the zeros that it needs are small.
+# An end is sharpened if it has more small entries than this share of the zeros that it needs.
 NEARLY = 0.8
-# It also ends with this many times as many directions as there are columns: then most of them are none.
+# The search also ends with this many times as many directions as there are columns: most of them are then no
+# columns.
 TOO_MANY = 2
-# The share of rows that a column may be taken to be zero in, while it is sharpened.
+# While a column is sharpened, one in this many rows is taken for a zero.
 QUARTER = 4
 
 
 def distinct(left: Tensor) -> Tensor:
-    """Return the rows of an orthonormal basis [neurons, rank] at length one, without dead and parallel
-    ones."""
+    """Return the rows of an orthonormal basis [neurons, rank] at length one, no dead or parallel ones."""
     rows, _ = unit_rows(left)
     return unlike(rows)
 
@@ -48,16 +50,23 @@ def directions(
     search: Literal["fixed-point", "drawn"] = "fixed-point",
     patience: int = 12,
 ) -> Iterator[tuple[int, Tensor]]:
-    """Yield (number of zeros, direction [rank]) of columns, as they are found, in at most `most` batches of
-    starts.
+    """Yield (number of zeros, direction [rank]) of columns, in the order in which they are found.
 
-    rows: [n, rank], of `distinct`. A direction q is a column where rows @ q has many zeros. zero: what counts
-    as zero. share: of the rows that are free, the share that must be zero. known: [k, rank], columns that are
-    not looked for. search: `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while
-    the width falls (`_settled`); the limit of width zero counts what is not zero. `drawn` takes what is
-    orthogonal to rank - 1 rows that are drawn by lot, as SPEAR is published; that needs few draws where most
-    entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws. patience: the
-    search ends after this number of batches of starts in a row that found no new column.
+    A direction q is a column where rows @ q has many zeros.
+
+    rows: [n, rank], of `distinct`.
+    zero: the bound below which a product counts as zero.
+    share: of the rows beyond the rank - 1 in which any direction can be zero, the share that must be zero.
+    most: the largest number of batches of starts.
+    rng: draws the starts.
+    known: [k, rank], columns that are not looked for.
+    search: the method, `fixed-point` or `drawn`.
+    patience: the search ends after this number of batches of starts in a row that found no new column.
+
+    `fixed-point` minimises the sum of log((row · q)² + width²) over the sphere while the width falls
+    (`_settled`); in the limit of width zero the sum counts the entries that are not zero. `drawn` takes
+    directions that are orthogonal to rank - 1 randomly drawn rows, as SPEAR is published; it needs few draws
+    where most entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws.
     """
     rank = rows.shape[1]
     least = rank - 1 + share * (len(rows) - rank + 1)
@@ -79,15 +88,17 @@ def directions(
 
 
 def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Tensor:
-    """Return directions [n, rank], each once, that are orthogonal to rank - 1 rows and zero in at least
-    `least`."""
+    """Return directions [n, rank], each once, that are orthogonal to rank - 1 rows.
+
+    least: the least number of rows in which a direction is zero.
+    """
     rank = rows.shape[1]
     count = min(DRAWN // (rank * len(rows)), DRAWS)
     chosen = torch.rand(count, len(rows), generator=rng).argsort(1)[:, : rank - 1]
     solution, failed = torch.linalg.solve_ex(rows[chosen][:, :, :-1], -rows[chosen][:, :, -1])
     q = torch.cat([solution, torch.ones(count, 1, dtype=rows.dtype)], 1)[failed == 0]
     q = torch.nn.functional.normalize(q, dim=1)
-    # What a solution has lost in digits, `_sharpened` mends.
+    # `_sharpened` restores the digits that a solution has lost.
     zeros = ((q @ rows.T).abs() < NEAR * zero).sum(1)
     order = zeros.argsort(descending=True)
     left = q[order][zeros[order] >= least]
@@ -101,12 +112,14 @@ def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Ten
 
 
 def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Tensor:
-    """Return where STARTS starts end, [STARTS, rank]; turn: how many batches of starts were before.
+    """Return where STARTS starts end, [STARTS, rank].
 
-    In a basis in which the rows have covariance one, the Hessian of the objective is nearly a multiple of
-    the identity. A Newton step on the sphere is then the gradient minus that multiple of the direction
+    In a basis in which the rows have covariance one, the Hessian of the objective is nearly a multiple of the
+    identity. A Newton step on the sphere is then the gradient minus that multiple of the direction
     (Hyvärinen, Fast and robust fixed-point algorithms for independent component analysis, IEEE Transactions
-    on Neural Networks 10, 1999), and all starts take it in two products of matrices.
+    on Neural Networks 10, 1999). All starts take the step in two products of matrices.
+
+    turn: the number of batches of starts before this one.
     """
     rank = rows.shape[1]
     ridge = 1e-12 * torch.eye(rank, dtype=rows.dtype)
@@ -133,8 +146,10 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
 
 
 def _apart(rows: Tensor, ends: Tensor, known: Tensor, least: float) -> Tensor:
-    """Return of directions [n, rank] those that look like columns, with most zeros first, each once and none
-    that is known [k, rank]."""
+    """Return the directions among `ends` [n, rank] that look like columns, those with most zeros first.
+
+    Each direction is returned once, and none that is among the known ones [k, rank].
+    """
     small = ((ends @ rows.T).abs() < SMALL / rows.shape[1] ** 0.5).sum(1)
     order = small.argsort(descending=True)
     ends = ends[order][small[order] > NEARLY * least]
@@ -143,8 +158,7 @@ def _apart(rows: Tensor, ends: Tensor, known: Tensor, least: float) -> Tensor:
 
 
 def _sharpened(rows: Tensor, q: Tensor, zero: float) -> tuple[int, Tensor]:
-    """Return the number of rows that a direction is zero in and the direction, after it was fitted to these
-    rows."""
+    """Return the number of rows in which a direction is zero, and the direction, after a fit to them."""
     for _ in range(2):
         q = null(rows[(rows @ q).abs().argsort()[: max(rows.shape[1], len(rows) // QUARTER)]])
     nought = (rows @ q).abs() < zero

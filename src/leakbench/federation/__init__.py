@@ -1,4 +1,4 @@
-"""The federation: clients, local training, rounds; what the server sees and what it must not know."""
+"""The federation: clients, local training and rounds, what the server sees and what it must not know."""
 
 from leakbench.federation.candidates import candidates
 from leakbench.federation.chance import generator

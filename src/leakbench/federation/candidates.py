@@ -1,4 +1,4 @@
-"""What a server holds that knows of some images that the private ones are among them."""
+"""The candidates of a server that knows of some images that the private ones are among them."""
 
 from typing import Any
 
@@ -12,12 +12,18 @@ from leakbench.seeds import stream
 def candidates(
     federation: dict[str, Any], private: Truth, images: int, names: tuple[str | int, ...]
 ) -> np.ndarray:
-    """Return the indices [n] of the images that the server holds, in an order by chance; n may be 0.
+    """Return the indices [n] of the images that the server holds, in random order; n may be 0.
 
-    They are all private images of all clients and rounds, each once, and `federation["candidates"]` others of
-    the private range. One list serves all rounds, so that nothing follows from how often an image is in it.
-    images: the number of images of the private split that are here. names: as of `private_samples`. Raises
-    Unfit where there are too few of them.
+    They are all private images of all clients and rounds, each once, and `federation["candidates"]` other
+    images of the private range. One list serves all rounds, so that an image's number of occurrences in it
+    tells nothing.
+
+    federation: its entry in the catalogue.
+    private: the private images.
+    images: the number of images in the local copy of the private split.
+    names: as in `private_samples`.
+
+    Raises Unfit if the copy has too few images.
     """
     others = federation.get("candidates", 0)
     if not others:

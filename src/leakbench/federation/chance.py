@@ -1,19 +1,19 @@
-"""The clients' chance: streams of which no attack can guess the seed."""
+"""The clients' randomness: streams whose seed no attack can guess."""
 
 import hashlib
 
 import numpy as np
 import torch
 
-# Where torch's state of a generator on the processor has the words of MT19937, 64 bits each.
+# The number of MT19937's words in the state of torch's CPU generator, 64 bits each, and where they begin.
 _WORDS, _FIRST = 624, 24
 
 
 def generator(*names: str | int) -> torch.Generator:
     """Return a generator whose whole state the given names determine.
 
-    `manual_seed` keeps the last 32 bits of a seed alone: whoever has some noise would find its seed by trying
-    them all.
+    `manual_seed` keeps only the last 32 bits of a seed, so an attacker who has some of the noise would find
+    its seed by trying them all.
     """
     text = "\0".join(map(str, names)).encode()
     words = np.frombuffer(hashlib.shake_256(text).digest(4 * _WORDS), "<u4")

@@ -1,5 +1,4 @@
-"""The price of a defence in accuracy: how well the model of a federation does on images that no client
-holds."""
+"""The price of a defence in accuracy: the accuracy of a federation's model on images that no client holds."""
 
 from typing import Any
 
@@ -14,9 +13,12 @@ BATCH = 500
 
 
 def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
-    """Return the places of the test images that the model is measured on, int64, of `count` images.
+    """Return the places of the test images on which the model is measured, int64.
 
-    They are the first `evaluate` that are not private, or all of these where there are fewer.
+    They are the first `evaluate` images that are not private, or all of these if there are fewer.
+
+    federation: its entry in the catalogue.
+    count: the number of test images.
     """
     private = federation["private"]
     index = np.arange(count)
@@ -27,9 +29,12 @@ def held_out(federation: dict[str, Any], count: int) -> np.ndarray:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, weights: dict[str, Tensor], images: Tensor, labels: Tensor) -> float:
-    """Return the share of images whose largest logit is their label's, in [0, 1], of `model` at `weights`.
+    """Return the share of images whose largest logit is that of their label, in [0, 1].
 
-    `images` uint8 [n, rows, columns, channels], `labels` int64 [n]; weights hold parameters and buffers.
+    model: the network.
+    weights: its parameters and buffers.
+    images: uint8 [n, rows, columns, channels].
+    labels: int64 [n].
     """
     right = 0
     for start in range(0, len(images), BATCH):

@@ -1,4 +1,4 @@
-"""Play the rounds of a federation and write down every shared update, by round and client."""
+"""Play the rounds of a federation and write down every update that is sent, by round and client."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +25,11 @@ Moved = Callable[[nn.Module, Tensors], None]
 
 @dataclass
 class Truth:
-    """What the server must not know. Per client: image indices and labels [rounds, k] of the private
-    split."""
+    """What the server must not know.
+
+    images: for each client, the indices of its images in the private split, [rounds, k].
+    labels: for each client, the labels of these images, [rounds, k].
+    """
 
     images: list[np.ndarray]
     labels: list[np.ndarray]
@@ -37,7 +40,7 @@ def _any(rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray)
 
 
 def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray) -> np.ndarray:
-    """Draw k samples of k different labels: the first of each in a random order of the pool."""
+    """Draw k samples with k different labels: the first of each label in a random order of the pool."""
     order = rng.permutation(pool)
     _, first = np.unique(labels[order], return_index=True)
     if len(first) < k:
@@ -50,8 +53,11 @@ def _without_repeats(rng: np.random.Generator, pool: np.ndarray, k: int, labels:
 def _skewed(
     rng: np.random.Generator, pool: np.ndarray, k: int, labels: np.ndarray, alpha: float
 ) -> np.ndarray:
-    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution of concentration
-    `alpha`. A class that has too few samples gives all; the rest are drawn at random."""
+    """Draw k samples whose classes have shares from a symmetric Dirichlet distribution.
+
+    A class that has too few samples gives all of them; the rest are drawn at random. `alpha` is the
+    concentration of the distribution.
+    """
     own = labels[pool]
     classes = np.unique(own)
     wanted = rng.choice(len(classes), k, p=rng.dirichlet(np.full(len(classes), alpha)))
@@ -65,11 +71,16 @@ def _skewed(
 
 
 def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple[str | int, ...]) -> Truth:
-    """Draw every client's samples for every round, without repeats within an update, from the private range.
+    """Draw every client's samples for every round from the private range, without repeats within an update.
 
-    The draw depends on `names` (data set, federation, seed, salt) and not on the victim, so victims are
-    compared on the same samples. `labels` are those of the whole private split. Raises Unfit where a copy of
-    the data set has too few of them.
+    The draw depends on `names` but not on the victim, so victims are compared on the same samples.
+
+    federation: its entry in the catalogue.
+    labels: the labels of the whole private split.
+    names: data set, federation, seed and salt.
+
+    Raises Unfit if the local copy of the data set has too few private samples. Raises UserError if labels
+    must be distinct and there are too few.
     """
     private, rounds = federation["private"], federation["rounds"]
     truth = Truth([], [])
@@ -96,7 +107,7 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
             draws: list[np.ndarray] = []
             for _ in range(rounds // passes if passes > 1 else 1 if fixed else rounds):
                 draws.append(draw(rng, pool, k, labels))
-                # Within a pass a sample is used once.
+                # Within a pass each sample is used only once.
                 pool = np.setdiff1d(pool, draws[-1]) if passes > 1 else pool
             chosen = np.stack(draws * (rounds // len(draws)))
         truth.images.append(chosen)
@@ -105,20 +116,25 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
 
 
 def _masks(model: nn.Module, epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensors:
-    """Draw dropout masks [epochs, rounds, k, width] round by round, so that chunks of rounds change no
-    mask."""
+    """Draw dropout masks [epochs, rounds, k, width] round by round.
+
+    Playing the rounds in chunks thus changes no mask.
+    """
     drawn = [draw_masks(model, (epochs, 1, k), rng) for _ in range(rounds)]
     return {name: torch.cat([masks[name] for masks in drawn], 1) for name in drawn[0]}
 
 
 def _orders(epochs: int, rounds: int, k: int, rng: torch.Generator) -> Tensor:
-    """Draw the order of the local set in each epoch, [epochs, rounds, k], round by round as the masks are."""
+    """Draw each epoch's order of the local set, [epochs, rounds, k], round by round as masks are drawn."""
     drawn = [torch.stack([torch.randperm(k, generator=rng) for _ in range(epochs)]) for _ in range(rounds)]
     return torch.stack(drawn, 1)
 
 
 def _chunks(rounds: int, model: nn.Module, k: int, size: int, alone: bool) -> Iterator[slice]:
-    """Yield the rounds that are played at once; each is played `alone` where a defence draws within it."""
+    """Yield the slices of rounds that are played at once.
+
+    Each round is played `alone` where a defence draws within it.
+    """
     parameters = sum(p.numel() for p in model.parameters())
     step = 1 if alone else max(1, WORKING_BYTES // (4 * (4 * parameters + 40 * k * size)))
     for start in range(0, rounds, step):
@@ -139,27 +155,39 @@ def play(
     trained_on: Callable[[slice, int, Tensor], None] = lambda rounds, client, images: None,
     each: Sequence[Tensors] = (),
 ) -> list[Tensors]:
-    """Play all rounds from each model in `origins`; hand every update to `sink(rounds, client, parameter →
-    [n, *shape])`.
+    """Play all rounds and hand every update to `sink`.
 
-    `images` uint8 [n, rows, columns, channels] is the private split; origins hold parameters and buffers.
-    With server `frozen` each round starts from the same weights (the demonstration code restores them); with
-    `fedavg` the server adds the mean update, weighted by the number of samples, and the next round starts
-    there; over several `passes` it moves after each pass, by all its rounds. A server `frozen` may send each
-    client tensors of its own in place of an origin's: `each` has them by origin, [clients, *shape]. `moved`
-    gets the network that clients train and its weights after every move, the last included. Where
-    `local.reshuffled` is set, each local epoch takes the samples in a new order. Returns the models that were
-    sent out, in order of origin.
+    With the server `frozen` all rounds are played from each model in `origins`, and each round starts from
+    the same weights (the demonstration code restores them). With `fedavg` rounds are played from the first
+    origin. The server adds the mean update, weighted by the number of samples, and the next round starts from
+    there. Over several `passes` the server moves after each pass, by all of its rounds. Where
+    `local.reshuffled` is set, each local epoch takes the samples in a new order.
 
-    Under a defence with secrets each client has its own, which nothing moves but its own updates. They are in
-    no model and no update that the server sees; what the defence shows of them goes to `show`, as it stood
-    before the round, and `moved` gets the first client's.
+    Under a defence with secrets each client has its own secrets, which only its own updates move. No model
+    that the server sees contains them. An update contains them only as far as the defence's `sent` says. What
+    the defence shows of them goes to `show`, as it was before the round.
 
-    `trained_on` gets the images [n, k, …] that a defence of the place `inputs` has a client train on.
+    model: the victim's network.
+    origins: the models to start from, each with parameters and buffers.
+    images: the private split, uint8 [n, rows, columns, channels].
+    truth: each client's samples in each round.
+    federation: its entry in the catalogue.
+    defence: what the clients do against leaks.
+    seed: determines all randomness of the clients.
+    sink: receives the rounds, the client, and its updates, parameter → [n, *shape].
+    moved: receives the network that clients train and its weights after every move, including the last. Under
+    a defence with secrets the weights contain the first client's.
+    show: receives the rounds, the client, and what the defence shows of its secrets.
+    trained_on: receives the rounds, the client, and the images [n, k, …] that a defence of the place `inputs`
+    has it train on.
+    each: by origin, the tensors of which a server `frozen` sends each client its own version in place of the
+    origin's, [clients, *shape].
+
+    Returns the models that were sent out, in the order in which they were sent.
     """
     local, rounds = federation["local"], federation["rounds"]
     rng, shuffle = generator("local", seed), generator("order", seed)
-    # Dropout has masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
+    # Dropout gets masks of its own; batch norm uses the statistics sent with the model (docs/decisions.md).
     model.eval()
     guard = generator("defence", seed)
     changed = [defence.model(model, guard) for _ in federation["clients"]]
@@ -177,7 +205,7 @@ def play(
         weights = public | own[client]
         index = truth.images[client][part]
         chosen = torch.from_numpy(index)
-        # Copies whole images, where indexing goes value by value.
+        # index_select copies whole images, where indexing copies value by value.
         x = pixels(images.index_select(0, chosen.flatten()).unflatten(0, chosen.shape))
         y = torch.from_numpy(truth.labels[client][part])
         if defence.inputs is not None:

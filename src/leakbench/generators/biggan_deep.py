@@ -1,23 +1,31 @@
-"""BigGAN-deep's generator at 256×256 (Brock et al. 2019), read with its published weights and not trained."""
+"""The generator of BigGAN-deep at 256×256 (Brock et al. 2019).
+
+It is read with its published weights and is not trained.
+"""
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, max_pool2d, relu
 
-# Channels into and out of each block, in units of the width, and whether it doubles the image: 4×4 to
-# 256×256.
+# For each block the channels that come in and go out, in units of the width, and whether it doubles the
+# image. The blocks lead from 4×4 to 256×256.
 BLOCKS = (
     (16, 16, False), (16, 16, True), (16, 16, False), (16, 8, True), (8, 8, False), (8, 8, True),
     (8, 8, False), (8, 4, True), (4, 4, False), (4, 2, True), (2, 2, False), (2, 1, True),
 )  # fmt: skip
-# The number of blocks before the attention, which sees 64×64.
+# The number of blocks before the attention, which sees images of 64×64.
 ATTENTION = 8
 EPSILON = 1e-4
 
 
 class Norm(nn.Module):
-    """Normalisation by stored statistics; scale and shift come from latent and class (`code` numbers), or are
-    learnt."""
+    """Normalisation by stored statistics.
+
+    Scale and shift come from the latent and the class, or are learnt.
+
+    channels: the number of channels.
+    code: how many numbers latent and class have together; with 0 scale and shift are learnt.
+    """
 
     running_mean: Tensor
     running_var: Tensor
@@ -42,7 +50,12 @@ class Norm(nn.Module):
 class Block(nn.Module):
     """Convolutions 1×1, 3×3, 3×3, 1×1 through a quarter of the channels, added to the image that came in.
 
-    Where fewer channels go out than come in, the first of those that came in are kept.
+    If fewer channels go out than come in, the shortcut keeps the first of those that came in.
+
+    read: channels that come in.
+    made: channels that go out.
+    code: as in `Norm`.
+    doubles: whether the block doubles rows and columns.
     """
 
     def __init__(self, read: int, made: int, code: int, doubles: bool) -> None:
@@ -66,7 +79,10 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Each pixel adds what it reads of the image at half its size (Zhang et al. 2019, section 3)."""
+    """Self-attention, which adds to each pixel what it reads of the image at half size.
+
+    The source is Zhang et al. 2019, section 3.
+    """
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -87,8 +103,12 @@ class Attention(nn.Module):
 
 
 class BigGAN(nn.Module):
-    """Latents [n, latent] and classes int64 [n] → images [n, 3, 256, 256] in [0, 1], or of `size` by means
-    over areas."""
+    """Map latents [n, latent] and classes int64 [n] to images [n, 3, 256, 256] in [0, 1].
+
+    classes: the number of classes.
+    size: rows and columns of the images; other sizes than 256×256 are made by means over areas.
+    width: the unit of the channels in BLOCKS.
+    """
 
     def __init__(self, classes: int, size: tuple[int, int], width: int) -> None:
         super().__init__()
@@ -100,12 +120,12 @@ class BigGAN(nn.Module):
         layers.insert(ATTENTION, Attention(BLOCKS[ATTENTION][0] * width))
         self.layers = nn.ModuleList(layers)
         self.bn = Norm(width)
-        # Of its outputs the first three are colours; the published weights have the others too.
+        # The first three outputs are colours. The published weights also have the others.
         self.conv_to_rgb = nn.Conv2d(width, width, 3, padding=1)
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
         code = torch.cat([latents, self.embeddings.weight.T[labels]], 1)
-        # Its weights come from where channels lie last.
+        # The published weights order these outputs with the channels last.
         x = self.gen_z(code).view(-1, 4, 4, 16 * self.width).permute(0, 3, 1, 2)
         for layer in self.layers:
             x = layer(x, code)
@@ -114,10 +134,14 @@ class BigGAN(nn.Module):
 
 
 def biggan_deep(inputs: tuple[int, ...], shape: tuple[int, int, int], *, width: int = 128) -> nn.Module:
-    """Return the generator, untrained, for `inputs` (classes,); its latents of 128 are at truncation one.
+    """Return the generator, untrained, for `inputs` (classes,).
 
-    Names and sizes are those of the published weights (`datasets.biggan_deep_256`). Raises ValueError for
-    images that are not in colour. Source: Brock et al., Tables 7 to 9; the area resize: GGL's code.
+    Its latents of length 128 are at truncation one. Names and sizes are those of the published weights
+    (`datasets.biggan_deep_256`). Source: Brock et al., Tables 7 to 9; the area resize is from GGL's code.
+
+    width: the unit of the channels of each block; 128 as published.
+
+    Raises ValueError if the images are not in colour.
     """
     if shape[2] != 3:
         raise ValueError(f"biggan-deep makes three channels, not {shape[2]}")

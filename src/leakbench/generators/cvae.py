@@ -1,5 +1,7 @@
-"""A class-conditional generator that two CPU cores train in seconds: the decoder of a variational
-auto-encoder."""
+"""A class-conditional generator that two CPU cores train in seconds.
+
+It is the decoder of a variational auto-encoder.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -7,14 +9,19 @@ from torch.nn.functional import one_hot
 
 from leakbench.victims.layers import Drawn
 
-# Log-variances beyond this are as good as none, and their exponentials overflow.
+# A latent with a larger log-variance tells as good as nothing, and the exponential overflows.
 LARGEST = 10.0
 
 
 class Decoder(nn.Module):
-    """Latents [n, latent] and classes int64 [n] → images [n, channels, rows, columns] in [0, 1].
+    """Map latents [n, latent] and classes int64 [n] to images [n, channels, rows, columns] in [0, 1].
 
-    Latents in (-1, 1) stand for `reach` standard deviations of the prior to either side.
+    classes: the number of classes.
+    shape: (rows, columns, channels) of the images.
+    latent: the length of the latents.
+    width: the channels before the last layer.
+    reach: how many standard deviations of the prior latents of -1 and 1 stand for.
+    noise: standard deviation of the normal noise on the pixels that training assumes.
     """
 
     def __init__(
@@ -46,12 +53,12 @@ class Decoder(nn.Module):
         return images
 
     def learner(self) -> "Autoencoder":
-        """Return the network that is fitted, of which this one is a part."""
+        """Return the network that is fitted, of which this decoder is a part."""
         return Autoencoder(self)
 
 
 class _Sample(Drawn):
-    """Mean and log-variance [n, 2 · width] → a normal sample [n, width], by noise that is handed in."""
+    """Map means and log-variances [n, 2 · width] to a normal sample [n, width], with noise from outside."""
 
     def forward(self, x: Tensor) -> Tensor:
         mean, spread = x.chunk(2, 1)
@@ -63,8 +70,11 @@ class _Sample(Drawn):
 
 
 class Autoencoder(nn.Module):
-    """Images → (the images, mean and log-variance of their latents, a sample of these); `loss` decodes the
-    sample."""
+    """The decoder and an encoder, which are fitted together.
+
+    The network maps images to the images themselves, the mean and log-variance of their latents, and a sample
+    of these latents. `loss` decodes the sample.
+    """
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()
@@ -91,8 +101,14 @@ class Autoencoder(nn.Module):
         return images, found, self.sample(found)
 
     def loss(self, found: tuple[Tensor, Tensor, Tensor], labels: Tensor) -> Tensor:
-        """Return minus the evidence lower bound per image, but for a constant, under normal noise on the
-        pixels."""
+        """Return minus the evidence lower bound per image, up to a constant.
+
+        The pixels have normal noise.
+
+        found: what the network returned: images, mean and log-variance of their latents, and a sample of
+        these.
+        labels: int64 [n].
+        """
         images, code, latents = found
         mean, spread = code.chunk(2, 1)
         apart = (self.decoder(latents / self.decoder.reach, labels) - images).square().flatten(1).sum(1)
@@ -100,8 +116,7 @@ class Autoencoder(nn.Module):
         return (apart / self.decoder.noise**2 + prior).mean() / 2
 
     def errors(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Return the squared errors of images decoded from the means of their latents: [n, channels, rows,
-        columns]."""
+        """Return the squared errors, in the images' shape, of decoding the means of their latents."""
         mean, _ = self.encoder(images).chunk(2, 1)
         return (self.decoder(mean / self.decoder.reach, labels) - images).square()
 
@@ -115,12 +130,19 @@ def cvae(
     reach: float = 2.0,
     noise: float = 1.0,
 ) -> nn.Module:
-    """Return the decoder: dense to 4·width × rows/8 × columns/8 – three transposed convolutions 4×4 of stride
-    2, sigmoid.
+    """Return the decoder: a dense layer, three transposed convolutions 4×4 of stride 2, and a sigmoid.
 
-    `inputs`: the number of classes alone. Batch norm and ReLU before each transposed convolution. Raises
-    ValueError for sides that are no multiples of eight. Source: the shape of GGL's own generator for faces
-    (dense 128 → 4×4, transposed convolutions of stride 2); how it is fitted is ours.
+    The dense layer makes 4·width × rows/8 × columns/8 values. Batch norm and ReLU come before each transposed
+    convolution. `inputs` is the number of classes alone. The shape is that of GGL's own generator for faces
+    (dense 128 → 4×4, transposed convolutions of stride 2); how the network is fitted is this project's
+    choice.
+
+    latent: the length of the latents.
+    width: the channels before the last layer; the first layers have 4 and 2 times as many.
+    reach: how many standard deviations of the prior latents of -1 and 1 stand for.
+    noise: standard deviation of the normal noise on the pixels that training assumes.
+
+    Raises ValueError if rows or columns are not multiples of eight.
     """
     if shape[0] % 8 or shape[1] % 8:
         raise ValueError(

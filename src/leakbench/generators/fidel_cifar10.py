@@ -10,12 +10,13 @@ from leakbench.victims.layers import glorot, sequential
 def fidel_cifar10(
     features: tuple[int, ...], shape: tuple[int, int, int], *, third: Literal["valid", "same"] = "valid"
 ) -> nn.Module:
-    """ConvT 5×5×128 – ConvT 5×5×64 stride 2 – batch norm – ConvT 5×5×64 – conv 3×3×32 valid tanh – conv 3×3×3
-    sigmoid.
+    """Return Fidel's generator: three transposed convolutions and two convolutions.
 
-    15 → 15 → 30 → 34 → 32. Table IV prints 'same' for the third transposed convolution, which yields 28×28:
-    `third` chooses, and 'same' serves only to show that. Source: Fidel, Table IV; 'valid' from the
-    demonstration code.
+    ConvT 5×5×128 – ConvT 5×5×64 stride 2 – batch norm – ConvT 5×5×64 – conv 3×3×32 valid tanh – conv 3×3×3
+    sigmoid. Sides are 15 → 15 → 30 → 34 → 32. Table IV prints 'same' for the third transposed convolution,
+    which yields 28×28. Source: Fidel, Table IV; 'valid' is from the demonstration code.
+
+    third: the padding of the third transposed convolution; 'same' serves only to show what Table IV yields.
     """
     return glorot(
         sequential(

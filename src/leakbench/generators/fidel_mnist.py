@@ -6,9 +6,10 @@ from leakbench.victims.layers import glorot, sequential
 
 
 def fidel_mnist(features: tuple[int, ...], shape: tuple[int, int, int]) -> nn.Module:
-    """Up ×2 – conv 5×5×20 ReLU – up ×2 – conv 5×5×10 stride 2 ReLU – dense rows·columns sigmoid.
+    """Return Fidel's generator: two convolutions, each behind an upsampling, and a dense layer.
 
-    Convolutions are valid: 13 → 26 → 22 → 44 → 20, so the flattened size is 4,000. Source: Fidel, Table III.
+    Up ×2 – conv 5×5×20 ReLU – up ×2 – conv 5×5×10 stride 2 ReLU – dense rows·columns sigmoid. Convolutions
+    are valid: 13 → 26 → 22 → 44 → 20, so the flattened size is 4,000. Source: Fidel, Table III.
     """
     rows, columns, channels = shape
     side = ((features[1] * 2 - 4) * 2 - 5) // 2 + 1

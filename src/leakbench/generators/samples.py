@@ -1,4 +1,4 @@
-"""Labelled images of the attacker's own, as they are: what an attack with surrogate data has."""
+"""Labelled images of the attacker's own, unchanged, for attacks with surrogate data."""
 
 from typing import Annotated
 
@@ -10,15 +10,22 @@ from leakbench.errors import UserError
 
 
 class Samples(nn.Module):
-    """images: float [classes x each, channels, rows, columns] in [0, 1]. labels: int64 [classes x each]."""
+    """Labelled images.
+
+    images: float [classes x each, channels, rows, columns] in [0, 1].
+    labels: int64 [classes x each].
+    """
 
     images: Tensor
     labels: Tensor
 
     def keep(self, images: Tensor, labels: Tensor) -> None:
-        """Keep the first images of each class of `images` [n, channels, rows, columns] with `labels` [n].
+        """Keep the first images of each class.
 
-        Raises UserError where a class has too few.
+        images: [n, channels, rows, columns].
+        labels: [n].
+
+        Raises UserError if a class has too few images.
         """
         classes = len(self.labels.unique())
         each = len(self.labels) // classes
@@ -35,7 +42,10 @@ class Samples(nn.Module):
 def samples(
     inputs: tuple[int, ...], shape: tuple[int, int, int], *, each: Annotated[int, Field(gt=0)] = 100
 ) -> nn.Module:
-    """Labelled images of the attacker's own. each: the number of images of each class, 100 as RLU has it."""
+    """Return a module that holds labelled images of the attacker's own.
+
+    each: the number of images of each class, 100 as RLU has it.
+    """
     rows, columns, channels = shape
     network = Samples()
     network.register_buffer("images", torch.zeros(inputs[0] * each, channels, rows, columns))

@@ -1,10 +1,9 @@
-"""Label inference: from the update of the last dense layer to the labels of its batch; one file each, found
-by its name.
+"""Label inference from the update of the last dense layer, one file for each rule, found by its name.
 
 Each rule takes what is known of the layer (`LastLayer`) and returns labels [trials, batch] in any order. With
 B samples, mean prediction p and n_k samples of class k, the gradient of the bias is p_k - n_k / B (softmax
-and cross-entropy); a row of the weights' gradient is its sum over samples, each times what the layer read.
-All rules solve these equations for n and differ in what they put in place of p.
+and cross-entropy). A row of the weights' gradient is the same sum over samples, with each sample's term times
+what the layer read. All rules solve these equations for n and differ in what they put in place of p.
 """
 
 from collections.abc import Callable
@@ -20,8 +19,11 @@ from leakbench.parts import part
 
 @dataclass(frozen=True)
 class Answers:
-    """What a network makes of images: `inputs` [..., images, inputs] of its last layer, and its `logits`
-    [..., images, classes]."""
+    """What a network makes of images.
+
+    inputs: [..., images, inputs], the inputs of its last layer.
+    logits: [..., images, classes], the logits.
+    """
 
     inputs: Tensor
     logits: Tensor
@@ -31,9 +33,10 @@ class Answers:
 class Probe:
     """Images of the attacker's own in the networks that the server knows.
 
-    before: returns the answers of the model that was sent; it costs a pass. later: returns those of each
-    client's model after its local steps, tensors [trials, images, ...]; it costs a pass for each trial.
-    labels: of the images [images], if they have any.
+    before: returns the answers of the model that was sent; a call costs one forward pass.
+    later: returns the answers of each client's model after its local steps, tensors [trials, images, ...]; a
+    call costs a forward pass for each trial.
+    labels: [images], the labels of the images, if they have any.
     """
 
     before: Callable[[], Answers]
@@ -45,10 +48,14 @@ class Probe:
 class LastLayer:
     """What is known of the last dense layer of a network and of its update.
 
-    weight, bias: mean gradients over the batch and over local steps, [trials, classes, inputs] and [trials,
-    classes]; no bias if the layer has none. batch: number of samples B. noise: 64 images of uniform noise.
-    sent: the layer as it was sent. steps, lr: number of local steps and their learning rate. auxiliary:
-    labelled samples of the attacker, if the attack has any (threat model D).
+    weight: [trials, classes, inputs], the mean gradient of the weights over the batch and over local steps.
+    bias: [trials, classes], the same of the bias. None if the layer has no bias.
+    batch: the number of samples B.
+    noise: 64 images of uniform noise.
+    sent: the layer as it was sent.
+    steps: the number of local steps.
+    lr: the learning rate of the local steps.
+    auxiliary: labelled samples of the attacker, if the attack has any (threat model D).
     """
 
     weight: Tensor
@@ -62,16 +69,16 @@ class LastLayer:
 
     @property
     def classes(self) -> int:
-        """Number of classes."""
+        """Return the number of classes."""
         return self.weight.shape[1]
 
     @cached_property
     def prior(self) -> Tensor:
-        """The mean prediction on noise, [classes]."""
+        """Return the mean prediction on noise, [classes]."""
         return self.noise.before().logits.softmax(-1).mean(0)
 
     def needed_bias(self, method: str) -> Tensor:
-        """Return the bias's gradient. Raises Unfit, which names the method, if there is none."""
+        """Return the bias's gradient. Raises Unfit, which names `method`, if there is none."""
         if self.bias is None:
             raise Unfit(f"labels: {method} needs the gradient of the last layer's bias, and it has none "
                         "(use counted)")  # fmt: skip
@@ -79,10 +86,12 @@ class LastLayer:
 
 
 def infer(method: str, layer: LastLayer) -> Tensor:
-    """Return the labels [trials, batch], ascending, that the method whose file is `method` reads out of the
-    last layer's update.
+    """Return the labels [trials, batch], ascending, that a rule infers from the last layer's update.
 
-    Raises Unfit if the method cannot serve this layer or a batch of this size.
+    method: the rule, by the name of its file.
+    layer: what is known of the layer.
+
+    Raises Unfit if the rule cannot serve this layer or a batch of this size.
     """
     found: Tensor = part("labels", method)(layer)
     return found.sort(1).values
@@ -91,10 +100,13 @@ def infer(method: str, layer: LastLayer) -> Tensor:
 def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
     """Return labels [trials, batch] whose counts lie as near to `ideal` as `start` permits.
 
-    ideal: [trials, classes], any real numbers. start: counts int64 [trials, classes] to begin with. One label
-    at a time is added where the count falls short of the ideal most, or removed where it exceeds it most,
-    until there are `batch`. Where both are of one sum and `start` is rounded, these are the largest
-    remainders.
+    One label at a time is added to the class whose count falls short of the ideal most, or removed from the
+    class whose count exceeds it most, until there are `batch` labels. If both have the same sum and `start`
+    is rounded, this is the method of largest remainders.
+
+    ideal: [trials, classes], any real numbers.
+    start: int64 [trials, classes], the counts to begin with.
+    batch: the number of labels.
     """
     counts = start.clone()
     while bool((gap := batch - counts.sum(1)).any()):
@@ -107,7 +119,12 @@ def apportioned(ideal: Tensor, start: Tensor, batch: int) -> Tensor:
 
 
 def nearest(ideal: Tensor, batch: int) -> Tensor:
-    """Return labels [trials, batch] whose counts are the whole numbers nearest to `ideal` [trials, classes]
-    with the right sum."""
+    """Return labels whose counts are the whole numbers nearest to `ideal` that add up to `batch`.
+
+    ideal: [trials, classes], any real numbers.
+    batch: the number of labels.
+
+    Returns [trials, batch].
+    """
     ideal = ideal.nan_to_num(0.0, batch, 0).clamp(0, batch)
     return apportioned(ideal, ideal.round().to(torch.int64), batch)

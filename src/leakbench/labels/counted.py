@@ -1,4 +1,4 @@
-"""Counting labels with repeats, one sample after another: our mixture of ZLG and LLG."""
+"""Counting labels with repeats, one sample after another: our own combination of ZLG and LLG."""
 
 import torch
 from torch import Tensor
@@ -9,11 +9,11 @@ from leakbench.labels import LastLayer, apportioned
 def counted(layer: LastLayer) -> Tensor:
     """Return labels that may repeat: [trials, batch].
 
-    n_k = B (p_k - g_k), as `zlg` has it, with the bias's own gradient g where there is one, so that nothing
-    is assumed of what the layer reads. Where there is no bias, g is the sum of a row of the weights'
-    gradient over the sum s of the layer's inputs, and s follows from the rows that are negative, for those
-    hold all images. The mean prediction on noise stands for p. As in `llg`, every class whose row is negative
-    is there once; further images go to the class that is short of most.
+    The counts are n_k = B (p_k - g_k), as in `zlg`. Where the layer has a bias, g is the gradient of the
+    bias, so that nothing is assumed about what the layer reads. Without a bias, g is the sum of a row of the
+    weights' gradient divided by the sum s of the layer's inputs. s follows from the negative rows, because
+    these hold all images. The mean prediction on noise is taken for p. As in `llg`, every class whose row is
+    negative occurs at least once. Each further image goes to the class that is short of most.
     """
     rows = layer.weight.sum(2) if layer.bias is None else layer.bias
     present = rows < 0

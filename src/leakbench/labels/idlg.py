@@ -9,11 +9,12 @@ from leakbench.labels import LastLayer
 def idlg(layer: LastLayer) -> Tensor:
     """Return the class whose weight gradient points against the others (iDLG, Eqn 6): [trials, 1].
 
-    The rows of the gradient are multiples of one input, by p_c for the wrong classes and p_c - 1 for the true
-    one, so its inner product with the sum of all rows, the input times zero but for rounding, is no use; with
-    every other row it is negative. The bias's gradient is p_c, or p_c - 1, itself, so where there is one its
-    sign decides: it also tells two rows of one size apart (two classes, or an image that the network is sure
-    to be another). Raises Unfit for a batch of more than one image.
+    Each row of the gradient is the input times p_c for a wrong class, and times p_c - 1 for the true class.
+    The rows add up to zero but for rounding, so the inner product of a row with the sum of all rows says
+    nothing. The inner product of the true row with every other row is negative. The bias's gradient is p_c or
+    p_c - 1 itself, so where there is a bias, its sign decides. It also distinguishes two rows of equal size
+    (with two classes, or for an image that the network confidently assigns to another class). Raises Unfit
+    for a batch of more than one image.
     """
     if layer.batch != 1:
         raise Unfit(f"labels: idlg reads one label, the batch has {layer.batch} images (use counted)")

@@ -1,4 +1,4 @@
-"""LLG*: LLG with what a sample adds measured on noise, in the model that the server sent."""
+"""LLG*: LLG in which the effect of one sample is measured on noise, in the model that the server sent."""
 
 from torch import Tensor
 
@@ -8,11 +8,12 @@ from leakbench.labels import LastLayer, apportioned
 def llg_star(layer: LastLayer) -> Tensor:
     """Return labels that may repeat: [trials, batch].
 
-    Batches of noise that all have label i change row i by the impact of B samples and the other rows by an
-    offset. Both follow from what the last layer makes of noise, without a backward pass: with the sum O of
-    its inputs and its prediction p, the offset of row j is the mean of p_j O, and the impact of one sample,
-    averaged over labels, is the mean of (1/K - 1) O over B. LLG multiplies it by 1 + 1/K. Source: as `llg`;
-    of the published kinds of dummies these are the random ones.
+    A batch of noise in which all samples have label i changes row i by the impact of B samples, and the other
+    rows by an offset. Both follow from the inputs and predictions of the last layer on noise, without a
+    backward pass. With the sum O of the layer's inputs and its prediction p, the offset of row j is the mean
+    of p_j O. The impact of one sample, averaged over labels, is the mean of (1/K - 1) O over B. LLG
+    multiplies it by 1 + 1/K. The source is that of `llg`; of the published kinds of dummies these are the
+    random ones.
     """
     rows, noise = layer.weight.sum(2), layer.noise.before()
     inputs = noise.inputs.sum(1)

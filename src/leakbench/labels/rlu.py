@@ -1,4 +1,4 @@
-"""RLU: how sure the network wrongly is of a class is measured on samples of the other classes."""
+"""RLU: the confidence that the network wrongly has in a class is measured on samples of the other classes."""
 
 import torch
 from torch import Tensor
@@ -7,26 +7,27 @@ from torch.nn.functional import one_hot
 from leakbench.errors import Unfit
 from leakbench.labels import LastLayer, Probe, nearest
 
-# Rounds of comparing simulated logits with measured ones, and the difference that is good enough.
+# The largest number of comparisons of simulated logits with measured ones, and the difference that is small
+# enough.
 ROUNDS, CLOSE = 5, 0.1
 
 
 def rlu(layer: LastLayer) -> Tensor:
     """Return labels that may repeat: [trials, batch].
 
-    μ_k is the mean logit k of the attacker's samples of other classes, and e = softmax(μ) the erroneous
-    confidence. Then n_k is proportional to max(0, e_k - g_k). Over several local steps the logits move by
-    dμ_k = -lr (e_k - n_k / B) h with h_k = Σ_d O_d², O_d the mean over classes of row entry over bias entry.
-    The logits of these steps are simulated and compared with those of the client's own model. While they
-    differ by more than 0.1, at most 5 times, one label moves from the class whose logit came out too high to
-    the one where it came out too low, and the confidence is averaged over the steps of the new simulation.
-    Raises Unfit without a bias or without samples of the attacker's own.
+    μ_k is the mean of logit k over the attacker's samples of other classes, and e = softmax(μ) is the
+    erroneous confidence. Then n_k is proportional to max(0, e_k - g_k). Over several local steps the logits
+    move by dμ_k = -lr (e_k - n_k / B) h with h = Σ_d O_d². O_d is the mean over classes of the row's entry d
+    divided by the bias's entry. The logits of these steps are simulated and compared with those of the
+    client's own model. While they differ by more than 0.1, and at most 5 times, one label moves from the
+    class whose logit came out too high to the class whose logit came out too low. The confidence is then
+    averaged over the steps of the new simulation. Raises Unfit without a bias or without samples of the
+    attacker's own.
 
-    Source: Chen and Vikalo, Recovering labels from local updates in federated learning (ICML 2024), with
-    the slips of the released code mended: ρ weights local
-    steps by the client's momentum, which is none here, and so is 1, where the code puts the rate's decay in
-    its place; O is taken of each update alone, where the code mixes updates; and the samples are never those
-    of the clients.
+    The rule is that of Chen and Vikalo, Recovering labels from local updates in federated learning (ICML
+    2024), with the slips of the released code mended. ρ weights local steps by the client's momentum; here
+    there is no momentum and ρ is 1, where the code uses the rate's decay. O is taken of each update alone,
+    where the code mixes updates. The samples are never those of the clients.
     """
     bias = layer.needed_bias("rlu").double()
     if layer.auxiliary is None:
@@ -54,15 +55,18 @@ def rlu(layer: LastLayer) -> Tensor:
 
 
 def mean_logits(auxiliary: Probe, logits: Tensor) -> Tensor:
-    """Return [..., classes]: the mean of logit k [..., samples, classes] over the samples of other classes
-    than k."""
+    """Return the mean of each logit over the samples of other classes, [..., classes].
+
+    auxiliary: the samples, with their labels.
+    logits: [..., samples, classes].
+    """
     assert auxiliary.labels is not None
     others = 1 - one_hot(auxiliary.labels, logits.shape[-1]).double()
     return (logits.double() * others).sum(-2) / others.sum(0).clamp_min(1)
 
 
 def _simulated(start: Tensor, shares: Tensor, steps: int, rate: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean confidence over the steps and the logits after them, [trials, classes] both."""
+    """Return the mean confidence over the steps, and the logits after them, both [trials, classes]."""
     logits, total = start, torch.zeros_like(start)
     for _ in range(steps):
         confidence = logits.softmax(1)

@@ -9,8 +9,8 @@ from leakbench.labels import LastLayer
 def row_minimum(layer: LastLayer) -> Tensor:
     """Return the `batch` classes with the lowest minimum over their row, none twice: [trials, batch].
 
-    Needs inputs of the last layer that are not negative. Source: GradInversion, Eqn 8; AGIC uses it for
-    FedAvg updates. Raises Unfit for a batch larger than the number of classes.
+    The rule needs inputs of the last layer that are not negative. It is GradInversion's (Eqn 8), and AGIC
+    uses it for FedAvg updates. Raises Unfit for a batch larger than the number of classes.
     """
     if layer.batch > layer.classes:
         raise Unfit(

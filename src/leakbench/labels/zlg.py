@@ -8,11 +8,12 @@ from leakbench.labels import LastLayer, nearest
 def zlg(layer: LastLayer) -> Tensor:
     """Return labels that may repeat: [trials, batch].
 
-    n_k = B p_k - B s_k / O with the row sums s of the weights' gradient, the mean prediction p and the mean
-    sum O of the layer's inputs. Both means are of noise, and change evenly from the model that was sent to
-    the client's last one; the local steps started from the models before it. The counts are scaled to B and
-    rounded by the largest remainders. Source: Geng et al., Towards general deep leakage in federated learning
-    (2021), as the code of Dimitrov et al., Data leakage in federated averaging (2022), has it.
+    The counts are n_k = B p_k - B s_k / O, with the row sums s of the weights' gradient, the mean prediction
+    p and the mean sum O of the layer's inputs. Both means are measured on noise. They are taken to change
+    evenly from the model that was sent to the client's last model, and each local step started from the model
+    before it. The counts are scaled to B and rounded by the largest remainders. The rule is that of Geng et
+    al., Towards general deep leakage in federated learning (2021), as in the code of Dimitrov et al., Data
+    leakage in federated averaging (2022).
     """
     answers = [layer.noise.before()] + ([layer.noise.later()] if layer.steps > 1 else [])
     predictions = [each.logits.softmax(-1).mean(-2) for each in answers]

@@ -1,2 +1,4 @@
-"""Gradient matching: gradient model × parameterisation × objective × optimiser, over all trials of a cell at
-once."""
+"""Gradient matching, for all trials of a cell at once.
+
+An attack combines a gradient model, a parameterisation, an objective and an optimiser.
+"""

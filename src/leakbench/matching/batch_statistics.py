@@ -1,9 +1,11 @@
-"""Normalisation by the mean and deviation of each trial's images, as batch norm does in training mode, with
-its derivatives.
+"""Normalisation by the mean and deviation of each trial's images, with its first two derivatives.
 
-Of N numbers of one trial and channel, x̂ = s (x - mean) with s = 1 / √(variance + ε) has the derivative s P,
-where P u = u - mean(u) - x̂ mean(u x̂), which is its own transpose. Trials so stay apart and yet go through a
-network together.
+Batch norm in training mode does the same with one batch. Here many trials go through a network together and
+yet do not affect each other.
+
+Let x be the N numbers of one trial and channel. The normalised numbers are x̂ = s (x − mean), where s = 1 /
+√(variance + ε). The derivative of x̂ in x is the linear map s P, where P u = u − mean(u) − x̂ mean(u x̂). The
+map is its own transpose, so it is used in forward and backward passes.
 """
 
 from collections.abc import Iterator
@@ -17,13 +19,22 @@ from leakbench.victims.layers import Drawn
 
 
 def _mean(each: Tensor) -> Tensor:
-    """Return the mean of each trial and channel: [trials, batch, channels, rows, columns] → [trials, 1,
-    channels, 1, 1]."""
+    """Return the mean of each trial and channel.
+
+    The shape goes from [trials, batch, channels, rows, columns] to [trials, 1, channels, 1, 1].
+    """
     return each.mean((1, 3, 4), keepdim=True)
 
 
 def standardise(x: Tensor, trials: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Return x̂ [trials·batch, channels, rows, columns], as x, and s [trials, 1, channels, 1, 1]."""
+    """Normalise x by the statistics of each trial.
+
+    x: [trials·batch, channels, rows, columns].
+    trials: the number of trials.
+    eps: the ε of the batch norm.
+
+    Returns x̂ in the shape of x, and s [trials, 1, channels, 1, 1].
+    """
     each = x.unflatten(0, (trials, -1))
     apart = each - _mean(each)
     scale = (_mean(apart.square()) + eps).rsqrt()
@@ -31,14 +42,27 @@ def standardise(x: Tensor, trials: int, eps: float) -> tuple[Tensor, Tensor]:
 
 
 def pulled(u: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Return s P u, the derivative applied to u, of x's shape."""
+    """Apply the derivative of x̂ to u: return s P u, in the shape of x.
+
+    u: a tensor in the shape of x.
+    normed: x̂.
+    scale: s.
+    """
     u, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, normed))
     found = (u - _mean(u)).addcmul_(normed, _mean(u * normed), value=-1)
     return found.mul_(scale).flatten(0, 1)
 
 
 def bent(u: Tensor, v: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
-    """Return the slope of <v, s P u> at x, of x's shape; u and v may change places."""
+    """Return the derivative of the inner product <v, s P u> in x, in the shape of x.
+
+    u and v may change places.
+
+    u: a tensor in the shape of x.
+    v: a tensor in the shape of x.
+    normed: x̂.
+    scale: s.
+    """
     u, v, normed = (value.unflatten(0, (len(scale), -1)) for value in (u, v, normed))
     along_u, along_v = _mean(u * normed), _mean(v * normed)
     both = _mean(u * v) - _mean(u) * _mean(v) - along_u * along_v
@@ -48,7 +72,7 @@ def bent(u: Tensor, v: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
 
 
 class _Standardise(torch.autograd.Function):
-    """x̂ on the tape."""
+    """The normalised x̂ as a function that autograd can differentiate twice."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, trials: int, eps: float) -> Tensor:
@@ -62,7 +86,10 @@ class _Standardise(torch.autograd.Function):
 
 
 class _Pull(torch.autograd.Function):
-    """Its derivative, which is differentiable once more in `x`; x̂ and s are those of x."""
+    """The derivative of x̂ applied to u, which autograd can differentiate once more in u and x.
+
+    x̂ and s are those of x.
+    """
 
     @staticmethod
     def forward(ctx: Any, u: Tensor, x: Tensor, normed: Tensor, scale: Tensor) -> Tensor:
@@ -83,7 +110,12 @@ def standardised(x: Tensor, trials: int, eps: float) -> Tensor:
 
 
 class Norm(Protocol):
-    """What a batch norm normalises by; without statistics of its own, by its input's."""
+    """The attributes of a batch norm that the normalisation reads.
+
+    running_mean: [channels]; None if the norm uses the statistics of its input.
+    running_var: [channels], or None in the same case.
+    eps: ε.
+    """
 
     running_mean: Tensor | None
     running_var: Tensor | None
@@ -91,8 +123,14 @@ class Norm(Protocol):
 
 
 def normalised(norm: Norm, x: Tensor, trials: int) -> Tensor:
-    """Return x as a batch norm normalises it: by its own statistics, or where it keeps none by those of each
-    trial."""
+    """Return x as a batch norm normalises it, before scale and shift.
+
+    The norm uses its running statistics. If it has none, it uses the statistics of each trial.
+
+    norm: the batch norm.
+    x: [trials·batch, channels, rows, columns].
+    trials: the number of trials.
+    """
     if norm.running_mean is None or norm.running_var is None:
         return standardised(x, trials, norm.eps)
     scale = (norm.running_var + norm.eps).rsqrt()
@@ -100,7 +138,7 @@ def normalised(norm: Norm, x: Tensor, trials: int) -> Tensor:
 
 
 class _ByTrial(nn.BatchNorm2d):
-    """A batch norm that takes each trial's images for a batch; `normed` is its last x̂."""
+    """A batch norm that takes the images of each trial for a batch; `normed` is its last x̂."""
 
     trials: int
     normed: Tensor
@@ -114,8 +152,14 @@ class _ByTrial(nn.BatchNorm2d):
 
 @contextmanager
 def by_trial(model: nn.Module, trials: int) -> Iterator[None]:
-    """Let the layers of `model` whose loss or statistics are of a batch take each of the trials by itself:
-    batch norms that keep no statistics, and layers that draw."""
+    """Let some layers of `model` treat the images of each trial as a batch of its own.
+
+    They are the layers that depend on the batch: batch norms without running statistics, and layers that
+    draw.
+
+    model: the network.
+    trials: the number of trials that lie one after another in the batch axis.
+    """
     drawing = [layer for layer in model.modules() if isinstance(layer, Drawn)]
     for layer in drawing:
         layer.trials = trials

@@ -1,14 +1,23 @@
-"""The gradients of a network of layers, and their derivative as a rate (Pearlmutter 1994) instead of by a
-second tape.
+"""The gradients of a network of layers and their derivative in the images, without a second autograd tape.
 
-Let V be the cotangent of the weight gradients g(x). Then <V, g(x)> is the rate at which the loss grows as the
-weights move along V, and its derivative in x is the rate of the loss's own. So one pass of rates forward and
-one back, beside the values that the first two passes kept, give what the tape works out of a graph of its own
-derivatives.
+Let w be the weights, x the images and L(x, w) the loss of a trial. The engine returns the weight gradients
+g(x) = ∂L/∂w. An objective compares g(x) with the observed gradients. The derivative of the objective at g(x)
+is the cotangent V, which has the shape of the weights. What an optimiser needs is the derivative of the inner
+product <V, g(x)> in x.
 
-Activations and their slopes are [batch, trials·channels, rows, columns], so that a convolution of as many
-groups gives each trial its own weights; behind a flattening they are [trials, batch, features]. Weights'
-rates are [trials, *shape].
+The inner product <V, g(x)> is the rate at which the loss grows as the weights move along V: d/dt L(x, w + tV)
+at t = 0. So its derivative in x is the rate at which the loss's own derivative ∂L/∂x changes as the weights
+move along V (Pearlmutter 1994). Autograd would compute the same numbers from a graph of its own derivatives.
+
+Four passes compute everything. The first two are the usual forward and backward pass: they give the values,
+the slopes and the weight gradients. The other two are a forward and a backward pass of rates, which use the
+values that the first two passes kept. A slope is the derivative of the loss with respect to a value. A rate
+is the derivative of a value, or of a slope, with respect to t when the weights are w + tV. What a layer does
+in each pass is its `Link` (`matching.layers.rule`).
+
+Activations and their slopes and rates are [batch, trials·channels, rows, columns], so that a convolution with
+`trials` groups gives each trial its own weights. Behind a flattening they are [trials, batch, features]. The
+rates of weights, which are the parts of V, are [trials, *shape].
 """
 
 import operator
@@ -31,8 +40,15 @@ _TRACED: WeakKeyDictionary[nn.Module, "list[Step] | None"] = WeakKeyDictionary()
 
 
 class Step(NamedTuple):
-    """One layer of a network. It reads the sum of what the steps `reads` return: i is the step i − 1, 0 the
-    images. `told`: the names of what it tells the gradients of."""
+    """One layer of a network, as a step of the chain.
+
+    name: the layer's name in the network; "" for a sum or a flattening that no module computes.
+    layer: the module.
+    reads: the places of the values whose sum the step reads. Place 0 is the images, and place i is what step
+    i − 1 returns, where the first step is step 0.
+    link: what the layer does in each of the four passes.
+    told: the names of the layer's own parameters, whose gradients the step computes.
+    """
 
     name: str
     layer: nn.Module
@@ -52,14 +68,15 @@ def chain(model: nn.Module) -> list[Step] | None:
         try:
             _TRACED[model] = _steps(model, _Tracer().trace(model))
         except (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, KeyError):
-            # What a forward pass does to values is its own, and not to be followed.
+            # The forward pass does something with its values that cannot be traced.
             _TRACED[model] = None
     return _TRACED[model]
 
 
 def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     steps: list[Step] = []
-    # What each node of the graph is the sum of, and whether what a step returns is flattened.
+    # `places` has the places whose sum each node of the graph is. `flat` says of each place whether its value
+    # is flattened.
     places: dict[Any, tuple[int, ...]] = {}
     flat = [False]
 
@@ -98,24 +115,28 @@ def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
 
 
 def _total(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
-    """Return the sum of the values at these places that are there."""
+    """Return the sum of the values at these places that are not None, or None if all are."""
     known = [value for place in places if (value := values[place]) is not None]
     return sum(known[1:], known[0]) if known else None
 
 
 def _spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
-    """Add a value to what is at each of these places."""
+    """Add a value to the value at each of these places of `into`."""
     for place in places:
         before = into[place]
         into[place] = value if before is None else before + value
 
 
 def beside(images: Tensor) -> Tensor:
-    """Return [trials, batch, channels, rows, columns] as [batch, trials·channels, rows, columns], channels
-    last."""
+    """Lay the images of all trials beside each other, as channels.
+
+    images: [trials, batch, channels, rows, columns].
+
+    Returns [batch, trials·channels, rows, columns], in memory with the channels last.
+    """
     trials, batch, channels, rows, columns = images.shape
     if batch == 1:
-        # A plain transposition of a matrix is five times as fast as that of more axes.
+        # Transposing a matrix is five times as fast as permuting more axes.
         found = images.reshape(trials * channels, -1).T.contiguous().view(1, rows, columns, -1)
     else:
         found = images.permute(1, 3, 4, 0, 2).reshape(batch, rows, columns, trials * channels)
@@ -123,13 +144,21 @@ def beside(images: Tensor) -> Tensor:
 
 
 def apart(images: Tensor, shape: torch.Size) -> Tensor:
-    """Return images that lie `beside` each other as of `shape`, [trials, batch, channels, rows, columns]."""
+    """Undo `beside`: return the images of each trial, [trials, batch, channels, rows, columns].
+
+    images: [batch, trials·channels, rows, columns].
+    shape: the shape of the result.
+    """
     return images.unflatten(1, (shape[0], shape[2])).transpose(0, 1).contiguous()
 
 
 class Forth(NamedTuple):
-    """What a pass through the steps leaves: what the last returned, and the shape of what each read and what
-    it kept."""
+    """What a forward pass through the steps leaves.
+
+    returned: what the last step returned, [trials, batch, classes].
+    reads: the shape of what each step read.
+    kept: what each step kept for the other passes.
+    """
 
     returned: Tensor
     reads: list[torch.Size]
@@ -137,9 +166,12 @@ class Forth(NamedTuple):
 
 
 def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None = None) -> Forth:
-    """Take images [trials, batch, channels, rows, columns] through the steps.
+    """Take images through the steps, the first of the four passes.
 
-    pattern: what an earlier pass kept, whose choice of pixels and open ReLUs this one is to have too.
+    steps: the steps of the network.
+    images: [trials, batch, channels, rows, columns].
+    pattern: what an earlier pass kept. This pass then has the same open ReLUs and the same chosen pixels of
+    max-pools.
     """
     trials = images.shape[0]
     values: list[Tensor | None] = [beside(images)]
@@ -159,8 +191,14 @@ def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None 
 
 
 class Entropy(NamedTuple):
-    """The cross-entropy of logits [trials, batch, classes]: each trial's mean, its slope at the logits, and
-    what their derivatives need."""
+    """The cross-entropy of logits [trials, batch, classes], and what its derivatives need.
+
+    losses: [trials], the mean over the batch.
+    slope: [trials, batch, classes], the derivative of the losses in the logits.
+    shares: [trials, batch, classes], the logarithms of the probabilities.
+    chances: [trials, batch, classes], the probabilities.
+    total: [trials, batch, 1], the sum of a sample's label probabilities, divided by the batch size.
+    """
 
     losses: Tensor
     slope: Tensor
@@ -170,8 +208,11 @@ class Entropy(NamedTuple):
 
 
 def entropy(logits: Tensor, labels: Tensor) -> Entropy:
-    """Return it, in float32 at least; labels [trials, batch] are classes or [trials, batch, classes]
-    probabilities."""
+    """Return the cross-entropy of logits, computed in float32 at least.
+
+    logits: [trials, batch, classes].
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+    """
     shares = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
     known = nn.functional.one_hot(labels, shares.shape[2]) if labels.dim() == 2 else labels
     wanted, batch = known.to(shares), logits.shape[1]
@@ -183,10 +224,17 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
 def back(
     steps: Sequence[Step], passed: Forth, slope: Tensor, told: list[Tensor] | None, whole: bool
 ) -> list[Tensor | None]:
-    """Return the loss's slope at what each step returned, behind that at the images if it is to be the
-    `whole` way.
+    """Take the slope of the loss back through the steps, the second of the four passes.
 
-    slope: at what the last step returned. told: gets the gradients, in the order of the steps.
+    steps: the steps of the network.
+    passed: what the forward pass left.
+    slope: [trials, batch, classes], the slope at what the last step returned.
+    told: a list to which the weight gradients are appended, in the order of the steps; without it they are
+    not computed.
+    whole: whether the pass goes on to the images.
+
+    Returns the slope at the images, which is None unless the pass is `whole`, then the slope at what each
+    step returned.
     """
     slopes: list[Tensor | None] = [None] * (len(steps) + 1)
     slopes[-1], found, trials = slope, [], slope.shape[0]
@@ -210,7 +258,7 @@ class _Gradients(torch.autograd.Function):
         passed = forth(steps, images)
         found: list[Tensor] = []
         loss = entropy(passed.returned, labels)
-        # Nobody asks for the loss's slope at the images.
+        # The slope of the loss at the images is not needed.
         slopes = back(steps, passed, loss.slope, found, whole=False)
         ctx.steps, ctx.shape, ctx.reads = steps, images.shape, passed.reads
         ctx.counts = [len(kept) for kept in passed.kept]
@@ -227,6 +275,8 @@ class _Gradients(torch.autograd.Function):
         given = iter(cotangents[1:])
         kepts = [[next(rest) for _ in range(count)] for count in ctx.counts]
         owns = [{name: next(given) for name in step.told} for step in ctx.steps]
+        # The third pass: the rates of what each step reads and returns. The images do not move, and a step
+        # moves only if it reads something that moves or has parameters.
         moved: list[Tensor | None] = [None]
         reads: list[Tensor | None] = []
         for step, kept, own, size in zip(ctx.steps, kepts, owns, ctx.reads, strict=True):
@@ -236,10 +286,13 @@ class _Gradients(torch.autograd.Function):
             moved.append(None if still else step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0]))
         last = moved.pop()
         assert last is not None
+        # The rate of the probabilities p is p · bent. The slope at the logits is p · total minus the labels
+        # over the batch size, so its rate is p · bent · total.
         bent = last.to(p) - (p * last).sum(2, keepdim=True)
         to_labels = -bent / ctx.shape[1] if ctx.needs_input_grad[1] else None
         rates: list[Tensor | None] = [None] * len(slopes)
         rates[-1] = (p * bent * total).to(last)
+        # The fourth pass: the rates of the slopes, from the logits back to the images.
         to_hidden: list[Tensor] = []
         for place in reversed(range(len(ctx.steps))):
             step, kept, slope, rate = ctx.steps[place], kepts[place], slopes[place + 1], rates[place + 1]
@@ -254,11 +307,14 @@ class _Gradients(torch.autograd.Function):
 
 
 def chain_gradients(steps: list[Step], images: Tensor, labels: Tensor) -> tuple[Tensors, Tensor]:
-    """Return parameter → gradient [trials, *shape], differentiable once in images, labels and hidden
-    parameters, and the losses [trials].
+    """Return the weight gradients of a chain for each trial, and the losses.
 
-    images [trials, batch, channels, rows, columns]; labels [trials, batch] classes, or [trials, batch,
-    classes] probabilities.
+    steps: the steps of the network (`chain`).
+    images: [trials, batch, channels, rows, columns].
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+
+    Returns parameter → gradient [trials, *shape], which can be differentiated once in images, labels and
+    hidden parameters, and the losses [trials], which cannot be differentiated.
     """
     norms = (step.layer for step in steps if isinstance(step.layer, HiddenNorm))
     lent = [each for norm in norms for each in (norm.weight, norm.bias)]

@@ -1,4 +1,4 @@
-"""What a gradient-matching attack is composed of, and the reconstruction of each update by it."""
+"""The composition of a gradient-matching attack, and the reconstruction of each update by it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,15 @@ from leakbench.matching.unknowns import Parameterisation, beside
 
 @dataclass(frozen=True)
 class Composition:
-    """The parts of an attack, and how it takes updates and derivatives (`attacks.gradient_matching`)."""
+    """The parts of an attack, and how it reads updates and takes derivatives (`attacks.gradient_matching`).
+
+    objective: the terms of the objective.
+    unknowns: makes the unknowns of a group.
+    optimiser: makes the optimiser.
+    updates: how an update of several local steps is read (`matching.local_epochs`).
+    derivative: `exact` second derivatives, or `frozen` for differences of first ones (`matching.frozen`).
+    precision: the precision of the network's products and convolutions.
+    """
 
     objective: Sequence[Term]
     unknowns: Parameterisation
@@ -37,12 +45,17 @@ class Composition:
     def objective_of(
         self, group: Group, terms: Sequence[Term] | None = None, weighs: bool = False
     ) -> Objective:
-        """Return the objective of a group's trials, by all terms or by the given ones.
+        """Return the objective of a group's trials.
 
-        weighs: whether the dummies hold weights of the victim. Differences stand for second derivatives only
-        where the attack asks for them, the network is deep enough to gain by them, nothing else stands
-        between the dummies and their gradients, and these are compared as a whole and not rounded to
-        bfloat16.
+        Differences replace second derivatives only if all of these conditions hold. The attack asks for them.
+        The network is deep enough to gain by them. Nothing else stands between the dummies and their
+        gradients, which excludes simulated steps, hidden parameters, a mechanism or unknowns of a defence,
+        and weights among the dummies. The gradients are compared in all entries, by products alone, and are
+        not rounded to bfloat16.
+
+        group: the trials.
+        terms: terms that replace those of the composition.
+        weighs: whether the dummies hold weights of the victim.
         """
         group = replace(group, precision=self.precision)
         objective = Objective(group, self.objective if terms is None else terms)
@@ -61,10 +74,16 @@ class Composition:
         length: int,
         restarts: int = 1,
     ) -> Reconstruction:
-        """Reconstruct each update's images from it alone, all updates and restarts together.
+        """Reconstruct the images of each update from that update alone, all updates and restarts together.
 
-        length: the number of iterations over which the learning rate falls, of which `schedule` may make the
-        first ones only. restarts: trials of each update, of which the one with the lowest loss is kept.
+        observation: what the server saw.
+        rng: draws all that is random, such as the first unknowns.
+        schedule: how long the trials run.
+        length: the number of iterations over which the learning rate falls. `schedule` may make only the
+        first of them.
+        restarts: the number of trials of each update, of which the one with the lowest loss is kept.
+
+        Raises Unfit for surrogate weights with an optimiser without gradients or in bfloat16.
         """
         collected = Collected(observation, schedule)
         make = partial(self.optimiser, length)
@@ -101,6 +120,6 @@ class Composition:
         return collected.found
 
 
-# How updates of several epochs are attacked together: what an attack is given, and the number of iterations,
-# in.
+# A way to attack the updates of several epochs together. It takes the observation, a source of random
+# numbers, the composition and the number of iterations.
 Epochs = Callable[[Observation, torch.Generator, Composition, int], Reconstruction]

@@ -1,4 +1,4 @@
-"""How far dummy gradients are from those observed: one value for each trial."""
+"""How far dummy gradients are from observed ones: one value for each trial."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from leakbench.tensors import Tensors
 
 
 def added(distances: Sequence[Distance]) -> Distance:
-    """Return the sum of distances; none at all is a distance of zero."""
+    """Return the sum of distances. The sum of none is a distance of zero."""
     wholes = [each.whole for each in distances if each.whole]
 
     def value(known: Tensors, theirs: Tensor) -> Tensor:
@@ -27,11 +27,16 @@ def added(distances: Sequence[Distance]) -> Distance:
 
 
 def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tensors | None = None) -> Tensors:
-    """Return product name → [trials], summed over all parameters, of gradients found and observed.
+    """Return the inner products of gradients found and observed, summed over all parameters.
 
-    found, observed: parameter → [trials, *shape]; weights: parameter → [trials], how much it counts.
+    of: the names of the products (`Distance.of`).
+    found: parameter → [trials, *shape].
+    observed: parameter → [trials, *shape].
+    weights: parameter → [trials], the weight of its products; without them each counts as 1.
+
+    Returns product name → [trials].
     """
-    # Parameter by parameter: what one product reads is still in the processor's cache for the next.
+    # Parameter by parameter, so that what one product has read is still in the cache for the next product.
     total: dict[str, list[Tensor]] = {kind: [] for kind in of}
     for name, o in observed.items():
         g = found[name]
@@ -45,7 +50,7 @@ def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tens
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
-    """Return the inner product of each trial's, [trials, *shape] → [trials]."""
+    """Return the inner product of a and b for each trial, [trials, *shape] → [trials]."""
     if len(a) == 1:
         return torch.dot(_run(a), _run(b))[None]
     if a is b:
@@ -54,22 +59,27 @@ def inner(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _run(value: Tensor) -> Tensor:
-    """Return all numbers in memory's own order, which must be the same for both factors of a product."""
+    """Return all numbers in the order of memory, which must be the same for both factors of a product."""
     return (value.permute(0, 1, 3, 4, 2) if value.dim() == 5 else value).reshape(-1)
 
 
 def laid_out(gradient: Tensor) -> Tensor:
-    """Return gradients [trials, *shape], of convolutions with the channels last as the engine has them."""
+    """Return gradients [trials, *shape]; those of convolutions have the channels last, as in the engine."""
     if gradient.dim() != 5:
         return gradient
     return gradient.permute(0, 1, 3, 4, 2).contiguous().permute(0, 1, 4, 2, 3)
 
 
 def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the distance and its derivative at the dummy gradient g: weights · (along · o + across · g). All
-    [trials].
+    """Return a distance and its derivative at the dummy gradient g, without the term `whole`.
 
-    `known` holds the products that the distance reads. Without the term `whole`.
+    The derivative is weights · (along · o + across · g), where o is the observed gradient.
+
+    distance: the distance of the gradients.
+    known: product name → [trials], the products that the distance reads.
+    theirs: [trials], the squared norms of the observed gradients.
+
+    Returns the distance, `along` and `across`, each [trials].
     """
     none = torch.zeros_like(theirs)
     with torch.enable_grad():
@@ -86,10 +96,15 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
 def with_cotangent(
     distance: Distance, found: Tensors, observed: Tensors, weights: Tensors | None, theirs: Tensor
 ) -> tuple[Tensor, Tensors]:
-    """Return the distance [trials] of gradients, parameter → [trials, *shape], and its derivative at those
-    found, without the term `whole`.
+    """Return a distance of gradients and its derivative at those found, without the term `whole`.
 
-    weights: parameter → [trials], or none: one for all. theirs: the squared norms of `observed` by them.
+    distance: the distance of the gradients.
+    found: parameter → [trials, *shape].
+    observed: parameter → [trials, *shape].
+    weights: parameter → [trials]; without them each parameter counts as 1.
+    theirs: [trials], the squared norms of `observed`, with the weights.
+
+    Returns the distance [trials] and parameter → derivative [trials, *shape].
     """
     losses, along, across = derivative(distance, products(distance.of, found, observed, weights), theirs)
     moves = {}
@@ -97,7 +112,7 @@ def with_cotangent(
         each = [value if weights is None else value * weights[name] for value in (along, across)]
         first, second = (value.view(-1, *[1] * (o.dim() - 1)) for value in each)
         if distance.of == ("gap",):
-            # The difference itself, which rounding leaves more of than of two multiples.
+            # The difference itself loses less to rounding than the sum of two multiples.
             moves[name] = (found[name] - o).mul_(second)
         else:
             moves[name] = (o * first).addcmul_(found[name], second)
@@ -105,7 +120,12 @@ def with_cotangent(
 
 
 def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> tuple[Tensor, Tensors]:
-    """Return the term `whole` [trials] and its derivative at each dummy gradient."""
+    """Return the term `whole` of a distance, [trials], and its derivative at each dummy gradient.
+
+    distance: a distance that has the term.
+    found: parameter → [trials, *shape], the dummy gradients.
+    observed: parameter → [trials, *shape].
+    """
     assert distance.whole is not None
     leaves = {name: value.detach().requires_grad_() for name, value in found.items()}
     value = distance.whole(leaves, observed)

@@ -1,7 +1,8 @@
-"""Convolutions whose weights stay as they are: linear maps, whose derivative is their transpose, whose
-derivative is theirs.
+"""Convolutions whose weights do not change, as linear maps.
 
-The tape's own second derivative of a convolution works out the weights' share too, wanted or not.
+The derivative of such a map is its transpose, and the derivative of the transpose is the map itself.
+Autograd's own second derivative of a convolution also computes the part of the weights, whether it is wanted
+or not.
 """
 
 from typing import Any
@@ -10,13 +11,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import fold
 
-# A transposed convolution onto fewer channels fills no vector register; a matrix product before `fold` does.
+# A transposed convolution onto fewer channels than this fills no vector register. A matrix product does.
 NARROW = 8
 
 
 def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:
-    """Return a convolution's transpose: from what came out, y [n, out, rows, columns], to what was read, of
-    shape `read`."""
+    """Return the transpose of a convolution: from the slope at its output to the slope at its input.
+
+    y: [n, out, rows, columns].
+    weight: [out, in, rows, columns].
+    conv: the layer, which gives stride, padding and dilation.
+    read: the shape of what the convolution read, and of the result.
+    """
     if read[1] < NARROW:
         assert not isinstance(conv.padding, str)
         windows = weight.flatten(1).T @ y.flatten(2)
@@ -29,7 +35,7 @@ def transposed(y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> 
 
 
 class FixedConv2d(nn.Conv2d):
-    """A convolution that is differentiable in what it reads, and in its weights only if they ask for it."""
+    """A convolution that computes a derivative in its weights only if they require one."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         if (
@@ -52,7 +58,7 @@ def fix_convolutions(model: nn.Module) -> nn.Module:
 
 
 class _Map(torch.autograd.Function):
-    """The convolution."""
+    """The convolution as a linear map."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, conv: nn.Conv2d) -> Tensor:
@@ -65,7 +71,7 @@ class _Map(torch.autograd.Function):
 
 
 class _Transpose(torch.autograd.Function):
-    """Its transpose."""
+    """The transpose of the convolution."""
 
     @staticmethod
     def forward(ctx: Any, y: Tensor, weight: Tensor, conv: nn.Conv2d, read: torch.Size) -> Tensor:

@@ -1,11 +1,16 @@
-"""The gradient of a distance of gradients, by one difference of first derivatives: cheaper than a second
-backward pass.
+"""The derivative of a distance of gradients, by one difference of first derivatives.
 
-With v the distance's derivative at the dummy gradient g(x), what is wanted is the derivative of <v, g(x)> in
-x, and that is the rate at which the loss's own derivative in x changes as the weights move along v.
-Backpropagation takes a ReLU and a max-pool for linear where they stand, so the second pass keeps the first
-one's pattern ("frozen"): what is left is smooth, and a difference of float32 numbers gives it to a few parts
-in a thousand. Five convolutions' worth of work a layer instead of seven, and no graph of a graph.
+A difference is cheaper than a second backward pass. Let g(x) be the gradient of the loss that the dummy
+images x would cause, and v the derivative of the distance at g(x). The derivative of the distance in x is the
+derivative of <v, g(x)> in x. That is the rate at which the loss's own derivative in x changes as the weights
+move along v. The rate is estimated by two derivatives of the loss in x: one at the weights w, one at weights
+moved along v.
+
+Backpropagation treats a ReLU and a max-pool as linear around the values that they read. The pass at the moved
+weights therefore keeps the first pass's pattern of open ReLUs and chosen pixels (it is "frozen"). With a
+fixed pattern the derivative is smooth in the weights, and a difference of float32 numbers gives its rate to a
+few parts in a thousand. The work for a layer is that of five convolutions instead of seven, and no graph of
+derivatives is built.
 """
 
 import math
@@ -24,23 +29,26 @@ from leakbench.matching.trials import Group
 from leakbench.progress import log
 from leakbench.tensors import Tensors
 
-# The first step along v, in norms of the weights (for ResNets it mostly is the last). Below it rounding
-# grows, above it curvature; the error is least where the derivative changes by a thousandth (measured on
-# ResNet20-4, ResNet-18, ConvNet and LeNet), so a step that changed it much less or more is taken once more at
-# the length that aims there.
+# The length of the first step along v, as a share of the norm of all weights (for ResNets it is mostly the
+# only step). Shorter steps suffer from rounding, longer ones from curvature. The error is least where the
+# step changes the derivative by the share AIM, a thousandth (measured on ResNet20-4, ResNet-18, ConvNet and
+# LeNet). A step that changes it by less than LEAST or by more than MOST is taken once more, with a length
+# that aims at AIM.
 STEP = 4e-6
 LEAST, AIM, MOST = 3e-4, 1e-3, 4e-3
+# The number of convolutions from which on a model counts as deep.
 DEEP = 10
 
 
 def pays(model: nn.Module, shape: torch.Size) -> bool:
-    """Return whether a model is deep enough for differences to be faster than exact derivatives, and known
-    layer by layer, so that no kink is overlooked.
+    """Return whether differences are faster than exact derivatives for a model, and safe.
 
+    They are faster if the model is deep enough. They are safe if the model is known layer by layer, so that
+    no kink is overlooked. Differences take the trials one after another, but on ResNet20-4, with 21
+    convolutions, they take five passes' worth of arithmetic instead of seven.
+
+    model: the network.
     shape: [batch, channels, rows, columns] of the images.
-
-    Differences take trials one after another, but on ResNet20-4, of 21 convolutions, five passes' worth of
-    arithmetic instead of seven.
     """
     deep = sum(isinstance(layer, nn.Conv2d) for layer in model.modules()) >= DEEP
     if not deep or not engines_fit(model, shape):
@@ -54,9 +62,13 @@ def pays(model: nn.Module, shape: torch.Size) -> bool:
 
 
 def difference(changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor) -> Tensors:
-    """Return the rate of `changes(size)`: by a first step of `size`, or one more of a length that suits.
+    """Return the rates of change of derivatives, by one step along v or by a second one of a better length.
 
-    `slope`: the derivative in the images whose change is looked at.
+    changes: a function from the length of a step to name → change of the derivative in that unknown.
+    slope: the derivative in the images before the step, of which the step should change the share AIM.
+    size: the length of the first step.
+
+    Returns name → rate.
     """
     found = changes(size)
     share = float(found["images"].norm() / slope.norm().clamp_min(1e-30))
@@ -68,9 +80,13 @@ def difference(changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor
 
 @dataclass(frozen=True)
 class FrozenDifference:
-    """The losses and derivatives of the trials of a group, one after another.
+    """The losses of a group's trials and their derivatives, one trial after another.
 
-    observed: parameter → [trials, *shape]; labels [trials, batch] or none; weights [trials, parameters].
+    group: the trials.
+    distance: the distance of dummy and observed gradients.
+    observed: parameter → [trials, *shape].
+    labels: [trials, batch] classes; None if the labels are unknowns too.
+    weights: [trials, parameters], the weight of each parameter in the distance.
     """
 
     group: Group
@@ -80,7 +96,7 @@ class FrozenDifference:
     weights: Tensor
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
-        """Return losses [trials] and the derivative of each unknown."""
+        """Return the losses [trials] and the derivative in each unknown."""
         found = [
             self.one({name: value[row : row + 1] for name, value in unknowns.items()}, row)
             for row in range(len(self.weights))
@@ -90,7 +106,7 @@ class FrozenDifference:
 
     @cached_property
     def rows(self) -> list[Tensors]:
-        """The observed gradients of each trial [1, *shape], laid out as the model's own."""
+        """The observed gradients of each trial, [1, *shape], laid out in memory as the model's own."""
         observed = {name: laid_out(value) for name, value in self.observed.items()}
         return [
             {name: value[row : row + 1] for name, value in observed.items()}
@@ -111,20 +127,27 @@ class FrozenDifference:
 
     @cached_property
     def moved(self) -> nn.Module:
-        """A model like the group's, whose weights are moved."""
+        """A copy of the group's model, whose weights are moved along v."""
         return deepcopy(self.group.model)
 
     @torch.no_grad()
     def one(self, unknowns: Tensors, row: int) -> tuple[Tensor, Tensors]:
-        """Return the loss [1] and the derivatives of one trial's unknowns [1, …]."""
+        """Return the loss [1] of one trial and the derivatives in its unknowns [1, …].
+
+        unknowns: name → [1, …].
+        row: the number of the trial.
+        """
         steps, moving = self.steps, chain(self.moved)
         assert moving is not None
         images = self.group.to_pixels(unknowns["images"])
         classes = unknowns["labels"].softmax(2) if self.labels is None else self.labels[row : row + 1]
 
         def slopes(at: Tensor | None, shares: Tensor) -> Tensors:
-            """Return the loss's slopes at the unknowns, of those at the pixels and of the logarithms of the
-            shares."""
+            """Return the loss's derivatives in the unknowns.
+
+            at: the slope of the loss at the pixels, [batch, channels, rows, columns].
+            shares: the logarithms of the probabilities, [1, batch, classes].
+            """
             assert at is not None
             found = {"images": apart(at, images.shape) * self.group.deviation}
             if self.labels is None:
@@ -163,10 +186,14 @@ class FrozenDifference:
         return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
 
     def cotangent(self, dummy: Tensors, row: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the loss at a dummy gradient g and its derivative there, weights · (along · o + across · g),
-        and its norm.
+        """Return the loss at a dummy gradient g, and its derivative there by two factors and a norm.
 
-        All are [1].
+        The derivative is weights · (along · o + across · g), where o is the observed gradient.
+
+        dummy: parameter → [1, *shape], the dummy gradient.
+        row: the number of the trial.
+
+        Returns the loss, `along`, `across` and the norm of the derivative, each [1].
         """
         observed, theirs, weights = self.rows[row], self.theirs[row], self.weights[row]
         known = {"dot": torch.cat([inner(dummy[name], value) for name, value in observed.items()])}

@@ -1,5 +1,7 @@
-"""How far the gradients of reconstructions are from those observed, alike for all attacks, whatever they
-minimise."""
+"""How far the gradients of reconstructions are from those observed.
+
+The measure is the same for all attacks, whatever they minimise.
+"""
 
 import torch
 from torch import Tensor
@@ -9,11 +11,16 @@ from leakbench.tensors import Tensors
 
 
 def gradient_gap(group: Group, dummies: Tensors, chunk: int) -> Tensor:
-    """Return the mean squared difference over all parameters of what the dummies would cause and what was
-    observed.
+    """Return the mean squared difference between the gradients that dummies cause and those observed.
 
-    dummies: `images` in the victim's normalised space, [trials, batch, …], logits `labels` if they are
-    unknown, and hidden parameters; `chunk` trials at a time. Returns [trials].
+    The mean is over all parameters.
+
+    group: the trials.
+    dummies: `images` [trials, batch, …] in the victim's normalised space, the logits `labels` if the labels
+    are unknown, and hidden parameters.
+    chunk: the number of trials that are computed together.
+
+    Returns [trials].
     """
     found = []
     for rows in torch.arange(group.trials).split(chunk):

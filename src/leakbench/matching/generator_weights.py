@@ -1,5 +1,7 @@
-"""The weights of a generator as unknowns: GRNN's two branches, one generator for each trial, all trials at
-once."""
+"""The weights of a generator as unknowns: GRNN's two branches, with one generator for each trial.
+
+The generators of all trials run at once.
+"""
 
 import itertools
 import math
@@ -15,16 +17,27 @@ from leakbench.tensors import Tensors
 
 @dataclass(frozen=True)
 class GeneratorWeights:
-    """GRNN's generator: images and label logits of `batch` samples from latents that never change.
+    """GRNN's generator: it makes images and label logits of `batch` samples from latents that never change.
 
-    Transposed convolution to 4×4 and GLU – blocks of nearest ×2, 3×3 convolution, batch norm, GLU – sigmoid;
-    channels fall by halves to `width`, then to the image's. A dense layer of the same latents gives the
-    logits. Source: Ren's thesis, section 3.2.2 and Table 3.1; widths, latents of 128 and torch's default
-    initialisation: the authors' code.
+    The image branch is a transposed convolution to 4×4 and a gated linear unit (GLU), then blocks of nearest
+    ×2, 3×3 convolution, batch norm and GLU, then a sigmoid. From block to block the number of channels halves
+    until it is `width`; the last block makes the channels of the image. In the other branch a dense layer
+    computes the label logits from the same latents. Source: Ren's thesis, section 3.2.2 and Table 3.1;
+    widths, latents of 128 and torch's default initialisation are those of the authors' code.
 
-    A single sample's first layers are a fixed latent z times a matrix. RMSprop (and signed Adam) move every
-    element of such a row by as much, so its product with z moves as one unknown does at Σ|z| times the
-    learning rate, but for the optimiser's epsilon: with `collapsed` it is kept as that.
+    With a single sample, the output of a first layer is a fixed latent z times a weight matrix. RMSprop (and
+    signed Adam) move all matrix elements of one output by the same amount. The product of z with these
+    elements therefore moves as one unknown would with Σ|z| times the learning rate, except for the
+    optimiser's epsilon. With `collapsed`, this product, divided by Σ|z|, is the unknown in place
+    of the matrix.
+
+    resolution: rows and columns of an image, a power of two and at least 8.
+    channels: of an image.
+    batch: the number of samples that a generator makes.
+    classes: the number of classes.
+    latent: the length of a latent.
+    width: the number of channels that the last block reads.
+    collapsed: whether the first layers of a single sample are kept as their product with the latent.
     """
 
     resolution: int
@@ -37,19 +50,21 @@ class GeneratorWeights:
 
     @property
     def blocks(self) -> list[tuple[int, int]]:
-        """Channels in and out of each upsampling block."""
+        """The numbers of channels that each upsampling block reads and returns."""
         count = int(math.log2(self.resolution)) - 2
         widths = [self.width * 2 ** (count - 1 - i) for i in range(count)] + [self.channels]
         return list(itertools.pairwise(widths))
 
     @cached_property
     def single(self) -> bool:
-        """Whether the first layers are kept as their product with the one latent."""
+        """Whether the first layers are kept as their product with the single latent."""
         return self.collapsed and self.batch == 1
 
     def draw(self, rng: torch.Generator, trials: int) -> tuple[Tensors, Tensor]:
-        """Return each trial's first unknowns [trials, …] and its latents [trials, batch, latent], drawn trial
-        by trial."""
+        """Draw the first unknowns and the latents of each trial, trial by trial.
+
+        Returns the unknowns, name → [trials, …], and the latents [trials, batch, latent].
+        """
         drawn = [self._draw(rng) for _ in range(trials)]
         return (
             {name: torch.stack([unknowns[name] for unknowns, _ in drawn]) for name in drawn[0][0]},
@@ -62,7 +77,7 @@ class GeneratorWeights:
 
         latents = torch.randn(self.batch, self.latent, generator=rng)
         first = 2 * self.blocks[0][0]
-        # torch's bound of a transposed convolution counts the outputs.
+        # For a transposed convolution, torch's initialisation bound counts the outputs instead of the inputs.
         widths = {
             "seed": (16 * first, 1 / math.sqrt(16 * first)),
             "label": (self.classes, 1 / math.sqrt(self.latent)),
@@ -70,7 +85,7 @@ class GeneratorWeights:
         found: Tensors = {}
         for name, (out, bound) in widths.items():
             matrix = uniform(bound, self.latent, out)
-            # One bias for each channel of a transposed convolution, one for each class.
+            # A transposed convolution has one bias for each channel, the dense layer one for each class.
             bias = uniform(bound, first if name == "seed" else out)
             weight = latents @ matrix / self._reach(latents) if self.single else matrix
             found |= {f"{name}.weight": weight, f"{name}.bias": bias}
@@ -82,17 +97,17 @@ class GeneratorWeights:
 
     @staticmethod
     def _reach(latents: Tensor) -> Tensor:
-        """Return how far a product with the latents moves when each of its elements moves by one."""
+        """Return Σ|z| of each latent z: how far its product moves if each weight moves by one."""
         return latents.abs().sum(-1, keepdim=True)
 
     def _first(self, unknowns: Tensors, latents: Tensor, name: str) -> Tensor:
-        """Return a first layer's outputs [trials, batch, out]."""
+        """Return the outputs of the first layer `name`, [trials, batch, out]."""
         weight, bias = unknowns[f"{name}.weight"], unknowns[f"{name}.bias"]
         product = weight * self._reach(latents) if self.single else latents @ weight
         return product + bias.repeat(1, weight.shape[2] // bias.shape[1])[:, None]
 
     def labels(self, unknowns: Tensors, latents: Tensor) -> Tensor:
-        """Return logits [trials, batch, classes]."""
+        """Return the label logits [trials, batch, classes]."""
         return self._first(unknowns, latents, "label")
 
     def images(self, unknowns: Tensors, latents: Tensor) -> Tensor:

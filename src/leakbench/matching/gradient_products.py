@@ -1,11 +1,11 @@
-"""Inner products of dummy gradients with those observed and with themselves, without making the dummy
-gradients.
+"""Inner products of dummy gradients with observed ones and with themselves, without the dummy gradients.
 
-What a convolution or dense layer read, X [places, inputs], and the loss's gradient at what it returned, D
-[places, outputs], make the weight gradient g = DᵀX. Then <g, o> is D summed against X oᵀ, and <g, g> is the
-sum of XXᵀ times DDᵀ, element by element, where there are fewer places than weights. A network of millions of
-weights is so spared to write them down for every dummy. A squared distance is the small difference of such
-products (1e-8 of them on networks with sigmoids), so they are float64.
+Let X [places, inputs] be what a convolution or dense layer read, and D [places, outputs] the gradient of the
+loss at what the layer returned. The weight gradient is g = DᵀX, and o is the observed one. Then <g, o> is the
+sum of all elements of D ∘ (X oᵀ), where ∘ multiplies element by element, and <g, g> is the sum of all
+elements of (XXᵀ) ∘ (DDᵀ). These formulas are used where X and D together have fewer numbers than the weights.
+So a gradient of millions of weights need not be written down for every dummy. A squared distance is the small
+difference of such products (1e-8 of them on networks with sigmoids), so the products are float64.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from leakbench.tensors import Tensors
 
 
 def rows_of(gradient: Tensor) -> Tensor:
-    """Return a parameter's gradients [n, *shape] as rows of float64 [n, numbers]."""
+    """Return a parameter's gradients [n, *shape] as rows of float64, [n, numbers]."""
     return gradient.flatten(1).double()
 
 
@@ -35,12 +35,20 @@ def gradient_products(
     weights: Tensors | None = None,
     beside: Callable[[Tensors], Tensors] = lambda slopes: {},
 ) -> Tensors:
-    """Return `dot` and `mine` [n], <g, o> and <g, g> over all parameters, of the gradients g that the dummies
-    would cause.
+    """Return the inner products of dummy gradients g with observed ones o, and of g with itself.
 
-    images [n, batch, …]; labels [n, batch] classes, or probabilities of them; observed: parameter → [trials,
-    numbers] as `rows_of`; owner [n]: which of the trials' each dummy is compared with. `weights`: parameter
-    → [n], how much it counts. `beside`: of gradients at hidden parameters, which nobody observed, what was.
+    The products are summed over all parameters.
+
+    model: the network, in evaluation mode.
+    images: [n, batch, …], the dummy images.
+    labels: [n, batch] classes, or [n, batch, classes] probabilities.
+    observed: parameter → [trials, numbers], as `rows_of` returns them.
+    owner: [n], the number of the trial whose observed gradients each dummy is compared with.
+    weights: parameter → [n], the weight of its products; without them each counts as 1.
+    beside: a function from the gradients at hidden parameters, which were not observed, to the gradients that
+    were observed in their place.
+
+    Returns `dot`, <g, o>, and `mine`, <g, g>, each [n].
     """
     total = {kind: images.new_zeros(len(images), dtype=torch.float64) for kind in ("dot", "mine")}
     for products in _by_layer(model, images, labels, observed, owner, beside):
@@ -58,11 +66,11 @@ def _by_layer(
     owner: Tensor,
     beside: Callable[[Tensors], Tensors],
 ) -> Iterator[dict[str, Tensors]]:
-    """Yield parameter → products [n] of each layer, or of all at once where plain autograd serves."""
+    """Yield parameter → products [n] for each layer, or for all layers at once by plain autograd."""
     parameters = dict(model.named_parameters())
 
     def made(slopes: Tensors) -> dict[str, Tensors]:
-        """Return the products of gradients, of those at hidden parameters as they were observed."""
+        """Return the products of gradients that are written down; hidden ones pass `beside` first."""
         shared = {name: value for name, value in slopes.items() if name in parameters}
         hidden = {name: value for name, value in slopes.items() if name not in parameters}
         return _plain(shared | (beside(hidden) if hidden else {}), observed, owner)
@@ -81,7 +89,7 @@ def _by_layer(
 
 
 def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
-    """Return parameter → products [n] of one layer."""
+    """Return parameter → products [n] of one use of a layer."""
     n, layer, known = len(owner), step.layer, rule(step.layer)
     prefix = f"{step.name}." if step.name else ""
     if known is None or known.operands is None:
@@ -103,7 +111,7 @@ def _layer(step: Pass, delta: Tensor, observed: Tensors, owner: Tensor) -> dict[
 
 
 def _plain(found: Tensors, observed: Tensors, owner: Tensor) -> dict[str, Tensors]:
-    """Return the products of gradients that were made: parameter → [n, *shape]."""
+    """Return the products of gradients that are written down, parameter → [n, *shape]."""
     rows = {name: rows_of(g) for name, g in found.items()}
     return {
         name: {"dot": torch.linalg.vecdot(g, observed[name][owner]), "mine": g.square().sum(1)}

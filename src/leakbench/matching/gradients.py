@@ -1,9 +1,10 @@
-"""The gradients that dummy images would cause: for many trials at once, and differentiable in the images.
+"""The gradients that dummy images would cause, for many trials at once and differentiable in the images.
 
-The engines take all trials together: `chain` for networks without branches and small convolutions, `tape`
-for any other network of layers that they have rules for. What a network computes beside its layers they do
-not see, so the first time that a network is met their gradients are compared with those of plain autograd,
-which serves where they differ.
+Two engines compute the gradients of all trials together. `chain` takes networks that are made of registered
+layers, sums and flattenings. `tape` takes any other network whose layers with parameters are registered, and
+weights that replace the model's own. The engines do not see what a network computes outside its layers. The
+first time that a network is met, their gradients are therefore compared with those of plain autograd, and
+plain autograd is used for a network where they differ.
 """
 
 from copy import deepcopy
@@ -21,13 +22,13 @@ from leakbench.matching.tape import tape_gradients
 from leakbench.progress import log
 from leakbench.tensors import Tensors
 
-# How far an engine's gradient of a parameter may be from autograd's, relative to it.
+# How far an engine's gradient of a parameter may be from autograd's, relative to the norm of autograd's.
 TOLERANCE = 1e-4
-# A parameter whose gradient is smaller than this share of the largest one's is rounding.
+# A gradient whose norm is below this share of the largest gradient's is nothing but rounding errors.
 ROUNDING = 1e-10
 TRIALS = 2
 _DERIVATIVE = "the images"
-# What an engine may run into with a network that is not as its rules have it.
+# The errors that an engine may raise for a network that its rules do not describe.
 _NO_RULE = (TypeError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, AssertionError)
 _FITS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
@@ -38,13 +39,19 @@ def gradients(
     labels: Tensor,
     weights: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
-    """Return parameter → gradient [trials, *shape] and, for their values alone, the losses [trials].
+    """Return the gradients that dummy images would cause in a model, and the losses.
 
-    `images` [trials, batch, channels, rows, columns] must require a gradient (or `weights` must). `labels`
-    [trials, batch] are classes, or [trials, batch, classes] probabilities. `weights` replaces the model's
-    own. The model is in evaluation mode: batch norm uses its running statistics, so that images of a batch do
-    not mix. Where it keeps none it uses those of each trial's batch. Of parameters that are lent to the model
-    (`matching.hidden`) there are gradients too.
+    The model is in evaluation mode: batch norm uses its running statistics, so the images of a batch do not
+    affect each other. A batch norm without running statistics uses those of each trial's batch.
+
+    model: the network.
+    images: [trials, batch, channels, rows, columns]. They must require a gradient, or `weights` must.
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+    weights: parameter → weights that replace the model's own, the same for all trials.
+
+    Returns parameter → gradient [trials, *shape], also for the hidden parameters that are lent to the model
+    (`matching.hidden`), and the losses [trials], which are for their values alone and need not be
+    differentiable.
     """
     if not engines_fit(model, images.shape[1:]):
         return plain_gradients(model, images, labels, weights)
@@ -57,10 +64,16 @@ def gradients(
 
 
 def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tensors) -> Tensors:
-    """Return parameter → gradient [trials, *shape] at weights that each trial has of its own.
+    """Return the gradients at weights that each trial has of its own.
 
-    weights: parameter → [trials, *shape], in which the gradients can be differentiated as in the images.
-    images, labels: as of `gradients`. Trials run one after another.
+    The trials run one after another.
+
+    model: the network.
+    images: as in `gradients`.
+    labels: as in `gradients`.
+    weights: parameter → [trials, *shape]. The gradients can be differentiated in them as in the images.
+
+    Returns parameter → gradient [trials, *shape].
     """
     found = [
         gradients(model, images[n : n + 1], labels[n : n + 1], {name: w[n] for name, w in weights.items()})[0]
@@ -70,16 +83,21 @@ def gradients_at(model: nn.Module, images: Tensor, labels: Tensor, weights: Tens
 
 
 def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = None) -> bool:
-    """Return whether the engines' gradients are those of plain autograd; compared once for each model.
+    """Return whether the engines' gradients of a model are those of plain autograd.
 
-    shape: [batch, channels, rows, columns] of the images, which are noise. like: a model of the same network,
-    whose answer holds for this one too. Where the engines do not fit, one line of the log says why. Raises
-    Unfit if autograd itself has no gradients of the network.
+    The gradients are compared once for each model, on images of noise. If the engines do not fit, one line of
+    the log says why.
+
+    model: the network.
+    shape: [batch, channels, rows, columns] of the images.
+    like: a model of the same network, whose answer holds for this one too.
+
+    Raises Unfit if autograd itself has no gradients of the network.
     """
     if like is not None and like in _FITS:
         _FITS[model] = _FITS[like]
     if model not in _FITS:
-        # In float64 what differs is no rounding, but most networks agree in float32, which is faster.
+        # A difference in float64 cannot be rounding. Most networks agree in float32 already, which is faster.
         reason = _misfit(model, shape, torch.float32) and _misfit(model, shape, torch.float64)
         if reason:
             log(f"leakbench attack: plain autograd takes the gradients, one trial at a time: {reason}")
@@ -89,7 +107,7 @@ def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = No
 
 @torch.enable_grad()
 def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
-    """Return where an engine's gradients differ from autograd's, in words; nothing if they do not."""
+    """Return in words where an engine's gradients differ from autograd's, or "" if they agree."""
     device = next(model.parameters()).device
     rng = torch.Generator().manual_seed(0)
     noise = torch.rand(TRIALS, min(shape[0], 2), *shape[1:], generator=rng)
@@ -100,7 +118,7 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
     along = {n: torch.randn(p.shape, generator=rng).to(p) for n, p in twin.named_parameters()}
 
     def with_derivative(found: Tensors) -> Tensors:
-        """Return gradients and, beside them, the derivative in the images of their sum along a direction."""
+        """Return the gradients, and the derivative in the images of their inner product with a direction."""
         total = torch.stack([(found[name] * v).sum() for name, v in along.items()]).sum()
         (slope,) = torch.autograd.grad(total, images, materialize_grads=True)
         return {name: value.detach() for name, value in found.items()} | {_DERIVATIVE: slope}
@@ -125,7 +143,7 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
     for each in found:
         for name, value in expected.items():
             apart, whole = float((each[name] - value).norm()), max(float(value.norm()), ROUNDING * largest)
-            # A dead network has gradients of zero.
+            # In a dead network all gradients are zero: `<=` accepts 0 and 0, `or 1` avoids dividing by 0.
             if not apart <= TOLERANCE * whole:
                 return f"the engine's gradient of {name} is off by {apart / (whole or 1):.1g} of it"
     return ""

@@ -1,5 +1,8 @@
-"""What clients keep to themselves of a network, and each trial has values of its own for: scale and shift of
-batch norms, and what a layer drew."""
+"""Values of a network that each trial has for itself: hidden scales and shifts of batch norms, and draws.
+
+Clients may keep scale and shift of batch norms to themselves. They also keep what a layer drew, such as a
+dropout's mask. An attack therefore gives every trial its own values of both.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,12 +18,13 @@ OWN = ("weight", "bias")
 
 
 class HiddenNorm(nn.Module):
-    """The normalisation of the batch norm whose place it takes, then `weight` and `bias`, each [trials,
-    channels].
+    """The replacement of a batch norm: its normalisation, then a scale and a shift for each trial.
 
-    It reads [trials·batch, channels, rows, columns]. Without statistics of its own it uses those of each
-    trial's batch. Weight and bias are no parameters: each trial has its own, which `lent` gives it. `normed`
-    is the last input, normalised.
+    It reads [trials·batch, channels, rows, columns]. Without running statistics it normalises by those of
+    each trial's batch. Scale and shift are the attributes `weight` and `bias`, [trials, channels] each. They
+    are no parameters: `lent` sets them. The attribute `normed` is the last input, normalised.
+
+    norm: the batch norm whose place it takes.
     """
 
     running_mean: Tensor | None
@@ -43,8 +47,10 @@ class HiddenNorm(nn.Module):
 
 
 def hide(model: nn.Module, layers: list[str]) -> nn.Module:
-    """Put a HiddenNorm in the place of each batch norm that `layers` names, in place. Raises ValueError for
-    another layer."""
+    """Replace each batch norm that `layers` names by a HiddenNorm, in place.
+
+    Raises ValueError if a name is that of another kind of layer.
+    """
     for name in layers:
         norm = model.get_submodule(name)
         if not isinstance(norm, nn.BatchNorm2d):
@@ -54,18 +60,21 @@ def hide(model: nn.Module, layers: list[str]) -> nn.Module:
 
 
 def hidden(model: nn.Module) -> Tensors:
-    """Return parameter → value [trials, channels] of those that clients keep to themselves, as they are
-    lent."""
+    """Return parameter → value [trials, channels] of the hidden parameters, as they are lent now."""
     norms = [(name, layer) for name, layer in model.named_modules() if isinstance(layer, HiddenNorm)]
     return {f"{name}.{own}": getattr(layer, own) for name, layer in norms for own in OWN}
 
 
 @contextmanager
 def lent(model: nn.Module, values: Tensors) -> Iterator[None]:
-    """Let hidden parameters have these values, [trials, channels] each, and layers have drawn these, [trials,
-    batch, width] each, by the name of their buffer."""
+    """Give hidden parameters and drawn masks these values while the context lasts.
+
+    model: the network.
+    values: parameter → [trials, channels] for hidden parameters, and buffer → [trials, batch, width] for what
+    layers have drawn. Other names have no effect.
+    """
     if not any("." in name for name in values):
-        # Images and labels alone, which belong to no layer: this is asked in every iteration.
+        # Images and labels alone belong to no layer. `lent` runs in every iteration, so this case is quick.
         yield
         return
     known = hidden(model) | _kept(model)
@@ -91,18 +100,21 @@ def _kept(model: nn.Module) -> Tensors:
 
 
 def drawn_names(model: nn.Module) -> frozenset[str]:
-    """Return the names of the buffers for what layers draw."""
+    """Return the names of the buffers that hold what layers draw."""
     return frozenset(_kept(model))
 
 
 def drawn(model: nn.Module, trials: int) -> Tensors:
-    """Return buffer → what is lent as drawn, [trials, batch, width]; empty where layers evaluate."""
+    """Return buffer → what is lent as drawn, [trials, batch, width].
+
+    A layer that only evaluates has drawn nothing and is left out.
+    """
     lent_now = {name: value for name, value in _kept(model).items() if value.dim()}
     return {name: value.unflatten(0, (trials, -1)) for name, value in lent_now.items()}
 
 
 def own_names(layer: nn.Module) -> tuple[str, ...]:
-    """Return the names of what a layer has a gradient of: its parameters, or what is hidden of it."""
+    """Return the names of the tensors of a layer that have gradients: its parameters or hidden parameters."""
     return (
         OWN if isinstance(layer, HiddenNorm) else tuple(n for n, _ in layer.named_parameters(recurse=False))
     )

@@ -1,5 +1,4 @@
-"""Samples from the updates of several epochs: the problems of AGIC's joint reconstruction and their objective
-(Eqn 5)."""
+"""The problems of AGIC's joint reconstruction from several epochs, and their objective (Eqn 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +17,11 @@ from leakbench.tensors import Tensors
 
 @dataclass(frozen=True)
 class Problems:
-    """Joint problems over the same epochs: each asks for m images that one update of each epoch has in
-    common.
+    """Joint problems over the same epochs, each for m images that one update of each epoch has in common.
 
-    seen: the epochs. rows: [problems, epochs], the update of each. common: [problems, epochs, m], where in
-    that update's batch the common images stand.
+    seen: the epochs.
+    rows: [problems, epochs], the update of each epoch.
+    common: [problems, epochs, m], the positions of the common images in the batch of that update.
     """
 
     seen: range
@@ -30,15 +29,21 @@ class Problems:
     common: Tensor
 
     def unknowns(self, batch: int) -> int:
-        """Return the number of unknown images of a problem: the common ones once, the rest of each batch."""
+        """Return the number of unknown images of a problem.
+
+        The common images count once, the other images of each epoch's batch on their own.
+        """
         m = self.common.shape[2]
         return m + len(self.seen) * (batch - m)
 
     def places(self, batch: int, number: int) -> Tensor:
-        """Return which unknown stands at each position of the dummy batches of the epoch `number`: [problems,
-        batch].
+        """Return which unknown stands at each position of the dummy batches of one epoch, [problems, batch].
 
-        The common images come first, then the first epoch's own, then the next's.
+        The common images come first among the unknowns, then the first epoch's own images, then the next
+        epoch's.
+
+        batch: the number of images of a batch.
+        number: the position of the epoch in `seen`.
         """
         common = self.common[:, number]
         m = common.shape[1]
@@ -48,25 +53,34 @@ class Problems:
 
 
 def one_by_one(samples: dict[range, Tensor], batch: int) -> list[Problems]:
-    """Return a problem for each sample of `update_matching.chains`: an update serves as many as it has
-    images."""
+    """Return a problem for each sample of `update_matching.chains`.
+
+    An update belongs to as many problems as it has images.
+    """
     return [Problems(seen, images // batch, images[:, :, None] % batch) for seen, images in samples.items()]
 
 
 def whole_batches(updates: int, epochs: int, batch: int) -> list[Problems]:
-    """Return a problem for each update, if every epoch has the same batches in the same order (AGIC, Table
-    III)."""
+    """Return a problem for each update, if every epoch has the same batches in the same order.
+
+    Source: AGIC, Table III.
+
+    updates: the number of updates of an epoch.
+    epochs: the number of epochs.
+    batch: the number of images of a batch.
+    """
     rows = torch.arange(updates)[:, None].expand(-1, epochs)
     return [Problems(range(epochs), rows, torch.arange(batch).expand(updates, epochs, batch))]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One epoch's term: `share` (γ) times the distance of dummy batches, put together by `place`, from
-    updates `rows`.
+    """One epoch's term: `share` times the distance of the dummy batches from the observed updates.
 
-    objective: that of the epoch's updates, without priors. rows: [problems]; place: [problems,
-    batch].
+    objective: the objective of the epoch's updates, without priors.
+    rows: [problems], the updates of the epoch.
+    place: [problems, batch], the unknown that stands at each position of a dummy batch.
+    share: γ, the weight of the term.
     """
 
     objective: Objective
@@ -77,7 +91,11 @@ class Part:
 
 @dataclass(frozen=True)
 class JointObjective:
-    """The losses of joint problems: Σ_k γ_k · distance_k, plus the priors of all unknown images."""
+    """The losses of joint problems: Σ_k γ_k · distance_k, plus the priors of all unknown images.
+
+    parts: the terms of the epochs.
+    priors: weight and function of each prior.
+    """
 
     parts: Sequence[Part]
     priors: Sequence[tuple[float, Valued]]
@@ -107,12 +125,12 @@ class JointObjective:
         return regularised(matched, self.priors)
 
     def chunk(self, optimiser: Optimiser) -> int:
-        """Return how many problems may run together: the epochs' terms are computed one after another."""
+        """Return how many problems may run together; the epochs' terms are computed one after another."""
         return min(part.objective.chunk(optimiser) for part in self.parts)
 
 
 def begun(found: Reconstruction, iterations: int) -> Reconstruction:
-    """Return a reconstruction that `add` fills: no losses yet, nothing diverged."""
+    """Return a reconstruction that `add` fills: it has no losses yet, and nothing has diverged."""
     points = traced(iterations)
     return replace(
         found,
@@ -125,8 +143,15 @@ def begun(found: Reconstruction, iterations: int) -> Reconstruction:
 
 
 def add(found: Reconstruction, epochs: Sequence[Group], problems: Problems, outcome: Outcome) -> None:
-    """Put each common image wherever it was seen; an update's loss is the mean over the problems it
-    serves."""
+    """Put each common image into the reconstruction wherever it was seen.
+
+    The loss of an update is the mean over the problems that it belongs to.
+
+    found: the reconstruction, which is changed in place.
+    epochs: the group of each epoch's updates.
+    problems: the problems that were solved.
+    outcome: what became of them.
+    """
     assert found.losses is not None
     assert found.diverged is not None
     m = problems.common.shape[2]

@@ -1,4 +1,4 @@
-"""The labels of each update as the threat model has them, and what label rules know of the last layer."""
+"""The labels of each update that the threat model allows, and what label rules know of the last layer."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -21,10 +21,15 @@ UPDATES_AT_ONCE = 64
 
 
 def known_labels(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> Tensor | None:
-    """Return labels [updates, batch] as the threat model has them: given, inferred by the rule of that name,
-    or none for joint optimisation.
+    """Return the labels of updates as the threat model has them.
 
-    Raises Unfit if the attack is to be given labels and the observation holds none.
+    client: the number of the client whose updates are attacked.
+    rounds: [updates], the rounds of these updates.
+    model: the model that was sent in these rounds.
+
+    Returns labels [updates, batch], either given or inferred by the rule that `observation.labelling` names.
+    Returns None if the attack optimises the labels together with the images. Raises Unfit if the attack is to
+    be given labels and the observation holds none.
     """
     if observation.labelling == "joint":
         return None
@@ -41,9 +46,13 @@ def known_labels(observation: Observation, client: int, rounds: Tensor, model: n
 
 @torch.no_grad()
 def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.Module) -> LastLayer:
-    """Return what is known of the last dense layer from a client's updates in some rounds [n].
+    """Return what is known of the last dense layer from a client's updates.
 
-    model: the one that was sent in these rounds. Raises Unfit if it has no dense layer.
+    client: the number of the client.
+    rounds: [n], the rounds of the updates.
+    model: the model that was sent in these rounds.
+
+    Raises Unfit if the model has no dense layer.
     """
     name, batch = last_dense(model), observation.clients[client]
     rows, columns, channels = observation.network["shape"]
@@ -54,7 +63,7 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
     }
 
     def moved() -> list[Tensors]:
-        """Return the change of each parameter, once for each round."""
+        """Return the parameters after the client's local steps, sent weights plus update, for each round."""
         updates = {
             each: received(observation, each, rounds, client)
             for each, _ in model.named_parameters()
@@ -84,10 +93,12 @@ def last_layer(observation: Observation, client: int, rounds: Tensor, model: nn.
 
 
 def _of_two_classes(layer: nn.Linear, gradient: Tensors) -> tuple[nn.Linear, Tensors]:
-    """Return a layer with one logit, and its gradient, as the layer of the two scores 0 and that logit.
+    """Return a layer with one logit, and its gradient, as a layer with two scores: 0 and that logit.
 
-    gradient: "weight" [trials, 1, inputs] and, where there is one, "bias" [trials, 1]. A sample's slope of
-    one score is the negative of that of the other.
+    The gradient at one score of a sample is the negative of the gradient at the other score.
+
+    layer: the dense layer with one output.
+    gradient: "weight" [trials, 1, inputs] and, if the layer has a bias, "bias" [trials, 1].
     """
     both = nn.Linear(layer.in_features, 2, bias=layer.bias is not None)
     both.load_state_dict({n: torch.cat([0 * value, value]) for n, value in layer.state_dict().items()})
@@ -98,7 +109,7 @@ def _probe(
     model: nn.Module, layer: nn.Linear, images: Tensor, moved: Callable[[], list[Tensors]],
     labels: Tensor | None = None,
 ) -> Probe:  # fmt: skip
-    """Return what a network, and the networks of `moved` weights, make of `images`."""
+    """Return what the sent network and the networks with the weights of `moved` compute from `images`."""
 
     @torch.no_grad()
     def answers(weights: Tensors) -> Answers:

@@ -1,4 +1,7 @@
-"""The gradient-matching loop: all trials of a cell, chunk by chunk, resumable to the same result."""
+"""The gradient-matching loop: all trials of a cell, chunk by chunk.
+
+A run that is killed resumes to the same result.
+"""
 
 import math
 import tempfile
@@ -20,16 +23,18 @@ from leakbench.workers import Work, one_thread, side_by_side
 
 RUNNING, ENDED, DIVERGED = 0, 1, 2
 TRACED = 100
-# Unknowns of the trials with these numbers → what is kept of them.
+# Takes the unknowns of the trials with these numbers; returns what is kept of them.
 Show = Callable[[Tensors, Tensor], Tensors]
 _DONE = ("losses", "status", "iterations", "final")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long trials run. A trial ends early once its loss is at most `enough`.
+    """How long trials run.
 
-    `snapshots`: how often the unknowns are kept on the way, evenly spaced.
+    iterations: the number of steps.
+    enough: a trial ends early once its loss is at most this.
+    snapshots: the number of times that the unknowns are kept on the way, evenly spaced.
     """
 
     iterations: int
@@ -38,7 +43,7 @@ class Schedule:
 
     @property
     def kept(self) -> tuple[int, ...]:
-        """The iterations after which the unknowns are kept, the last of all not among them."""
+        """The iterations after which the unknowns are kept, without the last iteration of all."""
         places = (round(self.iterations * i / (self.snapshots + 1)) for i in range(1, self.snapshots + 1))
         return tuple(sorted({place for place in places if 0 < place < self.iterations}))
 
@@ -47,9 +52,13 @@ class Schedule:
 class Outcome:
     """What became of each trial.
 
-    unknowns: name → [trials, …], as shown. snapshots: the same at each of the schedule's, [snapshots, trials,
-    …]. losses: trace [points, trials], at iterations `traced` [points], NaN after a trial's end. status:
-    RUNNING (to the last iteration), ENDED early or DIVERGED. iterations: [trials] steps taken.
+    unknowns: name → [trials, …], as `show` returns them.
+    snapshots: the same after each of the schedule's `kept` iterations, [snapshots, trials, …].
+    losses: [points, trials], the losses at the iterations `traced`; NaN after a trial's end.
+    traced: [points], iterations.
+    status: [trials], RUNNING (to the last iteration), ENDED early or DIVERGED.
+    iterations: [trials], the steps taken.
+    final: [trials], the loss at the last step.
     """
 
     unknowns: Tensors
@@ -62,13 +71,12 @@ class Outcome:
 
 
 def traced(iterations: int) -> list[int]:
-    """Return the iterations whose losses are kept: about TRACED of them, evenly spaced, the last among
-    them."""
+    """Return the iterations whose losses are kept: about TRACED, evenly spaced, with the last among them."""
     return sorted({round(i) for i in np.linspace(0, max(iterations - 1, 0), min(TRACED, max(iterations, 1)))})
 
 
 def measured_bytes(evaluate: Evaluate, unknowns: Tensors) -> int:
-    """Return the bytes that one evaluation keeps for its backward pass, by running it."""
+    """Return the bytes that one evaluation of `unknowns` keeps for its backward pass, by running it."""
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -91,13 +99,19 @@ def match(
     work: Work | None = None,
     show: Show = lambda unknowns, rows: unknowns,
 ) -> Outcome:
-    """Optimise every trial of `start` (name → [trials, …]), `chunk` together.
+    """Optimise every trial, `chunk` trials together.
 
-    `evaluate(rows)` gives losses and gradients of the trials `rows`; `project` puts unknowns back where they
-    may be; `show(unknowns, rows)` says what the outcome tells of them (their images), where that is not they
-    themselves. `work` names the folder from which a killed run resumes, and the processes that share the
-    chunks: their number changes no bit of the outcome. What was done stays in the folder until the caller
+    start: the first unknowns, name → [trials, …].
+    evaluate: (rows) → a function that gives losses and gradients of the trials `rows`.
+    optimiser: makes a fresh optimiser for a chunk.
+    project: puts unknowns back into their range, in place.
+    schedule: how long the trials run.
+    chunk: the number of trials that run together.
+    work: names the folder from which a killed run resumes, and the number of processes that share the chunks.
+    The number does not change any bit of the outcome. Finished work stays in the folder until the caller
     removes it.
+    show: (unknowns, rows) → what the outcome holds of the unknowns, such as their images. By default these
+    are the unknowns themselves.
     """
     trials = len(next(iter(start.values())))
     work = work or Work()
@@ -118,7 +132,7 @@ def match(
 
 @contextmanager
 def _folder(work: Work, chunks: int) -> Iterator[Path | None]:
-    """Give the folder for what was done; workers need one even if nothing is to be resumed."""
+    """Give the folder for finished work. Workers need one even if no run is to be resumed."""
     if work.scratch is None and min(work.workers, chunks) > 1:
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder)
@@ -142,7 +156,7 @@ def _joined(parts: Sequence[Outcome]) -> Outcome:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How every chunk is optimised: the arguments of `match` of the same names."""
+    """How every chunk is optimised: the arguments of `match` with the same names."""
 
     evaluate: Callable[[Tensor], Evaluate]
     optimiser: Callable[[], Optimiser]
@@ -152,7 +166,7 @@ class _Recipe:
 
 
 def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, label: str) -> Outcome:
-    """Optimise the trials `rows`, which begin at `start`; go on from `scratch` if it is there."""
+    """Optimise the trials `rows`, which begin at `start`; resume from the file `scratch` if it exists."""
     schedule = recipe.schedule
     trials, points = len(rows), traced(schedule.iterations)
     shown = recipe.show(start, rows)
@@ -201,7 +215,12 @@ def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, 
 
 @dataclass
 class _Live:
-    """The trials of a chunk that still run: their places in it, unknowns and the optimiser's state."""
+    """The trials of a chunk that still run.
+
+    places: their places in the chunk.
+    unknowns: name → [running trials, …].
+    state: the optimiser's state.
+    """
 
     places: Tensor
     unknowns: Tensors
@@ -211,7 +230,7 @@ class _Live:
 def _note(
     outcome: Outcome, live: _Live, iteration: int, losses: Tensor, recipe: _Recipe, trials: Tensor
 ) -> None:
-    """Write down what one step gave: trace, snapshots, and the last word on trials that end with it."""
+    """Note the result of one step: trace, snapshots, and the final values of trials that end with it."""
     rows, schedule = live.places, recipe.schedule
     points = outcome.traced.tolist()
     if iteration in points:
@@ -248,7 +267,7 @@ def _save(scratch: Path, iteration: int, outcome: Outcome, live: _Live) -> None:
 
 
 def _resume(scratch: Path, outcome: Outcome, live: _Live, device: torch.device) -> int:
-    """Fill `outcome` and `live` with what was done before the run was killed; return the next iteration."""
+    """Fill `outcome` and `live` with the work done before the run was killed; return the next iteration."""
     tensors, facts = read_tensors(scratch)
     parts: dict[str, Tensors] = {
         part: {} for part in ("unknowns", "snapshots", "done", "live", "state", "places")

@@ -1,4 +1,4 @@
-"""The loss of a trial: how far its dummy gradients are from those observed, and how likely its images are."""
+"""The loss of a trial: how far dummy gradients are from observed ones, and how unlikely the images are."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,19 @@ from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Dummies, Losses, Unknowns
 from leakbench.tensors import Tensors
 
-# Small enough that most of what a backward pass reads again is still in a processor's cache.
+# Small enough that most of what a backward pass reads again is still in the processor's cache.
 WORKING_BYTES = 200_000_000
-# The share of a GPU's memory that trials may take together: what is measured leaves out a backward
-# pass's own.
+# The share of a GPU's memory that trials may take together. The measured memory leaves out that of a backward
+# pass.
 WORKING_SHARE = 1 / 4
 
 
 def regularised(matched: Evaluate, priors: Sequence[tuple[float, Valued]]) -> Evaluate:
-    """Return `matched` with the priors of its images added, each times its weight."""
+    """Return `matched` with the priors of its images added, each times its weight.
+
+    matched: gives the losses of unknowns, which have `images`, and their gradients.
+    priors: weight and function of each prior.
+    """
     if not priors:
         return matched
 
@@ -51,18 +55,23 @@ def _kept(gradients: Tensors, chosen: Tensors | None) -> Tensors:
 
 
 def priors_of(group: Group, terms: Iterable[Term]) -> list[tuple[float, Valued]]:
-    """Return weight and function of each prior among `terms` that weighs anything."""
+    """Return weight and function of each prior among `terms` whose weight is not 0."""
     return [(term.weight, term.of(group)) for term in terms if isinstance(term, Prior) and term.weight]
 
 
 @dataclass(frozen=True)
 class Objective:
-    """The loss of a group's trials: the distances from what was observed, plus the priors of the images.
+    """The loss of a group's trials: the distances from the observed gradients, plus the priors of the images.
 
-    terms: distances, at least one; weights and a choice of entries, at most one each; penalties; priors.
-    frozen: take second derivatives by differences of first ones (`matching.frozen`), which compare all
-    entries. mechanism(observed): what is made of dummy gradients before they are compared, as a function of
-    them and of the dummies. Raises Unfit where the terms do not fit together.
+    group: the trials.
+    terms: at least one distance, at most one `Weights` and at most one `Entries`, and any penalties and
+    priors.
+    frozen: whether second derivatives are differences of first ones (`matching.frozen`), which compare all
+    entries.
+    mechanism: (observed) → what is done to dummy gradients before they are compared, as a function of the
+    gradients and of the dummies.
+
+    Raises Unfit if the terms do not fit together.
     """
 
     group: Group
@@ -85,7 +94,7 @@ class Objective:
 
     @cached_property
     def weigh(self) -> Callable[[Tensors], Tensors] | None:
-        """From observed gradients to the weight [trials] of each parameter; none: one for all."""
+        """A function from observed gradients to the weight [trials] of each parameter, if there is one."""
         return self._weights[0].of(self.group) if self._weights else None
 
     @cached_property
@@ -95,7 +104,7 @@ class Objective:
 
     @property
     def partial(self) -> bool:
-        """Whether the distances compare some entries of the gradients alone."""
+        """Whether the distances compare only some entries of the gradients."""
         return any(isinstance(term, Entries) for term in self.terms)
 
     @property
@@ -103,13 +112,13 @@ class Objective:
         return [term for term in self.terms if isinstance(term, Weights)]
 
     def _penalised(self, matched: Evaluate) -> Evaluate:
-        """Return the distances with their penalties and with the priors of the images."""
+        """Return `matched` with the penalties, and with the priors of the images."""
         for term in self.terms:
             matched = term.of(matched) if isinstance(term, Penalty) else matched
         return regularised(matched, self.priors)
 
     def evaluate(self, rows: Tensor) -> Evaluate:
-        """Return the function that gives losses and gradients of the trials `rows`."""
+        """Return the function that gives losses and gradients of the trials `rows` [n]."""
         group, distance = self.group, self.distance
         labels = None if group.labels is None else group.labels[rows]
         observed = group.observed(rows)
@@ -148,8 +157,9 @@ class Objective:
     def losses(self, rows: Tensor) -> Losses:
         """Return the function that gives the losses [n] of dummies [n, …], each of one of the trials `rows`.
 
-        No gradient of a dummy's is made (`matching.gradient_products`). Raises Unfit where the distance needs
-        it, or where local steps are simulated.
+        The function does not write down any dummy's gradient (`matching.gradient_products`). Raises Unfit if
+        the distance needs the gradients, if the terms choose entries or penalise, if local steps are
+        simulated, if the attack adapts to a defence, and in bfloat16.
         """
         group, distance = self.group, self.distance
         if group.precision != "float32":
@@ -182,11 +192,13 @@ class Objective:
         return valued
 
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
-        """Return how many trials run together (of a population: how many members): no more than pays, and as
-        few as keep their working memory in bounds.
+        """Return how many trials run together, or for an optimiser with a population how many members.
 
-        unknowns: what is optimised, if it is not the dummies. Frozen differences are taken one trial after
-        another, so nothing is gained by more.
+        It is the largest number that is still of use and keeps the working memory in bounds. Frozen
+        differences are computed one trial after another, so more than one trial gains nothing.
+
+        optimiser: the optimiser, for the size of its state and population.
+        unknowns: what is optimised, if that is not the dummies themselves.
         """
         members = optimiser.population
         if self.frozen:
@@ -205,6 +217,6 @@ class Objective:
             most, working = unknowns.at_once, WORKING_BYTES
         else:
             most = self.group.trials * members
-            # Of all the memory, not of what is free: the last bits hang on how many trials go together.
+            # A share of all memory, free or not, since the chunk size changes the last bits of the results.
             working = int(torch.cuda.get_device_properties(self.group.device).total_memory * WORKING_SHARE)
         return max(1, min(most, working // max(1, kept // members + used)))

@@ -1,6 +1,6 @@
-"""What the loop asks of an optimiser of many independent trials.
+"""What the loop requires of an optimiser of many independent trials.
 
-Unknowns are one flat matrix [trials, unknowns] for each named part (images, labels), so that a trial is a
+The unknowns are one tensor [trials, …] for each named part (such as images and labels), so each trial is one
 row.
 """
 
@@ -12,15 +12,17 @@ from torch import Tensor
 
 from leakbench.tensors import Tensors
 
-# Unknowns in; losses [trials] and the gradients of each out.
+# Takes unknowns; returns the losses [trials] and the gradient in each unknown.
 Evaluate = Callable[[Tensors], tuple[Tensor, Tensors]]
 
 
 class Optimiser(Protocol):
-    """One step for all trials; `state` holds everything that a resumed run needs, trials first.
+    """An optimiser that takes one step for all trials at a time.
 
-    copies: how many times the unknowns' size the state takes. population: the number of candidates that each
-    trial has valued at a step, without gradients; 1 for an optimiser that steps by gradients.
+    copies: the size of the state, in multiples of the size of the unknowns.
+    population: the number of candidates that each trial has evaluated at a step, without gradients; 1 for an
+    optimiser that steps by gradients.
+    state: everything that a resumed run needs, with the trials as the first axis.
     """
 
     copies: int
@@ -28,16 +30,24 @@ class Optimiser(Protocol):
     state: Tensors
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
+        """Move the unknowns of all trials in place, and return the losses [trials] before the step.
+
+        A trial whose loss is NaN or infinite does not move.
+        """
 
 
-# The number of iterations over which a learning rate falls in; a fresh optimiser out.
+# Takes the number of iterations over which a learning rate falls; returns a fresh optimiser.
 Make = Callable[[int], Optimiser]
 
 
 def kept(state: Tensors, name: str, value: Tensor, parts: Sequence[str]) -> list[Tensor]:
-    """Return the parts of an unknown's state, zeros at first."""
+    """Return parts of an unknown's state, which are zeros at first.
+
+    state: the state of the optimiser, to which parts that it lacks are added.
+    name: the name of the unknown.
+    value: the unknown, whose shape each part has.
+    parts: the names of the parts.
+    """
     for part in parts:
         if f"{name}/{part}" not in state:
             state[f"{name}/{part}"] = torch.zeros_like(value)

@@ -1,4 +1,4 @@
-"""Gradients by plain autograd, one trial after another: slow, and right for any torch module."""
+"""Gradients by plain autograd, one trial after another: slow, and correct for any torch module."""
 
 import torch
 from torch import Tensor, nn
@@ -17,10 +17,17 @@ def plain_gradients(
     weights: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[Tensors, Tensor]:
-    """Return what `gradients.gradients` does, of the same arguments.
+    """Compute what `gradients.gradients` computes, by plain autograd.
 
-    Unless `differentiable`, the gradients cannot be differentiated again, which spares memory. A parameter
-    that the loss does not depend on has a gradient of zero.
+    A parameter that the loss does not depend on has a gradient of zero.
+
+    model: the network, in evaluation mode.
+    images: [trials, batch, channels, rows, columns].
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+    weights: parameter → weights that replace the model's own.
+    differentiable: whether the gradients can be differentiated again. Without it less memory is needed.
+
+    Returns parameter → gradient [trials, *shape], also for hidden parameters, and the losses [trials].
     """
     start = dict(model.named_parameters()) if weights is None else weights
     every = {name: value.expand(len(images), -1) for name, value in hidden(model).items()}
@@ -39,7 +46,7 @@ def plain_gradients(
         each = torch.autograd.grad(
             value, list(asked.values()), create_graph=differentiable, materialize_grads=True
         )
-        # What is hidden has the trial as its first axis.
+        # A hidden parameter, and so its gradient, has the trial as its first axis.
         found.append({n: g[0] if n in own else g for n, g in zip(asked, each, strict=True)})
         losses.append(value)
     return {name: torch.stack([each[name] for each in found]) for name in found[0]}, torch.stack(losses)

@@ -1,20 +1,24 @@
-"""Matrix products by oneDNN, which has AVX-512 on every processor that has it.
+"""Matrix products by oneDNN, which uses AVX-512 on every processor that has it.
 
-torch multiplies matrices of float32 with MKL, which takes half of the vector registers where the processor
-is not Intel's: 98 GFLOP/s on a core of an AMD EPYC, where oneDNN reaches 220. Its convolutions are oneDNN's.
+torch multiplies float32 matrices with MKL, which uses only half of each vector register on processors that
+are not Intel's: 98 GFLOP/s on a core of an AMD EPYC, where oneDNN reaches 220. torch's convolutions already
+use oneDNN.
 """
 
 import torch
 from torch import Tensor
 
-# Multiplications below which what oneDNN takes to be called is more than it saves.
+# With fewer multiplications than this, the overhead of calling oneDNN is more than it saves.
 WORTH = 1 << 22
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Return the product of two matrices, or of each trial's; it has no derivative.
+    """Multiply two matrices, or the two matrices of each trial, without a derivative.
 
-    a [n, k] and b [k, m] → [n, m], or each with the trials before.
+    a: [n, k], or [trials, n, k].
+    b: [k, m], or [trials, k, m].
+
+    Returns [n, m], or [trials, n, m].
     """
     rows, inner, columns = *a.shape[-2:], b.shape[-1]
     if rows * inner * columns < WORTH or not _by_onednn(a) or not _by_onednn(b):

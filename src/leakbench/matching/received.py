@@ -1,4 +1,4 @@
-"""What the server received of a client, as gradients; and the attacker's noise images."""
+"""What the server received from a client, as gradients; and the attacker's noise images."""
 
 import numpy as np
 import torch
@@ -10,18 +10,21 @@ NOISE = 64
 
 
 def local_steps(observation: Observation, batch: int) -> list[slice]:
-    """Return the mini-batches that a client's local steps took, in order, as slices of its samples."""
+    """Return the mini-batches of a client's local steps, in order, as slices of its `batch` samples."""
     size = observation.local["batch_size"] or batch
     once = [slice(begin, min(begin + size, batch)) for begin in range(0, batch, size)]
     return once * int(observation.local["epochs"])
 
 
 def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
-    """Return the mean gradient that an update stands for: itself, or minus the update over the learning rate
-    and steps.
+    """Return the mean gradient that an update stands for.
 
-    Source: AGIC, Eqn 4; the number of steps makes the sum over mini-batches the mean that one large batch
-    would have.
+    An observed gradient stands for itself. An update of weights stands for minus the update, divided by the
+    learning rate and the number of local steps. Source: AGIC, Eqn 4. The division by the number of steps
+    turns the sum over mini-batches into the mean that one large batch would have.
+
+    update: what the client sent.
+    batch: the number of the client's samples.
     """
     if observation.kind == "gradient":
         return update
@@ -29,10 +32,17 @@ def as_gradient(observation: Observation, update: Tensor, batch: int) -> Tensor:
 
 
 def received(observation: Observation, name: str, rounds: Tensor, client: int) -> Tensor:
-    """Read a parameter's updates of some rounds [n] of a client, as the server received them: [n, *shape]."""
+    """Read the updates of one parameter as the server received them.
+
+    name: the name of the parameter.
+    rounds: [n], the rounds to read.
+    client: the number of the client.
+
+    Returns [n, *shape].
+    """
     return torch.from_numpy(np.array(observation.updates[name][rounds.numpy(), client]))
 
 
 def noise_images(pixels: tuple[int, int, int]) -> Tensor:
-    """Return NOISE images of uniform noise, always the same: [NOISE, *pixels] in [0, 1]."""
+    """Return NOISE images of uniform noise in [0, 1], [NOISE, *pixels], the same at each call."""
     return torch.rand(NOISE, *pixels, generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,7 @@
-"""The update that dummy images would cause over several local steps, each simulated (InvG, section 4.3)."""
+"""The update that dummy images would cause over several local steps, each of which is simulated.
+
+Source: InvG, section 4.3.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -10,12 +13,17 @@ from leakbench.tensors import Tensors
 def simulated_update(
     model: nn.Module, images: Tensor, labels: Tensor, steps: list[slice], lr: float
 ) -> Tensors:
-    """Return parameter → new minus old weights [trials, *shape] after plain SGD over the mini-batches
-    `steps`.
+    """Simulate a client's local steps of plain SGD on dummy images.
 
-    `images` [trials, batch, …] and `labels` [trials, batch, …] are cut into the mini-batches that the client
-    took, in its order. From the second step on each trial has weights of its own, so trials run one after
-    another.
+    From the second step on each trial has weights of its own, so the trials run one after another.
+
+    model: the victim with the weights that were sent.
+    images: [trials, batch, …], the dummy images.
+    labels: [trials, batch, …], classes or probabilities.
+    steps: the mini-batches that the client took, in the client's order, as slices of the batch.
+    lr: the learning rate of each step.
+
+    Returns parameter → new minus old weights [trials, *shape].
     """
     found: list[Tensors] = []
     for x, y in zip(images.split(1), labels.split(1), strict=True):

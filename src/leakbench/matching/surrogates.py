@@ -1,8 +1,9 @@
 """Surrogate weights: those at which one gradient stands for all local steps of a client.
 
-A client is sent the weights w_0 and returns w_T. Between the two lie weights at which the gradient of its
-samples points along the whole update, more nearly than it does at w_0 (SME, section 3). An attacker seeks
-them together with the images. Each trial has weights of its own, so trials run one after another.
+A client is sent the weights w_0 and returns the weights w_T. Between the two lie weights at which the
+gradient of the client's samples points along the whole update more closely than the gradient at w_0 does
+(SME, section 3). An attacker optimises these weights together with the images. Each trial has weights of its
+own, so the trials run one after another.
 """
 
 from collections.abc import Callable
@@ -17,14 +18,14 @@ from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Unknowns, free
 from leakbench.tensors import Tensors
 
-# The unknown of the place on the way from w_0 (0) to w_T (1).
+# The name of the unknown for the place between w_0 (0) and w_T (1).
 PLACE = "place"
-# What puts unknowns back, in place, where they may be.
+# A function that puts unknowns back into their range, in place.
 Project = Callable[[Tensors], None]
 
 
 def moved(group: Group, rows: Tensor) -> Tensors:
-    """Return w_T − w_0 of the trials `rows` [n]: parameter → [n, *shape]."""
+    """Return w_T − w_0 for the trials `rows` [n]: parameter → [n, *shape]."""
     rounds = group.rounds[rows // group.restarts]
     return {
         name: received(group.observation, name, rounds, group.client).to(group.device)
@@ -33,7 +34,7 @@ def moved(group: Group, rows: Tensor) -> Tensors:
 
 
 def spread(value: Tensor, like: Tensor) -> Tensor:
-    """Return a value of each trial [n] so that it multiplies what has the shape [n, *shape] of `like`."""
+    """Reshape a value of each trial, [n], so that it can multiply a tensor like `like`, [n, *shape]."""
     return value.view(-1, *[1] * (like.dim() - 1))
 
 
@@ -45,12 +46,17 @@ def surrogate_unknowns(
     boxed: bool,
     project: Project,
 ) -> Unknowns:
-    """Return unknowns whose dummies hold, beside the images, the weights at which the gradient is taken.
+    """Return unknowns that hold images and, beside them, what determines the surrogate weights.
 
-    images: the first images, and logits of labels if these are unknown. way: the first values of what is
-    sought of the way, name → [trials, …]. weights(way, rows): the surrogate weights of the trials `rows` [n],
-    parameter → [n, *shape]. boxed: keep pixels in their range, from the start. project: puts `way` back, in
-    place. Raises Unfit for gradients, for simulated steps and for hidden parameters.
+    group: the trials.
+    images: the first images, and the first logits of labels if the labels are unknown.
+    way: the first values of what determines the weights, name → [trials, …].
+    weights: (unknowns, rows) → the surrogate weights of the trials `rows` [n], parameter → [n, *shape].
+    boxed: whether pixels are kept in their range, from the start.
+    project: puts `way` back into its range, in place.
+
+    Returns unknowns whose dummies hold the images and the weights at which the gradient is taken. Raises
+    Unfit for observed gradients, for simulated steps and for hidden parameters.
     """
     if group.observation.kind != "model":
         raise Unfit(
@@ -78,9 +84,14 @@ def surrogate_unknowns(
 
 
 def on_line(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> tuple[Tensor, Tensors]:
-    """Return the place [n] on the way, and (1 − place) w_0 + place w_T.
+    """Return each trial's place on the line from w_0 to w_T, and the weights there.
 
-    share: what an unknown of 1 stands for.
+    group: the trials of the attack.
+    share: the place that an unknown of 1 stands for.
+    unknowns: name → [n, …], with PLACE among them.
+    rows: [n], the numbers of the trials.
+
+    Returns the place [n] and (1 − place) w_0 + place w_T, parameter → [n, *shape].
     """
     place = unknowns[PLACE] * share
     sent = dict(group.model.named_parameters())
@@ -88,7 +99,12 @@ def on_line(group: Group, share: float, unknowns: Tensors, rows: Tensor) -> tupl
 
 
 def placed(group: Group, place: float, share: float) -> tuple[Tensors, Project]:
-    """Return the first unknown of the place, and what keeps it on the way between w_0 and w_T."""
+    """Return the first unknown of the place, and a function that keeps it between w_0 and w_T.
+
+    group: the trials.
+    place: the first place, between 0 (w_0) and 1 (w_T).
+    share: the place that an unknown of 1 stands for.
+    """
 
     def project(unknowns: Tensors) -> None:
         unknowns[PLACE].clamp_(0, 1 / share)

@@ -1,7 +1,8 @@
-"""Gradients of many trials by one forward pass and one backward pass, down to the layers' outputs.
+"""Gradients of many trials by one forward pass and one backward pass that ends at the layers' outputs.
 
-What a layer read and the gradient at its output give its weight gradient for each trial. Nothing is
-differentiated with respect to the weights by the tape, which a second derivative would otherwise carry along.
+The weight gradient of a layer follows, for each trial, from what the layer read and from the gradient of the
+loss at the layer's output. So autograd differentiates nothing with respect to the weights, which a second
+derivative would otherwise have to carry along.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,8 +23,14 @@ from leakbench.tensors import Tensors
 
 @dataclass
 class Pass:
-    """What one layer with parameters read and returned: [trials·batch, …]. `normed`: a norm's input,
-    normalised, if it kept it."""
+    """What one layer with parameters read and returned in a forward pass.
+
+    name: the layer's name in the network.
+    layer: the module.
+    read: [trials·batch, …].
+    returned: [trials·batch, …].
+    normed: a norm's input, normalised, if the norm kept it.
+    """
 
     name: str
     layer: nn.Module
@@ -33,8 +40,11 @@ class Pass:
 
 
 def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of each trial: logits [trials, batch, classes], labels [trials, batch] or
-    soft."""
+    """Return the mean cross-entropy of each trial, [trials].
+
+    logits: [trials, batch, classes].
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+    """
     target = labels.flatten() if labels.dim() == 2 else labels.flatten(0, 1)
     return (
         cross_entropy(logits.flatten(0, 1), target, reduction="none").unflatten(0, logits.shape[:2]).mean(1)
@@ -43,7 +53,7 @@ def batch_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
 @contextmanager
 def out_of_place(model: nn.Module) -> Iterator[None]:
-    """Let no activation of `model` overwrite what the layer before it returned."""
+    """Keep the activations of `model` from overwriting what the layer before them returned."""
     layers = [layer for layer in model.modules() if getattr(layer, "inplace", False)]
     for layer in layers:
         layer.inplace = False  # type: ignore[assignment]
@@ -56,7 +66,7 @@ def out_of_place(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def watching(model: nn.Module) -> Iterator[list[Pass]]:
-    """Note each layer that has parameters as it is used, in the order of use."""
+    """Note each use of a layer that has parameters, in the order of use, while the context lasts."""
     seen: list[Pass] = []
     handles = [
         layer.register_forward_hook(
@@ -76,8 +86,12 @@ def watching(model: nn.Module) -> Iterator[list[Pass]]:
 
 
 def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
-    """Return parameter → gradient [trials, *shape] of one use of a layer, of the loss's gradient `delta`
-    behind it. The layer must be registered."""
+    """Return parameter → gradient [trials, *shape] for one use of a registered layer.
+
+    step: what the layer read and returned.
+    delta: the gradient of the loss at what the layer returned, [trials·batch, …].
+    trials: the number of trials.
+    """
     known = rule(step.layer)
     assert known is not None
     found = known.gradients(step.layer, step.read, delta, trials, step.normed)
@@ -85,7 +99,11 @@ def layer_gradients(step: Pass, delta: Tensor, trials: int) -> Tensors:
 
 
 def summed(passes: Sequence[tuple[Pass, Tensor]], trials: int) -> Tensors:
-    """Return parameter → gradient [trials, *shape]; a layer that was used twice has the sum of both uses."""
+    """Return parameter → gradient [trials, *shape], summed over all uses of each layer.
+
+    passes: each use of a layer, and the gradient of the loss at what the layer returned.
+    trials: the number of trials.
+    """
     found: Tensors = {}
     for step, delta in passes:
         for name, value in layer_gradients(step, delta, trials).items():
@@ -100,15 +118,20 @@ def layer_passes(
     weights: Tensors | None = None,
     differentiable: bool = True,
 ) -> tuple[list[tuple[Pass, Tensor]], Tensor]:
-    """Return each layer's pass with the loss's gradient at what it returned, and the losses [trials], as of
-    `gradients.gradients`.
+    """Return each use of a layer with the loss's gradient at the layer's output, and the losses.
 
-    Unless `differentiable`, the gradients cannot be differentiated again, which spares memory.
+    model: the network, in evaluation mode.
+    images: [trials, batch, channels, rows, columns], which require a gradient.
+    labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
+    weights: parameter → weights that replace the model's own.
+    differentiable: whether the gradients can be differentiated again. Without it less memory is needed.
+
+    Returns the uses in the order of use, with gradients [trials·batch, …], and the losses [trials].
     """
     with ExitStack() as stack:
         stack.enter_context(by_trial(model, len(images)))
         seen = stack.enter_context(watching(model))
-        # Of torch's ways of attention the one that can be differentiated twice.
+        # The only one of torch's computations of attention that can be differentiated twice.
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         flat = images.flatten(0, 1)
         logits = model(flat) if weights is None else functional_call(model, weights, (flat,))
@@ -124,7 +147,16 @@ def tape_gradients(
     labels: Tensor,
     weights: Tensors | None = None,
 ) -> tuple[Tensors, Tensor]:
-    """Return what `gradients.gradients` does, of the same arguments."""
+    """Compute what `gradients.gradients` computes, by the rules of the layers.
+
+    model: the network, in evaluation mode, whose layers with parameters are registered.
+    images: as in `gradients.gradients`.
+    labels: as in `gradients.gradients`.
+    weights: as in `gradients.gradients`.
+
+    Returns parameter → gradient [trials, *shape], also for hidden parameters, and the losses [trials]. Raises
+    TypeError if a parameter belongs to no layer that was called.
+    """
     passes, losses = layer_passes(model, images, labels, weights)
     found = summed(passes, len(images))
     names = [*(name for name, _ in model.named_parameters()), *hidden(model)]

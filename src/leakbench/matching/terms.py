@@ -1,5 +1,8 @@
-"""What an objective is made of: distances of gradients, weights of layers in them, the entries that they
-compare, penalties on how they change, and priors of images."""
+"""The terms of which an objective is made.
+
+They are distances of gradients, weights of layers in these distances, the entries of the gradients that are
+compared, penalties on how the distances change, and priors of images.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,20 +14,23 @@ from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
-# Images [trials, batch, channels, rows, columns] in the victim's normalised space in; a value for each trial,
-# and its derivative in the images, out.
+# Takes images [trials, batch, channels, rows, columns] in the victim's normalised space; returns a value for
+# each trial [trials], and its derivative in the images.
 Valued = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
 class Distance:
-    """A distance of gradients as a function of a few products of dummy g and observed o, summed over all
-    parameters.
+    """A distance of gradients as a function of a few inner products.
 
-    of: the products that it reads: `dot` (g·o), `mine` (g·g), `gap` (|g − o|²). value(products, theirs):
-    products name → [trials], `theirs` the squared norms of o alike, all by the weights of the layers; returns
-    [trials]. whole: a further term [trials] that needs the gradients themselves, dummy and observed
-    (parameter → [trials, *shape]).
+    The products are those of the dummy gradient g and the observed gradient o, summed over all parameters,
+    each with its weight.
+
+    of: the products that the distance reads: `dot` (g·o), `mine` (g·g), `gap` (|g − o|²).
+    value: (products, theirs) → distance [trials]. `products` is name → [trials], and `theirs` [trials] are
+    the squared norms of o.
+    whole: (dummy, observed) → a further term [trials] that needs the gradients themselves, parameter →
+    [trials, *shape] each.
     """
 
     of: tuple[str, ...]
@@ -36,7 +42,7 @@ class Distance:
 class Weights:
     """Weights of parameters in every distance of an objective.
 
-    of(group): a function from observed gradients, parameter → [trials, *shape], to weights, parameter →
+    of: (group) → a function from observed gradients, parameter → [trials, *shape], to weights, parameter →
     [trials].
     """
 
@@ -45,9 +51,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class Prior:
-    """How unlikely images are, whatever their gradients.
+    """A term for how unlikely images are, whatever their gradients are.
 
-    weight: of the prior in the objective, at least 0. of(group): a `Valued` function of the group's images.
+    weight: the weight of the prior in the objective, at least 0.
+    of: (group) → a `Valued` function of the group's images.
     """
 
     weight: float
@@ -56,9 +63,10 @@ class Prior:
 
 @dataclass(frozen=True)
 class Entries:
-    """The entries of the gradients that every distance of an objective compares; the others count nothing.
+    """The entries of the gradients that every distance of an objective compares; it ignores all others.
 
-    of(observed): parameter → [trials, *shape] in; the same with 1 where an entry counts and 0 elsewhere out.
+    of: a function from observed gradients, parameter → [trials, *shape], to the same shapes with 1 where an
+    entry is compared and 0 elsewhere.
     """
 
     of: Callable[[Tensors], Tensors]
@@ -68,8 +76,8 @@ class Entries:
 class Penalty:
     """A penalty on how the distances change with the dummies.
 
-    of(matched): a function that gives the distances of dummies and their derivatives in; the same with the
-    penalty added out.
+    of: a function from one that gives the distances of dummies and their derivatives to one that gives both
+    with the penalty added.
     """
 
     of: Callable[[Evaluate], Evaluate]
@@ -79,7 +87,10 @@ Term = Distance | Weights | Entries | Penalty | Prior
 
 
 def differentiated(value: Callable[[Tensor], Tensor]) -> Valued:
-    """Return a function images → [trials] with its derivative, which the tape takes."""
+    """Return a function of images that gives its value [trials] and its derivative, by autograd.
+
+    value: images → [trials].
+    """
 
     def valued(images: Tensor) -> tuple[Tensor, Tensor]:
         with torch.enable_grad():

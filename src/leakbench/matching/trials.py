@@ -30,15 +30,30 @@ Precision = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class Group:
-    """Updates of one client size that started from one model: they share its weights.
+    """Updates of one client that started from one model, whose weights they share.
 
-    rounds: [updates]; trials = updates × restarts, restarts of one update side by side. labels: [trials,
-    batch]; none if they are unknowns too. `mean` and `deviation` [channels, 1, 1] turn the unknowns into
-    pixels. `steps`: the local steps, if they are to be simulated, as slices of the batch. `nuisance`: what is
-    unknown of the defence. `precision`: in which `caused` goes through the model. `epochs`: how many unknown
-    images stand for one sample, a local epoch each (DLF); the batch is then made of an epoch's images after
-    the other's. `stride`: how many of the client's steps one of `steps` stands for. Raises Unfit for steps
-    with hidden parameters or in bfloat16, whose weights would not move.
+    observation: what the server saw.
+    model: the victim with the weights that were sent.
+    client: the number of the client.
+    origin: the number of the model in `observation.weights`.
+    rounds: [updates], the rounds of the updates. There are updates × restarts trials, with the restarts of
+    one update side by side.
+    restarts: the number of trials of each update.
+    labels: [trials, batch]; None if the labels are unknowns too.
+    batch: the number of unknown images of a trial.
+    classes: the number of classes.
+    mean: [channels, 1, 1], or [channels, rows, columns] if training measured it. Unknowns times `deviation`
+    plus `mean` are pixels.
+    deviation: the standard deviation of the victim's normalisation, in the shape of `mean`.
+    pixels: channels, rows and columns of an image.
+    steps: the local steps as slices of the batch, if they are to be simulated.
+    nuisance: what is unknown of the defence.
+    precision: the precision in which `caused` computes the model.
+    epochs: how many unknown images stand for one sample, one for each local epoch (DLF). The batch is then
+    one epoch's images after another's.
+    stride: how many of the client's steps one of `steps` stands for.
+
+    Raises Unfit for steps with hidden parameters, and for steps in bfloat16, whose weights would not move.
     """
 
     observation: Observation
@@ -84,8 +99,11 @@ class Group:
 
     @cached_property
     def _as_pixels(self) -> bool:
-        """Whether unknowns are known to be pixels, for the victim normalises nothing. Other devices are not
-        asked, which would wait for an answer."""
+        """Whether the unknowns are known to be pixels, because the victim normalises nothing.
+
+        On a device other than the processor it is False, because reading the values would wait for the
+        device.
+        """
         if self.device != "cpu":
             return False
         return not self.mean.any() and bool((self.deviation == 1).all())
@@ -102,7 +120,7 @@ class Group:
 
     @property
     def device(self) -> str:
-        """Where the model is and the dummy images go."""
+        """The device of the model and of the dummy images."""
         return self.observation.work.device
 
     @property
@@ -112,18 +130,23 @@ class Group:
 
     @property
     def lr(self) -> float:
-        """The learning rate of a simulated step: the client's, times the number of its steps that this one
-        stands for."""
+        """The learning rate of a simulated step.
+
+        It is the client's learning rate times the number of client's steps that the simulated step stands
+        for.
+        """
         return float(self.observation.local["lr"]) * self.stride
 
     @cached_property
     def noise(self) -> Tensor:
-        """Images of uniform noise, always the same, in [0, 1]: [NOISE, channels, rows, columns]."""
+        """Images of uniform noise in [0, 1], always the same: [NOISE, channels, rows, columns]."""
         return noise_images(self.pixels).to(self.device)
 
     def observed(self, trials: Tensor) -> Tensors:
-        """Read parameter → [n, *shape] for `trials` [n]: a gradient each, or for simulation the update
-        itself."""
+        """Read what was observed for `trials` [n]: parameter → [n, *shape].
+
+        It is a gradient for each trial, or the update itself if local steps are simulated.
+        """
         rounds = self.rounds[trials // self.restarts]
         found = {
             name: received(self.observation, name, rounds, self.client).to(self.device)
@@ -136,11 +159,15 @@ class Group:
         )
 
     def caused(self, images: Tensor, labels: Tensor, trials: Tensor, dummies: Tensors) -> Tensors:
-        """Return what `observed` would be of these dummies of `trials` [n]: pixels [n, batch, …] that require
-        a gradient, labels.
+        """Return what `observed` would be if the dummies were the private images.
 
-        `dummies` holds the hidden parameters among others, or the weights [n, *shape] at which the gradients
-        are to be taken.
+        images: [n, batch, …], the dummies' pixels, which require a gradient.
+        labels: [n, batch] classes, or [n, batch, classes] probabilities.
+        trials: [n], the numbers of the trials.
+        dummies: all dummies by name. They may hold the hidden parameters, or the weights [n, *shape] at which
+        the gradients are taken.
+
+        Returns parameter → [n, *shape].
         """
         if self.steps:
             return simulated_update(self.model, images, labels, self.steps, self.lr)
@@ -155,11 +182,14 @@ class Group:
         return found | self.nuisance.gradients(trials, dummies, slopes)
 
     def draw(self, start: str, rng: torch.Generator, trials: int | None = None) -> Tensors:
-        """Return the first unknowns: images [trials, batch, …], and logits of labels [trials, batch, classes]
-        if unknown.
+        """Draw the first images [trials, batch, …], and logits of labels [trials, batch, classes] if unknown.
 
-        Drawn on the processor, trial by trial: a trial's start depends neither on the device nor on how many
-        follow.
+        The numbers are drawn on the processor, trial by trial. So the start of a trial depends neither on the
+        device nor on how many trials follow.
+
+        start: "normal" for standard normal numbers, otherwise uniform in [0, 1].
+        rng: the source of random numbers.
+        trials: the number of trials; by default all of the group.
         """
         draw = torch.randn if start == "normal" else torch.rand
         out: dict[str, list[Tensor]] = {"images": []}
@@ -178,12 +208,14 @@ class Group:
         return unknowns * self.deviation + self.mean
 
     def shown(self, unknowns: Tensor) -> Tensor:
-        """Return what an attack tells of its unknowns: images in [0, 1] on the processor, black where they
-        are no number."""
+        """Return what an attack shows of its unknowns: images in [0, 1] on the processor.
+
+        Numbers that are NaN become black.
+        """
         return torch.nan_to_num(self.to_pixels(unknowns.to(self.device))).clamp(0, 1).cpu()
 
     def clip(self, unknowns: Tensors) -> None:
-        """Keep pixels within [0, 1]."""
+        """Keep pixels within [0, 1], in place."""
         if self._as_pixels:
             unknowns["images"].clamp_(0, 1)
         else:
@@ -196,10 +228,12 @@ def groups(
     restarts: int = 1,
     rng: torch.Generator | None = None,
 ) -> Iterator[Group]:
-    """Yield the groups of an observation, every (round, client) in one of them.
+    """Yield the groups of an observation. Each (round, client) is in one of them.
 
-    updates: what an update of several local steps is taken for. restarts: trials of each update. rng: draws
-    the order of labels, where the update is taken for one of samples in an unknown order.
+    observation: what the server saw.
+    updates: how an update of several local steps is read (`matching.local_epochs`).
+    restarts: the number of trials of each update.
+    rng: draws the order of the labels where the samples' order is unknown.
     """
     shape = observation.network["shape"]
     first: nn.Module | None = None
@@ -262,9 +296,11 @@ class Collected:
         )
 
     def add(self, group: Group, outcome: Outcome, gap: Callable[[Tensors], Tensor]) -> None:
-        """Keep, of each update's restarts, the one with the lowest loss at its end.
+        """Keep, of each update's restarts, the one with the lowest final loss.
 
-        `gap(dummies)`: how far what they would cause is from what was observed, [trials].
+        group: the trials.
+        outcome: what became of them.
+        gap: (dummies) → [trials], how far the gradients that the dummies would cause are from those observed.
         """
         found, part = self.found, (group.rounds, group.client)
         assert found.labels is not None

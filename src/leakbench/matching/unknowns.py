@@ -11,9 +11,9 @@ from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
-# More trials together than this are hardly faster on a processor, and chunks are what its workers share out.
+# More trials together are hardly faster on a processor, and worker processes need chunks to share.
 AT_ONCE = 32
-# Dummies and the number of the trial that each belongs to in; losses out.
+# Takes dummies and the number of the trial that each belongs to; returns the losses.
 Losses = Callable[[Tensors, Tensor], Tensor]
 
 
@@ -25,11 +25,14 @@ def free(unknowns: Tensors) -> None:
 class Unknowns:
     """A parameterisation of a group's dummies.
 
-    start: name → [trials, …]. dummies(unknowns, rows): what the unknowns of the trials `rows` stand for: the
-    `images` in the victim's normalised space, the logits `labels` if they are unknown too, and what else a
-    defence leaves unknown (`adaptive.Nuisance`). at_once: the number of trials that a processor works on
-    together. project: put unknowns back, in place, where they may be. weighs: whether the dummies hold
-    weights of the victim too, parameter → [n, *shape], at which the gradients are taken.
+    start: the first unknowns, name → [trials, …].
+    dummies: (unknowns, rows) → the dummies that the unknowns of the trials `rows` stand for. They are
+    `images` in the victim's normalised space, the logits `labels` if the labels are unknown too, and what a
+    defence leaves unknown (`adaptive.Nuisance`).
+    at_once: the number of trials that a processor works on together.
+    project: puts unknowns back into their range, in place.
+    weighs: whether the dummies also hold weights of the victim, parameter → [n, *shape], at which the
+    gradients are taken.
     """
 
     start: Tensors
@@ -39,7 +42,7 @@ class Unknowns:
     weighs: bool = False
 
     def through(self, evaluate: Callable[[Tensor], Evaluate]) -> Callable[[Tensor], Evaluate]:
-        """Return `evaluate`, which takes dummies, as a function of the unknowns behind them."""
+        """Return `evaluate`, which takes dummies, as a function of the unknowns behind the dummies."""
 
         def chained(rows: Tensor) -> Evaluate:
             of_dummies = evaluate(rows)
@@ -59,10 +62,12 @@ class Unknowns:
         return chained
 
     def members(self, losses: Callable[[Tensor], Losses], together: int) -> Callable[[Tensor], Evaluate]:
-        """Return `losses` as a function of several unknowns for each trial, [trials, members, …] → [trials,
-        members].
+        """Return `losses` as a function of several unknowns for each trial.
 
-        together: the number of members that are worked on at a time. There are no gradients.
+        losses: (rows) → a function that gives the losses of dummies.
+        together: the number of members that are computed at a time.
+
+        Returns a function from unknowns [trials, members, …] to losses [trials, members], without gradients.
         """
 
         def chained(rows: Tensor) -> Evaluate:
@@ -86,7 +91,11 @@ class Unknowns:
 
 
 class Dummies(Unknowns):
-    """The dummies are the unknowns."""
+    """A parameterisation whose unknowns are the dummies themselves.
+
+    start: the first dummies, name → [trials, …].
+    project: puts unknowns back into their range, in place.
+    """
 
     def __init__(self, start: Tensors, project: Callable[[Tensors], None] = free) -> None:
         super().__init__(start, lambda unknowns, rows: unknowns, project=project)
@@ -97,7 +106,7 @@ class Dummies(Unknowns):
 
 
 def beside(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
-    """Return `unknowns` and, beside them, what a defence leaves unknown."""
+    """Return `unknowns` together with what a defence leaves unknown."""
 
     def dummies(found: Tensors, rows: Tensor) -> Tensors:
         own, more = ({name: found[name] for name in part.start} for part in (unknowns, nuisance))
@@ -108,5 +117,5 @@ def beside(unknowns: Unknowns, nuisance: Nuisance) -> Unknowns:
     )
 
 
-# A group and a source of chance in; the first unknowns of its trials, drawn trial by trial, out.
+# Takes a group and a source of random numbers; returns the unknowns of its trials, drawn trial by trial.
 Parameterisation = Callable[[Group, torch.Generator], Unknowns]

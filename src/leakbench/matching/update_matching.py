@@ -13,18 +13,22 @@ KERNEL = 2
 
 @dataclass(frozen=True)
 class Looks:
-    """What a first look at one epoch's updates gave: images [updates, batch, …] and labels [updates,
-    batch]."""
+    """The result of a first look at one epoch's updates.
+
+    images: [updates, batch, …].
+    labels: [updates, batch].
+    """
 
     images: Tensor
     labels: Tensor
 
 
 def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
-    """Return the mean squared error of each of m images with each of k: [m, C, H, W], [k, C, H, W] → float64
-    [m, k].
+    """Return the mean squared error between each of m images and each of k images, float64 [m, k].
 
-    With `pooling`, of their averages over 2×2 pixels, which takes out noise (AGIC, section V-A: kernel 2,
+    earlier: [m, channels, rows, columns].
+    later: [k, channels, rows, columns].
+    pooling: whether averages over 2×2 pixels are compared, which removes noise (AGIC, section V-A: kernel 2,
     stride 2).
     """
     a, b = (avg_pool2d(x, KERNEL) if pooling else x for x in (earlier, later))
@@ -33,18 +37,25 @@ def squared_errors(earlier: Tensor, later: Tensor, pooling: bool) -> Tensor:
 
 
 def share_a_label(earlier: Tensor, later: Tensor) -> Tensor:
-    """Return whether two updates' label lists have one in common: [m, batch], [k, batch] → bool [m, k].
+    """Return whether the label lists of two updates have a label in common, bool [m, k].
 
-    For batches of one image: whether their labels are equal.
+    For batches of one image the question is whether the labels are equal.
+
+    earlier: [m, batch].
+    later: [k, batch].
     """
     return torch.stack([(earlier[:, :, None] == row).flatten(1).any(1) for row in later], 1)
 
 
 def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
-    """Pair one-to-one, always the nearest two that are both free: errors [m, k] → for each of k its partner
-    of m, or -1.
+    """Pair images one to one, always the nearest two that are both free.
 
-    Only `allowed` pairs are made. Of equal errors the first pair, row by row, goes first.
+    If errors are equal, the first pair goes first, row by row.
+
+    errors: [m, k].
+    allowed: bool [m, k], the pairs that may be made.
+
+    Returns for each of the k images its partner among the m, or -1.
     """
     partner = torch.full((errors.shape[1],), -1)
     free = [True] * len(errors), [True] * errors.shape[1]
@@ -64,11 +75,16 @@ def greedy(errors: Tensor, allowed: Tensor) -> Tensor:
 
 
 def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list[Tensor]:
-    """Return for each epoch [updates, batch]: the image of the epoch before (its update · batch + position),
-    or -1.
+    """Return for each epoch the partner of each image in the epoch before.
 
-    Epochs are paired one after another. With `label_filter`, only images of updates that share a label are
-    paired.
+    The epochs are paired one after another.
+
+    epochs: the first looks at the epochs, in order.
+    pooling: as in `squared_errors`.
+    label_filter: whether only images of updates that share a label are paired.
+
+    Returns for each epoch [updates, batch]: the number of the partner (its update · batch + its position), or
+    -1 if there is none.
     """
     found = [torch.full(epochs[0].labels.shape, -1)]
     for earlier, later in pairwise(epochs):
@@ -83,10 +99,11 @@ def partners(epochs: Sequence[Looks], pooling: bool, label_filter: bool) -> list
 
 
 def chains(found: Sequence[Tensor]) -> dict[range, Tensor]:
-    """Return the samples that `partners` found: the epochs in which each was seen → [samples, epochs], an
-    image of each.
+    """Return the samples that `partners` found, by the epochs in which they were seen.
 
-    An image without a partner begins a sample of its own, so every image belongs to exactly one.
+    An image without a partner begins a new sample, so every image belongs to exactly one sample.
+
+    Returns range of epochs → [samples, epochs], the number of the sample's image in each epoch.
     """
     open_: dict[int, list[int]] = {}
     ended: dict[range, list[list[int]]] = {}

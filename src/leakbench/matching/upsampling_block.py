@@ -1,8 +1,9 @@
-"""GRNN's upsampling block for many generators at once: nearest ×2, 3×3 convolution, batch norm, GLU, and
-their derivatives.
+"""GRNN's upsampling block for many generators at once, with its derivatives.
 
-Images are [trials, n, rows, columns, channels]: each trial has weights of its own, and a pixel's channels are
-a run of memory. Derivatives are written out, since the tape's own take four times as many small steps.
+The block is nearest ×2, a 3×3 convolution, batch norm and a gated linear unit (GLU). Images are
+[trials, n, rows, columns, channels]: each trial has weights of its own, and the channels of a pixel lie next
+to each other in memory. The derivatives are written out, because autograd's own take four times as many small
+steps.
 """
 
 from typing import Any
@@ -13,16 +14,21 @@ from torch import Tensor
 from leakbench.matching.products import product
 
 _EPS = 1e-5
-# Fewer channels than a vector register holds: then the places are better the run of memory.
+# With fewer channels than a vector register holds, it is faster if the places are the last axis in memory.
 NARROW = 16
 
 
 def _spread(taps: Tensor) -> Tensor:
-    """Return what the three taps of a line give behind nearest ×2: [many, places, 3, …] → [many, places, 2,
-    …].
+    """Add up the products with the three taps of a line, as a convolution behind nearest ×2 does.
 
-    Of the two outputs behind a place, the first adds the first tap of the place before to its own last two,
-    the second its own first two to the last tap of the place after, for they read one pixel.
+    Behind nearest ×2, each place of the small line gives two outputs. The first output is the sum of the
+    first tap at the place before and of the second and third tap at the place itself. The second output is
+    the sum of the first and second tap at the place itself and of the third tap at the place after. Two taps
+    at the same place read the same pixel.
+
+    taps: [many, places, 3, …], each place times each tap.
+
+    Returns [many, places, 2, …].
     """
     before, here, after = taps.unbind(2)
     both = taps.new_empty(*taps.shape[:2], 2, *taps.shape[3:])
@@ -34,7 +40,7 @@ def _spread(taps: Tensor) -> Tensor:
 
 
 def _gathered(both: Tensor) -> Tensor:
-    """Return the adjoint of `_spread`: [many, places, 2, …] → [many, places, 3, …]."""
+    """Apply the adjoint of `_spread`: [many, places, 2, …] → [many, places, 3, …]."""
     first, second = both.unbind(2)
     taps = both.new_empty(*both.shape[:2], 3, *both.shape[3:])
     taps[:, :, 0], taps[:, :, 2] = second, first
@@ -45,8 +51,11 @@ def _gathered(both: Tensor) -> Tensor:
 
 
 class _UpsampledConvolution(torch.autograd.Function):
-    """Every pixel of the small image times every tap, 9 products where the large image has 36, then added
-    up."""
+    """Nearest ×2 and a 3×3 convolution, computed on the small image.
+
+    Every pixel of the small image is multiplied by every tap, and then the products are added up. These are 9
+    products for each pixel, where the convolution of the large image has 36.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
@@ -72,18 +81,22 @@ class _UpsampledConvolution(torch.autograd.Function):
 
 
 def upsampled_convolution(x: Tensor, weight: Tensor) -> Tensor:
-    """Return nearest ×2, then a 3×3 convolution with padding 1, each trial by its own weight.
+    """Return nearest ×2, then a 3×3 convolution with padding 1, where each trial has its own weight.
 
-    x [trials, n, rows, columns, channels], weight [trials, channels, 3, 3, out] → [trials, n, 2·rows,
-    2·columns, out].
+    x: [trials, n, rows, columns, channels].
+    weight: [trials, channels, 3, 3, out].
+
+    Returns [trials, n, 2·rows, 2·columns, out].
     """
     found: Tensor = _UpsampledConvolution.apply(x, weight)
     return found
 
 
 class _NormalisedGate(torch.autograd.Function):
-    """Of x [trials, a, b] the axis `places` is normalised over and the other gated; scale and shift have 1
-    for places."""
+    """Batch norm over the axis `places` of x [trials, a, b], and GLU over the other of the last two axes.
+
+    scale and shift have the size 1 in the axis `places`.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, shift: Tensor, places: int) -> Tensor:
@@ -110,11 +123,13 @@ class _NormalisedGate(torch.autograd.Function):
 
 
 def normalised_gate(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
-    """Return batch norm over each trial's own images, in training mode, then the gated linear unit over the
-    channels.
+    """Return batch norm in training mode, over each trial's own images, then GLU over the channels.
 
-    x [trials, n, rows, columns, 2·channels], scale and shift [trials, 2·channels] → [trials, n, rows,
-    columns, channels].
+    x: [trials, n, rows, columns, 2·channels].
+    scale: [trials, 2·channels].
+    shift: [trials, 2·channels].
+
+    Returns [trials, n, rows, columns, channels].
     """
     flat, size = x.flatten(1, 3), (*x.shape[:-1], x.shape[-1] // 2)
     found: Tensor

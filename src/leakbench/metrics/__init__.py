@@ -1,12 +1,13 @@
-"""How close a reconstruction is to the private image.
+"""The metrics: how close a reconstruction is to the private image.
 
 Every image metric compares two batches of images, float [N, C, H, W] in [0, 1], RGB (C = 3) or grey (C = 1),
-and returns float64 [N]. A metric file declares what it offers in a tuple `METRICS`; the table below is found
-by listing the files of this package, so that a metric is added by adding its file. A file imports its library
-inside its function: hundreds of short jobs import this table, and few of them use more than one metric.
+and returns float64 [N]. A metric file declares its metrics in a tuple `METRICS`. The table below is found by
+listing the files of this package, so a metric is added by adding its file. A file imports its library inside
+its function, because hundreds of short jobs import this table and few of them use more than one metric.
 
-"standard" is what the field means by the name; "published" repeats, under a name of its own, what the
-evaluation code of a paper prints under that name. The two are never compared with each other.
+A metric of the convention "standard" is what the field means by its name. A metric of the convention
+"published" repeats, under a name of its own, what the evaluation code of a paper prints under that name. The
+two are never compared with each other.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,17 +39,16 @@ def measure(
     truths: np.ndarray,
     resources: Mapping[str, Any] | None = None,
 ) -> dict[str, np.ndarray]:
-    """Score reconstructions against their private images, each with its own.
+    """Score each reconstruction against its own private image.
 
-    names: of metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
+    names: the metrics, as `leakbench.known("metrics")` lists them, such as `psnr` and `ssim`.
     reconstructions: float [n, channels, rows, columns] in [0, 1], of 1 or 3 channels.
     truths: the private images, of the same shape and in the same order.
     resources: what some metrics need, by the name in `Metric.needs` (`lpips_backbones`: the tensors of
     data/lpips-backbones.safetensors).
 
-    Returns name → float64 [n].
-
-    Raises UserError for an unknown name or a resource that is missing.
+    Returns metric → its scores, float64 [n]. Raises UserError for an unknown name or a resource that is
+    missing.
     """
     resources = resources or {}
     scores = {}

@@ -1,9 +1,9 @@
-"""How often a client's detectors sound: on models that a malicious server wrote, and on honest ones."""
+"""How often a client's detectors raise an alarm, on models of malicious servers and of honest ones."""
 
 from leakbench.metrics.metric import Metric
 from leakbench.metrics.prices import of_rounds
 
-# One for each file of detectors/, named after it.
+# One metric for each file of detectors/, named after the file.
 METRICS = (
     Metric("alarm_d_snr", of_rounds, "standard", higher_is_better=True, of="updates"),
     Metric("alarm_dynamics", of_rounds, "standard", higher_is_better=True, of="updates"),

@@ -1,4 +1,7 @@
-"""Null baselines: images of an attacker who saw no update. An attack that does no better learnt nothing."""
+"""Null baselines: the guesses of an attacker who saw no update.
+
+An attack that is no better than a null baseline learnt nothing from the update.
+"""
 
 from collections.abc import Sequence
 
@@ -6,34 +9,35 @@ import numpy as np
 
 from leakbench.records import Column
 
-# Not a baseline but kept under one's column: what an attack had on the way.
+# Not a baseline, but stored in the column `baseline`: an intermediate reconstruction of the attack.
 SNAPSHOT = "snapshot"
 # The mean image of what is publicly known of the data set.
 DATASET_MEAN = "dataset-mean"
-# Of records: the median of each number, and of each category the most frequent one.
+# Of tabular records: the median of each number and the most frequent value of each category.
 TYPICAL = "typical-record"
-# What the attack made of another update: whoever shows what it knows beforehand does no better than this, and
-# it has no null run to be told from.
+# The attack's reconstruction from another update. An attack that only returns its prior knowledge is no
+# better than this baseline, and no null run tells such an attack apart.
 OTHER_UPDATE = "other-update"
-# Two private images of the same data set: what a published convention says of images that have nothing to do
-# with each other. With 64 pairs the standard error of their mean wrap-around PSNR on CIFAR-10 is 0.02 dB.
+# Two different private images of one data set: what a published convention gives for unrelated images. With
+# 64 pairs, the standard error of their mean wrap-around PSNR on CIFAR-10 is 0.02 dB.
 UNRELATED, PAIRS = "unrelated-image", 64
-# The private images in place of reconstructions: what a judge could tell at best.
+# The private images in place of reconstructions: the best that a judge could score.
 ORIGINAL = "original"
-# The attack's own result beside what the client trained on in place of its images, as a defence made it.
+# The attack's own result, compared with the images that a defence made the client train on instead of its
+# private ones.
 TRANSFORMED = "transformed"
-# No guess, but what a defence certifies that none exceeds (`leakbench.certificate`).
+# Not a guess: the bound that a defence certifies for every attacker (`leakbench.certificate`).
 CERTIFIED = "certified"
-# No guess either, but what a closed form says of a malicious server's weights (`leakbench.servers`).
+# Not a guess either: what a closed form expects of the weights of a malicious server (`leakbench.servers`).
 EXPECTED = "expected"
 
-# Labels drawn from the shares of the classes in public data; and one answer for all updates that has these
-# shares. Of all constant answers to updates whose skew is not known it is expected to score best.
+# Labels drawn from the class shares of public data, and one constant answer for all updates that has these
+# shares. Of all constant answers to updates of unknown skew, the second is expected to score best.
 LABEL_PRIOR, LABEL_CONSTANT = "label-prior", "label-constant"
 
 
 def constant_labels(shares: np.ndarray, count: int) -> np.ndarray:
-    """Return `count` labels, ascending, in the proportions `shares` [classes] (largest remainders)."""
+    """Return `count` labels, ascending, in the proportions `shares` [classes] (largest remainders), int64."""
     ideal = count * np.asarray(shares, np.float64)
     counts = np.floor(ideal).astype(np.int64)
     counts[np.argsort(counts - ideal, kind="stable")[: count - counts.sum()]] += 1
@@ -46,10 +50,10 @@ def random_noise(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray
 
 
 def dataset_mean(train_images: np.ndarray) -> np.ndarray:
-    """Return the mean of the training images [N, C, H, W] as one image, float32 [C, H, W] in [0, 1].
+    """Return the mean of training images [N, …] as one image of the same layout, float32 in [0, 1].
 
-    uint8 images are read as 0..255. Of all guesses that ignore the update it has the least expected squared
-    error.
+    uint8 images are read as 0..255. Of all guesses that ignore the update, the mean has the least expected
+    squared error. Raises ValueError if there are no images.
     """
     images = np.asarray(train_images)
     if not len(images):
@@ -59,9 +63,12 @@ def dataset_mean(train_images: np.ndarray) -> np.ndarray:
 
 
 def typical_record(train_records: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Return the record of the training records' medians and modes, float32 [width], of [N, width] in [0, 1].
+    """Return the record of the medians and modes of the training records, float32 [width].
 
-    It is what an attacker guesses who knows the public statistics of each column and saw no update.
+    An attacker who knows the public statistics of each column and saw no update guesses this record.
+
+    train_records: [N, width] in [0, 1].
+    columns: what the values of a record mean.
     """
     out = np.zeros(train_records.shape[1], np.float32)
     for column in columns:
@@ -74,14 +81,17 @@ def typical_record(train_records: np.ndarray, columns: Sequence[Column]) -> np.n
 
 
 def blank(shape: tuple[int, ...]) -> np.ndarray:
-    """Return mid-grey, float32 of `shape`: what a diverged trial, having no image to show, is scored as."""
+    """Return a mid-grey image, float32 of `shape`.
+
+    A diverged trial has no image to show and is scored as this one.
+    """
     return np.full(shape, 0.5, dtype=np.float32)
 
 
 def unrelated_pairs(count: int, pairs: int, rng: np.random.Generator) -> np.ndarray:
-    """Return `pairs` pairs of two different ones of `count` images, by index, int64 [pairs, 2].
+    """Return `pairs` pairs of two different images out of `count`, by index, int64 [pairs, 2].
 
-    Every ordered pair is as likely as any other, and may come twice. Raises ValueError for fewer than two
+    Every ordered pair is equally likely, and a pair may be drawn twice. Raises ValueError for fewer than two
     images.
     """
     if count < 2:

@@ -1,4 +1,4 @@
-"""What an update says of a reconstruction, without the truth."""
+"""What an update tells about a reconstruction without the truth."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from leakbench.metrics.metric import Metric
 def span_distance(distances: np.ndarray) -> np.ndarray:
     """Return the share of each reconstruction's length that lies outside the span of its update, 0 to 1.
 
-    The attack's job computes it, since it takes no truth (`exact.membership`), where the first dense layer
-    reads pixels. 0 is what an image of the batch has, and a mixture of several.
+    The attack's job computes the share, because no truth is needed for it (`exact.membership`), where the
+    first dense layer reads pixels. An image of the batch has 0, and so has a mixture of several.
     """
     return distances
 

@@ -7,10 +7,13 @@ from leakbench.metrics.pearson import pearson_matrix
 
 
 def channel_pearson(features: np.ndarray, images: np.ndarray) -> np.ndarray:
-    """Return the mean |r| of the channels of [N, F, h, w] with the grey image [N, C, H, W] shrunk to h×w,
-    float64 [N].
+    """Return the mean |r| of an image's feature channels with the grey image, float64 [N].
 
-    A filter may invert, so the sign does not count. Constant channels have r = 0 and count.
+    The grey image is shrunk to h×w. A filter may invert, so the sign does not count. Constant channels have r
+    = 0 and enter the mean.
+
+    features: [N, F, h, w].
+    images: [N, C, H, W], whose channels are averaged to grey.
     """
     from skimage.transform import resize
 

@@ -1,20 +1,19 @@
-"""What of an image is wrong: its coarse structure or its details, its colours."""
+"""Which part of a reconstruction is wrong: its coarse structure or its details, and its colours."""
 
 import numpy as np
 
 from leakbench.metrics.images import pair
 from leakbench.metrics.metric import Metric
 
-# Of each side's frequencies the lowest quarter counts as coarse: 8×8 of 32×32 cosines.
+# The lowest quarter of the frequencies of each side counts as coarse: 8×8 of 32×32 cosines.
 COARSE = 4
 
 
 def coarse_error(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return the share of the squared error of images [N, C, H, W] that lies in low frequencies, float64 [N]
-    in [0, 1].
+    """Return the share of the squared error that lies in low frequencies, float64 [N] in [0, 1].
 
-    Frequencies are those of the cosine transform; low are the lowest quarter down and across. NaN where
-    nothing is wrong.
+    The images are [N, C, H, W]. Frequencies are those of the cosine transform, and the lowest quarter of them
+    down and across counts as low. The share is NaN where the two images are equal.
     """
     from scipy.fft import dctn
 
@@ -27,7 +26,7 @@ def coarse_error(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 
 
 def colour_error(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return how far the mean colours of images [N, C, H, W] are apart, Euclidean, float64 [N] in [0, √C]."""
+    """Return the Euclidean distance of the mean colours of images [N, C, H, W], float64 [N] in [0, √C]."""
     a, b = pair(reconstructions, truths)
     return np.sqrt(np.square((a - b).mean((2, 3))).sum(1))
 

@@ -7,10 +7,10 @@ from leakbench.metrics.metric import Metric
 
 
 def exact(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
-    """Return whether all pixels of a pair [N, C, H, W] are one 8-bit level, float64 [N], 1 or 0.
+    """Return 1 where all pixels of a pair [N, C, H, W] have the same 8-bit level, else 0, float64 [N].
 
-    Its mean over a batch is the share of the batch that was recovered (arXiv:2609.09659, Table II, whose
-    tolerance its text does not state).
+    The mean over a batch is the share of the batch that was recovered (arXiv:2609.09659, Table II; its text
+    does not state the tolerance).
     """
     a, b = pair(reconstructions, truths)
     same: np.ndarray = (np.rint(255.0 * a) == np.rint(255.0 * b)).all(axis=(1, 2, 3))

@@ -1,4 +1,4 @@
-"""Whether a reconstruction shows which image it came from: recognising it among others, instead of by eye."""
+"""Whether a reconstruction is recognised as its own image among others, instead of by eye."""
 
 import numpy as np
 
@@ -6,21 +6,23 @@ from leakbench.metrics.images import pair
 from leakbench.metrics.metric import Metric
 from leakbench.metrics.mse import mse, mse_matrix
 
-# Images among which a private one must be recognised.
+# The number of images among which a private one must be recognised.
 POOL = 1000
 
 
 def identified(reconstructions: np.ndarray, truths: np.ndarray, pool: np.ndarray) -> np.ndarray:
-    """Return 1 where no image of `pool` [M, C, H, W] is nearer to the reconstruction than its own image, else
-    0.
+    """Return 1 where no image of the pool is nearer to the reconstruction than its own image, else 0.
 
-    By squared error; float64 [N], NaN where there is no reconstruction. The private images may be in the
-    pool.
+    Nearness is the squared error.
+
+    pool: [M, C, H, W]; the private images may be among them.
+
+    Returns float64 [N], NaN where there is no reconstruction.
     """
     a, b = pair(reconstructions, truths)
     own = mse(a, b)
     nearest = mse_matrix(a, pool).min(axis=1)
-    # An image of the pool that is the private one itself is as near but for rounding.
+    # The private image itself may be in the pool: it is as near up to rounding.
     return np.where(np.isnan(own), np.nan, (nearest >= own - 1e-9).astype(np.float64))
 
 

@@ -6,8 +6,8 @@ import numpy as np
 def displayed(images: np.ndarray) -> np.ndarray:
     """Return images [N, C, H, W] as float64 clamped to [0, 1], as a screen shows them.
 
-    InvG's `rec_mult` scores them so. An image with a NaN or infinite pixel becomes NaN as a whole, so that
-    every metric of it is NaN. Raises ValueError if the batch does not have four axes or one or three
+    InvG's `rec_mult` scores clamped images too. An image with a NaN or infinite pixel becomes NaN as a whole,
+    so that every metric of it is NaN. Raises ValueError if the batch does not have four axes or one or three
     channels.
     """
     images = np.asarray(images, dtype=np.float64)
@@ -18,14 +18,17 @@ def displayed(images: np.ndarray) -> np.ndarray:
 
 
 def pair(reconstructions: np.ndarray, truths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both batches as `displayed` does; ValueError if their shapes differ (nothing is broadcast)."""
+    """Return both batches as `displayed` does.
+
+    Raises ValueError if their shapes differ; nothing is broadcast.
+    """
     if np.shape(reconstructions) != np.shape(truths):
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
     return displayed(reconstructions), displayed(truths)
 
 
 def undisplayable(*batches: np.ndarray) -> np.ndarray:
-    """Return bool [N]: the rows in which any of the batches from `displayed` holds no image (NaN)."""
+    """Return the rows in which any of the batches from `displayed` holds no image (NaN), bool [N]."""
     return np.any([np.isnan(batch).any(axis=(1, 2, 3)) for batch in batches], axis=0)
 
 

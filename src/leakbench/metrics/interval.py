@@ -1,7 +1,7 @@
 """What a table reports about many scores: mean with a 95 % interval, median, quartiles, failures.
 
-One rule chooses the interval of a mean. It counts independent trials: values that share one fate, such as the
-images of one update, are one trial (a cluster). With m clusters:
+One rule chooses the interval of a mean. The rule counts independent trials: values that share one fate, such
+as the images of one update, are one trial (a cluster). With m clusters:
 
 - m < 3: no interval, both bounds are NaN.
 - All values are 0 or 1 (a share): Wilson's interval for m trials.
@@ -31,24 +31,26 @@ def interval(
     *,
     level: float = 0.95,
 ) -> tuple[float, float]:
-    """Return the interval (low, high) of the mean of values [n].
+    """Return the interval (low, high) of the mean of values.
 
-    `clusters` [n] labels the values that share one fate; without it each value is a trial of its own. `rng`
-    draws the bootstrap (from 20 clusters on); without it a fixed seed does, so the same values have the
+    values: float [n]. Callers drop NaN values first: any NaN gives NaN bounds.
+    clusters: [n], labels of the values that share one fate; without it each value is a trial of its own.
+    rng: draws the bootstrap (from 20 clusters on); without it a fixed seed does, so the same values have the
     same interval.
+    level: the confidence level, between 0 and 1.
 
-    A share (all values 0 or 1) has Wilson's interval, which never leaves [0, 1]. Its number of trials is
-    the number of clusters, or less where clusters are unequal: (sum of sizes)² / sum of squared sizes
-    (Kish). That is exact where the values of a cluster are all equal, and wide otherwise. Other means use
-    the residual of each cluster, sum - mean * size, as the linearised ratio estimator does; for clusters of
-    one value that is the plain t interval.
+    A share (all values 0 or 1) has Wilson's interval, which never leaves [0, 1]. Its number of trials is the
+    number of clusters, or less where clusters are unequal: (sum of sizes)² / sum of squared sizes (Kish).
+    That number is exact where the values of a cluster are all equal; otherwise the interval is wide. Other
+    means use the residual of each cluster, sum - mean * size, as the linearised ratio estimator does; for
+    clusters of one value that is the plain t interval.
 
-    Values that are all equal give (value, value) from 5 clusters on; of fewer they say nothing about the
-    spread, and both bounds are NaN. With infinite values the bound on their side is infinite; the other
+    Values that are all equal give (value, value) from 5 clusters on. Fewer equal clusters say nothing about
+    the spread, and both bounds are NaN. With infinite values the bound on their side is infinite. The other
     bound is that of the values with each infinity replaced by the largest (smallest) finite value, since a
     mean is at least that of the capped values. Infinities of both signs have no mean, and NaN bounds.
-    Callers drop NaN values first: any NaN gives NaN bounds. Raises ValueError if there are not as many
-    labels as values.
+
+    Raises ValueError if there are not as many labels as values.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     sums, sizes = _clustered(values, clusters)
@@ -64,15 +66,17 @@ def interval(
 def paired(
     a: Mapping[Key, float], b: Mapping[Key, float], clusters: Mapping[Key, Hashable], *, level: float = 0.95
 ) -> tuple[float, float, float, int]:
-    """Return (value, low, high, m): the mean of a - b over the same trials, its interval, and the number of
-    clusters.
+    """Return (value, low, high, m) of a paired difference: mean of a - b, its interval, number of clusters.
 
-    `a`, `b` map each trial to its score, `clusters` maps it to what it shares a fate with. All four are NaN
-    (m is 0) unless both have the same trials; a trial that is NaN on either side is dropped from both. The
-    rule is that of `interval`, with one exception: where all scores are 0 or 1 the difference of two shares
-    has Bonett and Price's interval (2012), the counterpart of Wilson's for pairs. Student's t and the
-    bootstrap both see a difference in three pairs out of twenty that merely happen to disagree in the same
-    direction.
+    a: trial → its score.
+    b: the same for the other side. A trial that is NaN on either side is dropped from both.
+    clusters: trial → what it shares a fate with.
+    level: the confidence level, between 0 and 1.
+
+    The first three are NaN and m is 0 unless both sides have the same trials. The rule is that of `interval`,
+    with one exception: where all scores are 0 or 1, the difference of two shares has Bonett and Price's
+    interval (2012), the counterpart of Wilson's for pairs. Student's t and the bootstrap both see a
+    difference in three pairs out of twenty that merely happen to disagree in the same direction.
     """
     if set(a) != set(b):
         return math.nan, math.nan, math.nan, 0
@@ -102,14 +106,19 @@ def paired(
 
 
 def wilson(share: float, trials: float, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's interval (low, high) of a share in [0, 1] over a number of trials (Wilson 1927)."""
+    """Return Wilson's interval (low, high) of a share over a number of trials (Wilson 1927).
+
+    share: the share, in [0, 1].
+    trials: the number of trials, which need not be whole.
+    level: the confidence level, between 0 and 1.
+    """
     from scipy.special import ndtri
 
     z = float(ndtri((1 + level) / 2))
     centre = share + z * z / (2 * trials)
     half = z * math.sqrt(share * (1 - share) / trials + (z / (2 * trials)) ** 2)
     low, high = ((centre + sign * half) / (1 + z * z / trials) for sign in (-1, 1))
-    # Rounding must not part a share of 0 or 1 from its own bound.
+    # Rounding must not separate a share of 0 or 1 from its own bound.
     return (0.0 if share == 0 else max(low, 0.0)), (1.0 if share == 1 else min(high, 1.0))
 
 
@@ -147,12 +156,11 @@ def _student(sums: np.ndarray, sizes: np.ndarray, level: float) -> tuple[float, 
 
 
 def _bca(sums: np.ndarray, sizes: np.ndarray, rng: np.random.Generator, level: float) -> tuple[float, float]:
-    """Return the bias-corrected and accelerated bootstrap interval (Efron 1987) of sum of sums / sum of
-    sizes.
+    """Return the bias-corrected and accelerated bootstrap interval (Efron 1987) of sum(sums) / sum(sizes).
 
     The acceleration comes from the jackknife over clusters. The normal quantile is replaced by Student's t
-    times sqrt(m / (m - 1)) (Hesterberg 2015), since resampled means vary less than means do; so the
-    interval of 20 trials continues that of 19.
+    times sqrt(m / (m - 1)) (Hesterberg 2015), since resampled means vary less than means do. The interval of
+    20 trials therefore continues that of 19.
     """
     from scipy.special import ndtr, ndtri, stdtrit
 
@@ -191,7 +199,7 @@ def _drawn(rng: np.random.Generator, m: int, rows: int) -> Iterator[np.ndarray]:
 def _capped(
     values: np.ndarray, clusters: np.ndarray | None, rng: np.random.Generator | None, level: float
 ) -> tuple[float, float]:
-    """Return the interval of values some of which are infinite, on one side or (no mean) on both."""
+    """Return the interval of values of which some are infinite, on one side or (no mean) on both."""
     finite = values[np.isfinite(values)]
     infinite = set(values[~np.isfinite(values)])
     if len(infinite) > 1:
@@ -223,15 +231,20 @@ def summary(
 ) -> dict[str, float | int]:
     """Return mean, std, median, q25, q75, ci_low, ci_high, n, failure_rate of one metric over N trials.
 
-    `values` float [N] has one score per trial, `failures` bool [N] says which trials diverged or gave
-    nothing. A failed trial that has a score (that of `baselines.blank`, say) counts in the mean like any
-    other. NaN means not scored: it enters failure_rate = failures / N, but no other number, and n is the
-    number of scores used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and
-    quartiles are what remains to compare. ci_low and ci_high are those of `interval`, which takes `rng` and
-    `clusters` [N], the labels of trials that share one fate (the images of one update). `std` is the
-    population's standard deviation over all scores (divided by n, as thesis Table 3.13 prints it: one label
-    wrong in ten batches of four is 0.075); like the interval it is NaN for fewer than two trials
-    (clusters), and where a score is infinite. Raises ValueError if the three do not have one length.
+    values: float [N], one score for each trial; NaN means not scored.
+    failures: bool [N], the trials that diverged or gave nothing.
+    rng: draws the interval, as in `interval`.
+    clusters: [N], labels of the trials that share one fate (the images of one update).
+
+    A failed trial that has a score (that of `baselines.blank`, say) counts in the mean like any other. A
+    trial that is not scored enters failure_rate = failures / N and no other number; n is the number of scores
+    used. Nothing is capped: one identical pair makes the mean PSNR inf, and the median and quartiles remain
+    for a comparison. ci_low and ci_high are those of `interval`. `std` is the population's standard deviation
+    over all scores (divided by n, as thesis Table 3.13 prints it: one label wrong in ten batches of four is
+    0.075). Like the interval, `std` is NaN for fewer than two trials (clusters), and where a score is
+    infinite.
+
+    Raises ValueError if `values`, `failures` and `clusters` do not have one length.
     """
     values = np.ravel(np.asarray(values, dtype=np.float64))
     failures = np.ravel(np.asarray(failures, dtype=bool))

@@ -6,10 +6,13 @@ from leakbench.metrics.metric import Metric
 
 
 def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
-    """Return the share of the k private labels that the guesses cover, whatever their order, in [0, 1].
+    """Return the share of the private labels that the guesses cover, whatever their order, in [0, 1].
 
-    Both are integer vectors (n guesses, k labels). The overlap of the two multisets, divided by k: the
-    largest number of labels that any permutation of the guesses gets right (IRec of iLRG). NaN if k = 0.
+    guesses: int [n].
+    truths: int [k].
+
+    The share is the overlap of the two multisets, divided by k: the largest number of labels that any
+    permutation of the guesses gets right (IRec of iLRG). It is NaN if k = 0.
     """
     guesses, truths = np.ravel(guesses), np.ravel(truths)
     if truths.size == 0:
@@ -20,32 +23,47 @@ def label_accuracy(guesses: np.ndarray, truths: np.ndarray) -> float:
 
 
 def label_presence(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
-    """Return the share of all `classes` of which the guesses tell rightly whether some label is of them, in
-    [0, 1] (LeAcc of iLRG).
+    """Return the share of classes whose presence among the labels is guessed rightly, in [0, 1].
 
-    With few labels and many classes most classes are absent, and whoever guesses nothing scores highly.
+    iLRG calls the share LeAcc. With few labels and many classes most classes are absent, and an attack that
+    guesses nothing scores highly.
+
+    guesses: int [n].
+    truths: int [k].
+    classes: the number of all classes.
     """
     given, true = (_counts(each, classes) > 0 for each in (guesses, truths))
     return float((given == true).mean())
 
 
 def label_counts(guesses: np.ndarray, truths: np.ndarray, classes: int) -> float:
-    """Return the share of all `classes` of which the guesses hold as many labels as there are, in [0, 1]
-    (LnAcc of iLRG)."""
+    """Return the share of classes whose number of labels is guessed rightly, in [0, 1].
+
+    iLRG calls the share LnAcc.
+
+    guesses: int [n].
+    truths: int [k].
+    classes: the number of all classes.
+    """
     given, true = (_counts(each, classes) for each in (guesses, truths))
     return float((given == true).mean())
 
 
 def _counts(labels: np.ndarray, classes: int) -> np.ndarray:
-    """Return how many labels are of each class, int64 [classes]; what is no class, such as -1, is of none."""
+    """Return how many labels each class has, int64 [classes], without those of no class, such as -1."""
     flat = np.ravel(labels)
     return np.bincount(flat[(flat >= 0) & (flat < classes)], minlength=classes)
 
 
 def labels_matched(guesses: np.ndarray, truths: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return bool [k]: is the guess of the reconstruction matched to each image (`matching.match`) its label.
+    """Return for each image whether the label guessed for its reconstruction is right, bool [k].
 
-    An image without a reconstruction (index -1) has no guess, which is wrong.
+    guesses: int [n], the label guessed for each reconstruction.
+    truths: int [k].
+    index: int [k], the reconstruction matched to each image (`matching.match`); without one (-1) there is no
+    guess, which is wrong.
+
+    Raises ValueError if `truths` and `index` differ in length.
     """
     guesses, truths, index = np.ravel(guesses), np.ravel(truths), np.ravel(index)
     if truths.shape != index.shape:

@@ -1,4 +1,4 @@
-"""LPIPS 0.1 (Zhang et al. 2018), distance in the features of a trained network; and FedKL's use of it."""
+"""LPIPS 0.1 (Zhang et al. 2018), a distance in the features of a trained network, and FedKL's use of it."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,13 +19,16 @@ if TYPE_CHECKING:
 NARROWEST = {"alex": 31, "vgg": 16}
 ENLARGED = 64
 _PIXELS_AT_ONCE = 1 << 18
-# The last network of each kind, and the arrays it was made of: making one takes as long as a dozen small
+# The last network of each kind and the arrays it was made of: making a network takes as long as a dozen small
 # images.
 _made: dict[str, tuple[Mapping[str, np.ndarray], "torch.nn.Module"]] = {}
 
 
 def network(net: str, backbones: Mapping[str, np.ndarray]) -> "torch.nn.Module":
-    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone."""
+    """Return the `lpips` network "alex" or "vgg": its own linear layers over the given backbone.
+
+    Raises UserError if an array of `backbones` is missing or has the wrong shape.
+    """
     import lpips
     import torch
 
@@ -97,13 +100,13 @@ def _distance(net: str, backbones: Mapping[str, np.ndarray], a: np.ndarray, b: n
 
 
 def _lpips(net: str, scaled: Callable[[np.ndarray, np.ndarray], Images]) -> Callable[..., np.ndarray]:
-    """Return LPIPS with a network ("alex", "vgg") that is given images as `scaled` makes them.
+    """Return LPIPS with a network ("alex", "vgg") whose input is what `scaled` makes of the images.
 
-    It takes images [N, C, H, W] in [0, 1] and returns float64 [N] ≥ 0; 0 if identical. Grey images are
-    repeated in three channels. Images too narrow for the network, such as MNIST for AlexNet, are enlarged
-    bilinearly to 64 pixels on the shorter side; all others go in as they are. `lpips_backbones` maps
-    "alex/features.0.weight"… (torchvision's names, OIHW) to arrays; nothing is downloaded. Raises UserError
-    if one of them is missing or of the wrong shape.
+    The returned function takes images [N, C, H, W] in [0, 1] and returns float64 [N] ≥ 0; 0 if identical.
+    Grey images are repeated in three channels. Images too narrow for the network, such as MNIST for AlexNet,
+    are enlarged bilinearly to 64 pixels on the shorter side; all others enter as they are. `lpips_backbones`
+    maps "alex/features.0.weight"… (torchvision's names, OIHW) to arrays; nothing is downloaded. Raises
+    UserError if one of them is missing or of the wrong shape.
     """
 
     def distance(
@@ -115,7 +118,7 @@ def _lpips(net: str, scaled: Callable[[np.ndarray, np.ndarray], Images]) -> Call
 
 
 lpips_alex, lpips_vgg = (_lpips(net, _standard) for net in ("alex", "vgg"))
-# What thesis Table 5.6 prints as LPIPS; not LPIPS as its authors mean it.
+# What thesis Table 5.6 prints as LPIPS, which is not LPIPS as its authors define it.
 lpips_alex_raw255_bgr, lpips_vgg_raw255_bgr = (_lpips(net, _raw255_bgr) for net in ("alex", "vgg"))
 
 METRICS = (

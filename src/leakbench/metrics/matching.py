@@ -6,9 +6,10 @@ import numpy as np
 def match(cost: np.ndarray) -> np.ndarray:
     """Return for each of k images which of n reconstructions is matched to it, int64 [k], from cost [n, k].
 
-    The Hungarian method: no reconstruction serves two images, as many images as possible get one, the total
-    cost is least. Images left without one (k > n) get -1. A cost that is NaN or infinite is worse than any
-    other: such a pair is made only when nothing else is left.
+    The Hungarian method: no reconstruction serves two images, as many images as possible get one, and the
+    total cost is least. Images that get no reconstruction (k > n) have -1. A cost that is NaN or infinite is
+    worse than any other: such a pair is made only when nothing else is left. Raises ValueError if `cost` is
+    no matrix.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -31,9 +32,12 @@ def match(cost: np.ndarray) -> np.ndarray:
 def best(similarity: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return for each of k images the most similar of n reconstructions, each image on its own.
 
-    similarity [..., n, k] → (index int64 [..., k], value [..., k]). Fidel's convention: every image counts
-    once, and one reconstruction may serve several images. NaN is never chosen over a number. With n = 0 the
-    index is -1 and the value NaN; an image with NaN only gets (-1, NaN) as well.
+    This is Fidel's convention: every image counts once, and one reconstruction may serve several images.
+
+    similarity: [..., n, k]. NaN is never chosen over a number.
+
+    Returns the index, int64 [..., k], and the value, [..., k]. With n = 0, and for an image that has only
+    NaN, the index is -1 and the value NaN.
     """
     similarity = np.asarray(similarity)
     if similarity.shape[-2] == 0:

@@ -9,8 +9,11 @@ from leakbench.metrics.metric import Metric
 def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
     """Return the share of pairs of a member and another candidate in which the member has the lower score.
 
-    scores: float [n]. members, accepted: bool [n], who was in the batch, and whom the attack takes for it. A
-    tie is half a pair; 0.5 is chance. NaN without a pair.
+    scores: float [n], one for each candidate.
+    members: bool [n], the candidates that were in the batch.
+    accepted: bool [n], the candidates that the attack takes for members.
+
+    A tie is half a pair; 0.5 is chance. The share is NaN without a pair.
     """
     inside, outside = members.sum(), (~members).sum()
     if not inside or not outside:
@@ -20,8 +23,10 @@ def membership_auc(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray
 
 
 def _found(scores: np.ndarray, members: np.ndarray, rate: float) -> float:
-    """Return the share of members with lower scores than all other candidates but `rate` of them, rounded
-    down."""
+    """Return the share of members whose scores are lower than those of all but a few other candidates.
+
+    rate: the share of the other candidates that may have lower scores; their number is rounded down.
+    """
     outside = np.sort(scores[~members])
     if not members.any() or not len(outside):
         return float("nan")
@@ -29,17 +34,20 @@ def _found(scores: np.ndarray, members: np.ndarray, rate: float) -> float:
 
 
 def tpr_at_fpr_0(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
-    """Return the share of members that are found without taking any other candidate for one."""
+    """Return the share of members that are found while no other candidate is taken for a member."""
     return _found(scores, members, 0.0)
 
 
 def tpr_at_fpr_0_001(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
-    """Return the share of members that are found while one in a thousand of the others is taken for one."""
+    """Return the share of members that are found while one in a thousand of the others is taken for one.
+
+    One in a thousand is rounded down to a whole number of candidates.
+    """
     return _found(scores, members, 0.001)
 
 
 def members_accepted(scores: np.ndarray, members: np.ndarray, accepted: np.ndarray) -> float:
-    """Return the share of members that the attack takes for such by its own decision."""
+    """Return the share of members that the attack takes for members by its own decision."""
     return float(accepted[members].mean()) if members.any() else float("nan")
 
 

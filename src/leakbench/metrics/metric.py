@@ -1,4 +1,4 @@
-"""What a metric file declares."""
+"""The declaration of a metric in its file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +9,17 @@ from typing import Any, Literal
 class Metric:
     """One column of a score table.
 
-    `function(reconstructions, truths, **needs)` maps two batches [N, C, H, W] to float64 [N]; `needs` names
-    the keyword arguments it takes beyond the images. `of` says what is reconstructed: images, or the features
-    that a dense layer reads, which are then compared with the images they came from; or how updates belong
-    together, which the scorer measures on its own match and not on pairs of images; or the models that the
-    federation trains, one after each round; or, of candidates, who was in a batch.
+    name: the name of the column.
+    function: `function(reconstructions, truths, **needs)` maps two batches [N, C, H, W] to float64 [N].
+    convention: "standard", or "published" for what the code of a paper computes.
+    higher_is_better: whether a larger value is a better reconstruction.
+    needs: the keyword arguments that the function takes beyond the images.
+    of: what is measured.
+
+    `images` are reconstructions of private images. `features` are what a dense layer reads, which are
+    compared with the images they came from. `updates` say how updates belong together; the scorer measures
+    them on its own match instead of on pairs of images. `models` are those that the federation trains, one
+    after each round. `candidates` ask who was in a batch.
     """
 
     name: str

@@ -17,9 +17,9 @@ def mse(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def rmse_255(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the root of the mean squared difference on the scale 0..255, float64 [N] in [0, 255].
 
-    FedKL's `evaluation_metrics.py` computes this and thesis Table 5.6 prints it as "MSE". That code reads
-    images back from 8-bit files; the rounding (at most half a level per pixel) is not imitated, which keeps
-    the number finite and ordered for reconstructions that are nearly exact.
+    FedKL's `evaluation_metrics.py` computes this number, and thesis Table 5.6 prints it as "MSE". That code
+    reads images back from 8-bit files. The rounding (at most half a level per pixel) is not imitated, which
+    keeps the number finite and ordered for reconstructions that are nearly exact.
     """
     return 255.0 * np.sqrt(mse(reconstructions, truths))
 
@@ -27,8 +27,8 @@ def rmse_255(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def mse_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the mean squared difference of every reconstruction [n, C, H, W] to every image [k, C, H, W].
 
-    float64 [n, k]: the cost on which `matching.match` pairs a batch. Rows of undisplayable reconstructions
-    are NaN.
+    The result, float64 [n, k], is the cost by which `matching.match` pairs a batch. Rows of undisplayable
+    reconstructions are NaN. Raises ValueError if reconstructions and images have different shapes.
     """
     a, b = displayed(reconstructions), displayed(truths)
     if a.shape[1:] != b.shape[1:]:

@@ -8,13 +8,14 @@ from numpy.typing import DTypeLike
 from leakbench.metrics.metric import Metric
 
 THRESHOLD = 0.98
-# Below this range a row counts as constant: its values are the rounding of an update that did not happen.
+# A row with a smaller range counts as constant: its values are the rounding of a zero update.
 _NO_RANGE = 1e-30
-# Between these, squares of lengths keep all their digits in float32.
+# Between these bounds, squared lengths keep all their digits in float32.
 _SMALLEST, _LARGEST = 1e-20, 1e30
-# The least standard deviation, as a share of the mean, beside which the rounding of the mean is nothing.
+# The least standard deviation, as a share of the mean, at which the rounding of the mean is negligible.
 _SPREAD = 1e-3
-# Of the rows that are centred at once: half a megabyte, which stays in a core's cache for the product.
+# The number of values that are centred at once: half a megabyte, which stays in a core's cache for the
+# product.
 _CACHED_FLOATS = 1 << 17
 
 
@@ -22,8 +23,8 @@ def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the correlation r of each reconstruction with its image, pixels and channels, float64 [N].
 
     Both are [N, ...] of one shape and any scale: r does not change under a positive scale and a shift, so
-    nothing is clamped. Signed (the paper is silent on |r|): a negative copy does not count as revealed. A row
-    that is constant or holds a NaN or an infinity has r = 0.
+    nothing is clamped. The sign counts (the paper is silent on |r|): a negative copy is not revealed. A row
+    that is constant or holds a NaN or an infinity has r = 0. Raises ValueError if the shapes differ.
     """
     if np.shape(reconstructions) != np.shape(truths):
         raise ValueError(f"reconstructions have shape {np.shape(reconstructions)}, truths {np.shape(truths)}")
@@ -35,7 +36,7 @@ def pearson(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def pearson_matrix(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return r of every row of [..., n, d] with every row of [..., k, d] as float32 [..., n, k].
 
-    Rows are centred, and their products divided by their lengths. A large common offset or scale does no
+    Rows are centred, and their products are divided by their lengths. A large common offset or scale does no
     harm. Constant rows and rows with NaN or infinity have r = 0.
     """
     rows, others = np.asarray(reconstructions), np.asarray(truths)
@@ -62,11 +63,11 @@ def revealed(correlation: np.ndarray, threshold: float = THRESHOLD) -> np.ndarra
 
 
 def _centred(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows [..., d] centred, as float32, and what to divide their products by to get r, inverted:
-    [..., 1].
+    """Return centred rows, float32 [..., d], and factors [..., 1] that turn their products into r.
 
-    Most rows of float32 take two passes and a sum of squares. Those that are nearly constant, very small or
-    very large, and those with NaN or infinity, go the careful way of `_unit_rows`.
+    A factor is the inverse of a row's length. Most rows of float32 take two passes and a sum of squares. Rows
+    that are nearly constant, very small or very large, and rows with NaN or infinity, take the careful way of
+    `_unit_rows`.
     """
     if rows.dtype != np.float32:
         return _unit_rows(rows, np.float32), np.ones((*rows.shape[:-1], 1), np.float32)
@@ -81,7 +82,7 @@ def _centred(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if not usual.all():
         rest = np.argwhere(~usual[..., 0])
         values = rows[tuple(rest.T)]
-        # A neuron without any change has a row of zeros, which stays one.
+        # A neuron without any change has a row of zeros, which stays zero.
         live = (values.max(-1, initial=0) != 0) | (values.min(-1, initial=0) != 0)
         if live.any():
             centred[tuple(rest[live].T)] = _unit_rows(values[live], np.float32)

@@ -1,4 +1,4 @@
-"""Numbers of a whole update: what a defence costs, what an attack costs, how well its gradients match."""
+"""Numbers of a whole update: the cost of a defence, the cost of an attack, how well its gradients match."""
 
 import numpy as np
 
@@ -6,18 +6,25 @@ from leakbench.metrics.metric import Metric
 
 
 def of_rounds(values: np.ndarray, samples: int) -> np.ndarray:
-    """Return a value of each round [rounds] for each of its private images, float64 [rounds · samples].
+    """Return the value of each round [rounds] for each of its private images, float64 [rounds · samples].
 
-    Accuracy, in [0, 1], is that of the model after the round; bytes are those of the client's update; the
+    Accuracy, in [0, 1], is that of the model after the round. Bytes are those of the client's update. The
     squared error is that of a reconstruction's gradients against those observed, as the attack gives it.
+
+    values: [rounds].
+    samples: the number of private images of a round.
     """
     return np.repeat(np.asarray(values, np.float64), samples)
 
 
 def seconds(spent: float, updates: float) -> float:
-    """Return an attack's seconds for one update: the updates of a cell run together, so each bears its share.
+    """Return an attack's seconds for one update.
 
-    It is the one metric that differs from run to run and from machine to machine.
+    The updates of a cell run together, so each of them bears an equal share. No other metric differs from run
+    to run and from machine to machine.
+
+    spent: seconds of the whole cell.
+    updates: the number of its updates.
     """
     return spent / updates
 

@@ -15,8 +15,8 @@ def psnr(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def psnr_of_rmse(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return 10 log10(255² / RMSE), RMSE on 0..255: the "PSNR" of thesis Table 5.6, in dB, float64 [N].
 
-    For one image the true PSNR is 2 × this − 20 log10 255 (48.13 dB); for a mean over images that holds only
-    roughly.
+    For one image the true PSNR is 2 × this value − 20 log10 255 (48.13 dB); for a mean over images the
+    relation holds only roughly.
     """
     return _decibels(255.0**2, rmse_255(reconstructions, truths))
 
@@ -24,12 +24,12 @@ def psnr_of_rmse(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
 def psnr_uint8_wrap(reconstructions: np.ndarray, truths: np.ndarray) -> np.ndarray:
     """Return the PSNR, in dB, of two uint8 images whose difference was squared without a cast, float64 [N].
 
-    In NumPy `(a - b) ** 2` of uint8 arrays stays uint8: the difference wraps modulo 256 and so does its
-    square. The first wrap alone changes nothing that the second keeps, since (d + 256 m)² = d² modulo 256; it
-    is the wrapped *square* that loses the size of the error. Averaged over all 256 differences it is 105.5,
-    so that two unrelated images score 10 log10(255² / 105.5) = 27.90 dB whatever they show. The lowest values
-    of thesis Tables 3.4 and 3.16 lie there (our inference; see docs/decisions.md). Inf if every difference is
-    a multiple of 16.
+    In NumPy `(a - b) ** 2` of uint8 arrays stays uint8: the difference wraps modulo 256, and so does its
+    square. The first wrap alone is harmless, since (d + 256 m)² = d² modulo 256. The wrapped *square* loses
+    the size of the error. Averaged over all 256 differences the wrapped square is 105.5, so two unrelated
+    images score 10 log10(255² / 105.5) = 27.90 dB whatever they show. The lowest values of thesis Tables 3.4
+    and 3.16 lie there (our inference; see docs/decisions.md). The value is inf if every difference is a
+    multiple of 16.
     """
     a, b = pair(reconstructions, truths)
     difference = to_uint8(a) - to_uint8(b)

@@ -1,4 +1,4 @@
-"""How much of a record was recovered: feature by feature, and the whole of it."""
+"""How much of a record was recovered: single features, and the whole record."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ from leakbench.metrics.images import pair
 from leakbench.metrics.metric import Metric
 from leakbench.records import Column
 
-# A number is right within this many standard deviations of its column. A normal column has a quarter of its
-# numbers so near its mean (TabLeak, ICML 2023; `create_tolerance_map` of its code).
+# A number is right within this many standard deviations of its column. A quarter of the numbers of a normal
+# column are that near to its mean (TabLeak, ICML 2023; `create_tolerance_map` of its code).
 TOLERANCE = 0.319
 
 
@@ -18,19 +18,27 @@ def feature_accuracy(
 ) -> np.ndarray:
     """Return the share of features that are right, float64 [N], of records [N, 1, 1, width] in [0, 1].
 
-    columns: what the values of a record mean. deviations: [width], the standard deviation of each in public
-    data. A category is right if its own place holds the largest number of its block, alone; a number is right
-    within TOLERANCE standard deviations.
+    reconstructions: [N, 1, 1, width].
+    truths: [N, 1, 1, width].
+    columns: what the values of a record mean.
+    deviations: [width], the standard deviation of each value in public data.
+
+    A category is right if the place of the true value, and no other, holds the largest number of its block. A
+    number is right within TOLERANCE standard deviations.
     """
     slack = [TOLERANCE * float(deviations[column.place][0]) for column in columns]
     return np.asarray(_right(reconstructions, truths, columns, slack).mean(1))
 
 
 def exact_record(reconstructions: np.ndarray, truths: np.ndarray, columns: Sequence[Column]) -> np.ndarray:
-    """Return whether a whole record would be written the same, float64 [N], 1 or 0.
+    """Return 1 where a whole record would be written the same, else 0, float64 [N].
 
-    Records are [N, 1, 1, width] in [0, 1]. Every category is right, and every number is off by less than half
-    a step of its column (exact-match rate of arXiv:2606.00986).
+    Every category is right, and every number is off by at most half a step of its column (exact-match rate of
+    arXiv:2606.00986).
+
+    reconstructions: [N, 1, 1, width] in [0, 1].
+    truths: [N, 1, 1, width] in [0, 1].
+    columns: what the values of a record mean.
     """
     slack = [column.step / (2 * (column.high - column.low)) for column in columns]
     return np.asarray(_right(reconstructions, truths, columns, slack).all(1), np.float64)
@@ -39,7 +47,10 @@ def exact_record(reconstructions: np.ndarray, truths: np.ndarray, columns: Seque
 def _right(
     reconstructions: np.ndarray, truths: np.ndarray, columns: Sequence[Column], slack: Sequence[float]
 ) -> np.ndarray:
-    """Return which features are right, bool [N, columns]; slack: what the number of a column may be off."""
+    """Return which features are right, bool [N, columns].
+
+    slack: for each column, by how much its number may be off.
+    """
     guessed, true = (each.reshape(len(each), -1) for each in pair(reconstructions, truths))
     out = np.empty((len(true), len(columns)), bool)
     for number, column in enumerate(columns):

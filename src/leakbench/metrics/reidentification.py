@@ -1,9 +1,8 @@
-"""Whether classifiers that identify people still name the person on a reconstruction (Ren's thesis, section
-3.3.4).
+"""Whether classifiers that identify people still name the person on a reconstruction (Ren's thesis, 3.3.4).
 
-A judge is a victim trained on the train split of the cell's own data set. What it answers to the
-reconstructions is given under the judge's name, as float [N, classes], the higher the likelier; nothing here
-knows of networks.
+A judge is a victim trained on the train split of the cell's own data set. Its answers to the reconstructions
+are given under the judge's name, as float [N, classes], where a higher number is more likely. The metrics
+here take these answers and run no network.
 """
 
 from collections.abc import Callable
@@ -15,12 +14,12 @@ from leakbench.metrics.metric import Metric
 
 
 def top(count: int) -> Callable[..., np.ndarray]:
-    """Return the metric that tells whether the true label is among the `count` highest answers (thesis, Table
-    3.15).
+    """Return the metric that says whether the true label is among the `count` highest answers.
 
-    It takes reconstructions and truths [N, C, H, W], `labels` (true ones, int [N]) and the answers of one
-    judge, and returns 1 or 0, float64 [N], NaN where there is no image. Classes that tie with the true one
-    come before it. Raises ValueError for answers or labels of another length.
+    Source: thesis, Table 3.15. The metric takes reconstructions and truths [N, C, H, W], `labels` (the true
+    ones, int [N]) and the answers of one judge. It returns 1 or 0, float64 [N], NaN where there is no image.
+    Classes that tie with the true one come before it. It raises ValueError for answers or labels of another
+    length.
     """
 
     def among(

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 
-# Thresholds are normalised, 0 to 1. MSE of images in [0, 1] and SSIM are so already; a PSNR is divided by
-# that of an error of one 8-bit level everywhere (48.13 dB), beyond which no file of 8 bits shows a
+# Thresholds are normalised, 0 to 1. MSE of images in [0, 1] and SSIM are normalised already. A PSNR is
+# divided by that of an error of one 8-bit level everywhere (48.13 dB), beyond which no file of 8 bits shows a
 # difference.
 THRESHOLDS = tuple(step / 20 for step in range(21))
 ONE_LEVEL = 20.0 * math.log10(255.0)
@@ -17,10 +17,13 @@ PREFIX = "success_"
 def successes(values: np.ndarray, failures: np.ndarray, metric: str) -> np.ndarray:
     """Return whether each image is at least as good as each of THRESHOLDS, bool [21, N].
 
-    `values` float [N] are scores by `metric`, one of FULL: dB for psnr. At least as good is a PSNR or SSIM no
-    lower than the threshold and an MSE no higher. Where `failures` bool [N] says that nothing came out, or
-    the score is NaN, there is no success at any threshold. Raises ValueError for another metric, or arrays of
-    different lengths.
+    A PSNR or SSIM is at least as good if it is no lower than the threshold, and an MSE if it is no higher.
+
+    values: float [N], scores by the metric; dB for psnr. NaN is no success at any threshold.
+    failures: bool [N], the images of which nothing came out; they are no success at any threshold.
+    metric: one of FULL.
+
+    Raises ValueError for another metric, or arrays of different lengths.
     """
     if metric not in FULL:
         raise ValueError(f"no threshold is normalised for {metric} (there are {', '.join(FULL)})")

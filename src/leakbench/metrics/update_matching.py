@@ -8,13 +8,15 @@ from leakbench.metrics.metric import Metric
 def matching_success(
     partner: np.ndarray, match: np.ndarray, images: np.ndarray, passes: np.ndarray
 ) -> np.ndarray:
-    """Return for each private image whether the attack paired it with itself in the pass before: 1 or 0,
-    [rounds, k].
+    """Return 1 where the attack paired a private image with itself in the pass before, else 0, [rounds, k].
 
     partner: [rounds, n], the candidate of an earlier round (round · n + its place) that the attack took for
-    the same sample, -1 where none; match: [rounds, k], the candidate that is this image (`metrics.matching`),
-    -1 where none; images: [rounds, k], which private image it is; passes: [rounds]. NaN in the first pass,
-    which has none before it.
+    the same sample; -1 where there is none.
+    match: [rounds, k], the candidate that shows each image (`metrics.matching`); -1 where there is none.
+    images: [rounds, k], which private image each one is.
+    passes: [rounds], the number of the pass of each round.
+
+    The first pass is NaN, because no pass precedes it.
     """
     there = match >= 0
     rounds = np.nonzero(there)[0]

@@ -1,5 +1,4 @@
-"""Batch-norm statistics: a batch of real images has the means and variances that the network was trained
-on."""
+"""Batch-norm statistics: a batch of real images has the means and variances of the training data."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,13 +17,15 @@ Read = list[tuple[_BatchNorm, Tensor]]
 
 
 def batch_norm_statistics(*, weight: Annotated[float, Field(ge=0)]) -> Prior:
-    """Return the prior of batches whose statistics at each batch norm are near the running ones that were
-    sent.
+    """Return the prior of batches whose statistics at each batch norm are near the running statistics sent.
 
-    weight: of the prior in the objective, at least 0. The value of a trial is Σ ‖mean − running mean‖ +
-    ‖variance − running variance‖ over all batch norms, over the batch's images and pixels together. Source:
-    GradInversion (Yin et al. 2021), Eqn 10. Raises Unfit for a network without running statistics, and behind
-    parameters that are hidden, which change what the layers behind them read.
+    The value of a trial is Σ ‖mean − running mean‖ + ‖variance − running variance‖ over all batch norms, with
+    mean and variance over the batch's images and pixels together (GradInversion, Yin et al. 2021, Eqn 10).
+
+    weight: the weight of the prior in the objective, at least 0.
+
+    Raises Unfit for a network without running statistics, and with hidden parameters, because they change
+    what the layers behind them read.
     """
     return Prior(weight, _of)
 
@@ -46,7 +47,7 @@ def _of(group: Group) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
             group.model(group.to_pixels(images).flatten(0, 1))
         total = images.new_zeros(len(images))
         for norm, x in read:
-            # Of a trial's images and pixels: [trials, channels, …].
+            # [trials, channels, …]: a channel's values over all images and pixels of a trial.
             own = x.unflatten(0, images.shape[:2]).transpose(1, 2).flatten(2)
             apart = own.mean(2) - norm.running_mean, own.var(2, unbiased=False) - norm.running_var
             total = total + sum(each.square().sum(1).clamp_min(1e-30).sqrt() for each in apart)

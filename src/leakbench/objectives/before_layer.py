@@ -20,8 +20,12 @@ def before_layer(
 ) -> Weights:
     """Return weights of the parameters in every distance: 1 before `layer`, 0 for its own and all later ones.
 
-    Parameters are in the order that the network has them, which is that of their use in a network without
-    branches. Raises Unfit where the victim has no parameters of such a layer, or none before it.
+    Parameters are in the order that the network has them. In a network without branches, they are used in
+    that order.
+
+    layer: the name of the first layer whose gradients are left out.
+
+    Raises Unfit where the victim has no parameters of such a layer, or none before it.
     """
 
     def of(group: Group) -> Callable[[Tensors], Tensors]:

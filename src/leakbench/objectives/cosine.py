@@ -7,7 +7,7 @@ from leakbench.tensors import Tensors
 
 
 def cosine() -> Distance:
-    """Return the cosine distance. Source: InvG, Eqn 4; with weights of layers AGIC, Eqn 6."""
+    """Return the cosine distance (InvG, Eqn 4; with weights of layers AGIC, Eqn 6)."""
 
     def value(products: Tensors, theirs: Tensor) -> Tensor:
         return 1 - products["dot"] / (products["mine"].sqrt() * theirs.sqrt())

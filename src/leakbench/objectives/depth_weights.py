@@ -14,11 +14,13 @@ from leakbench.tensors import Tensors
 def depth_weights(*, factor: Annotated[float, Field(gt=0)] = 1.0) -> Weights:
     """Return weights of the parameters in squared distances: exp(−l) for the layer number l, times a scale.
 
-    factor: of all weights, above 0; beside it stand the weights of the priors. Layers are those that have
-    parameters of their own, in the order of the network from 0. The scale makes a squared distance one of
-    sums of gradients, which an update is when it is divided by minus the learning rate, and divides it by the
-    number of mini-batches in the unknown images. Source: DLF's code. There the factor moves from one value to
-    another over the first half of the run, and stays; here it is one number.
+    Layers are those that have parameters of their own, in the order of the network from 0. The scale turns a
+    squared distance of updates into one of sums of gradients, by dividing each update by minus the learning
+    rate. It also divides by the number of mini-batches in the unknown images. The rule is that of DLF's code.
+    There the factor moves from one value to another over the first half of the run, and then stays; here it
+    is one number.
+
+    factor: the factor of all weights, above 0. The weights of the priors are relative to it.
     """
     return Weights(lambda group: lambda observed: _weights(group, observed, factor))
 
@@ -35,13 +37,15 @@ def _weights(group: Group, observed: Tensors, factor: float) -> Tensors:
 
 
 def scale_of(group: Group) -> float:
-    """Return what makes a squared distance of a group's `observed` one of sums of gradients, for each
-    mini-batch."""
+    """Return the factor that makes a squared distance of a group's `observed` one of sums of gradients.
+
+    The factor is that of one mini-batch.
+    """
     observation = group.observation
     if observation.kind == "gradient":
         return 1.0
     steps = len(local_steps(observation, group.samples))
     batches = group.epochs * steps / observation.local["epochs"]
-    # What is observed is the update itself where steps are simulated, and else its mean gradient.
+    # `Group.observed` is the update itself where steps are simulated, and otherwise its mean gradient.
     sums = float(observation.local["lr"]) ** -2 if group.steps else float(steps) ** 2
     return sums / batches

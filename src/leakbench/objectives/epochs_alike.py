@@ -11,7 +11,7 @@ from torch.nn.functional import conv2d
 from leakbench.matching.terms import Prior, differentiated
 from leakbench.matching.trials import Group
 
-# The random convolution: its filters, their side, and the number that they are drawn from.
+# The random convolution: the number of its filters, their side, and the seed that they are drawn from.
 FILTERS, SIDE, SEED = 96, 3, 0
 
 
@@ -23,12 +23,15 @@ def epochs_alike(
 ) -> Prior:
     """Return the prior of unknown images that are alike in all local epochs, whatever their order in each.
 
-    weight: of the prior in the objective, at least 0. of: what is compared, the normalised pixels or what 96
-    random filters of 3×3 pixels make of them. by: what is taken over an epoch's images, at each place: their
-    mean or the largest. The value is the squared difference of two epochs, averaged over all places and over
-    all pairs of epochs, in both orders and each with itself. Of a single epoch it is zero. Source: DLF's
-    code, whose scripts have `l2_mean` (pixels, mean) on FEMNIST and `l2_max_conv` (filters, largest) on
-    CIFAR-100.
+    The value is the squared difference of two epochs, averaged over all places and over all pairs of epochs,
+    in both orders and each with itself. For a single epoch it is zero. The prior is that of DLF's code, whose
+    scripts use `l2_mean` (pixels, mean) on FEMNIST and `l2_max_conv` (filters, largest) on CIFAR-100.
+
+    weight: the weight of the prior in the objective, at least 0.
+    of: what is compared: the normalised pixels (`pixels`), or the outputs of 96 random filters of 3×3 pixels
+    (`filters`).
+    by: what is taken over an epoch's images at each place: their mean (`mean`) or the largest value
+    (`largest`).
     """
 
     def made(group: Group) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
@@ -45,11 +48,10 @@ def epochs_alike(
 
 
 def filtered(images: Tensor) -> Tensor:
-    """Return what random filters make of images [trials, batch, channels, rows, columns]: the same with
-    FILTERS channels.
+    """Return the outputs of random filters on images [trials, batch, channels, rows, columns].
 
-    The filters are always the same. Their weights are normal; the variance is one over the number of values
-    that a filter reads.
+    The outputs have FILTERS channels. The filters are always the same. Their weights are normal, with a
+    variance of one over the number of values that a filter reads.
     """
     channels = images.shape[2]
     rng = torch.Generator().manual_seed(SEED)

@@ -29,11 +29,17 @@ def layer_weights(
 ) -> Weights:
     """Return weights of the parameters in every distance of the objective, which differ from layer to layer.
 
-    shape: the curve of the weights over the convolutions. beta: the last convolution's weight where the first
-    one's is 1, above 0. relu: divide a convolution's weight by one minus its share of zeros (Eqn 8). zeros:
-    the share that `relu` means: of exact zeros in the observed gradient of the convolution, or of zeros in
-    the output of the ReLU behind it, measured on noise. norms, order: what the paper leaves open, see
-    `parameter_weights`. Source: AGIC.
+    The weights are AGIC's. `norms` and `order` are what the paper leaves open, see `parameter_weights`.
+
+    shape: the curve of the weights over the convolutions.
+    beta: the weight of the last convolution, above 0, where that of the first one is 1.
+    relu: whether a convolution's weight is divided by one minus its share of zeros (Eqn 8).
+    zeros: the zeros that `relu` counts: exact zeros in the observed gradient of the convolution (`gradient`),
+    or zeros in the output of the ReLU behind it, measured on noise (`outputs`).
+    norms: the weight of batch norms: that of the convolution before them (`following`), one (`one`) or zero
+    (`none`).
+    order: where projections of a residual network are counted: where their parameters stand (`parameters`),
+    or where they are first read (`forward`).
     """
 
     def of(group: Group) -> Callable[[Tensors], Tensors]:
@@ -76,10 +82,12 @@ def zero_share(observed: Tensor) -> Tensor:
 
 @torch.no_grad()
 def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
-    """Return, for each convolution, how much of its output the ReLU behind it shuts on `images` [n, …], from
-    0 to 1.
+    """Return for each convolution the share of its output that the ReLU behind it shuts, from 0 to 1.
 
-    Where it shuts, the gradient of that output is zero. A convolution that no ReLU follows has 0.
+    Where the ReLU shuts, the gradient of that output is zero. A convolution that no ReLU follows has share 0.
+
+    model: the network.
+    images: [n, …], the images on which the share is measured.
     """
     waiting: list[str] = []
     shares: dict[str, float] = {}
@@ -106,7 +114,7 @@ def shut_share(model: nn.Module, images: Tensor) -> dict[str, float]:
 
 
 def _as_read(names: list[str]) -> list[str]:
-    """Return convolutions with each block's projection before the block's others."""
+    """Return convolutions with each block's projection before the other convolutions of the block."""
     block = {
         n: n.partition("downsample")[0] if "downsample" in n else n.rpartition(".")[0] + "." for n in names
     }
@@ -128,12 +136,19 @@ def parameter_weights(
 ) -> Tensors:
     """Return parameter → weight [trials] for the distance.
 
-    The i-th convolution has the curve's i-th weight, divided by one minus its share of zeros if `relu` (Eqn
-    8): of exact zeros in its observed gradient, or convolution → share as given by `zeros`. Dense layers have
-    the mean of the curve. The paper says nothing about batch norm: its parameters have the weight of the
-    convolution before them (`following`), one, or are left out (`none`). `order` counts projections of a
-    residual network where their parameters stand (after the block's convolutions) or where they are first
-    read (before them).
+    The i-th convolution has the i-th weight of the curve. Dense layers have the mean of the curve.
+
+    model: the network whose layers are weighted.
+    observed: parameter → [trials, *shape], the observed gradients.
+    shape: the shape of the curve (`curve`).
+    beta: the last weight of the curve.
+    relu: whether a convolution's weight is divided by one minus its share of zeros (Eqn 8).
+    norms: the weight of batch norms, of which the paper says nothing: that of the convolution before them
+    (`following`), one (`one`), or zero (`none`).
+    order: where projections of a residual network are counted: where their parameters stand, after the
+    block's convolutions (`parameters`), or where they are first read, before them (`forward`).
+    zeros: convolution → share of zeros for `relu`. Without it, the share of exact zeros in the observed
+    gradient is used.
     """
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Conv2d)]
     if order == "forward":
@@ -157,6 +172,6 @@ def parameter_weights(
             weight = {"following": last, "one": torch.ones_like(last), "none": torch.zeros_like(last)}[norms]
         found |= dict.fromkeys(own, weight)
     first = next(iter(observed.values()))
-    # What a defence adds to the update belongs to no layer of the model.
+    # Tensors that a defence adds to the update belong to no layer of the model and have weight one.
     found |= {name: torch.ones_like(last) for name in observed if name not in found}
     return {name: weight.to(first) for name, weight in found.items()}

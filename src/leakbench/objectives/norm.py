@@ -10,7 +10,7 @@ from leakbench.tensors import Tensors
 def norm() -> Distance:
     """Return the Euclidean distance, whose derivative at zero is taken to be zero.
 
-    Source: GRNN's code, which calls it Wasserstein distance.
+    GRNN's code uses this distance and calls it Wasserstein distance.
     """
 
     def value(products: Tensors, theirs: Tensor) -> Tensor:

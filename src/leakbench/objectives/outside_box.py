@@ -11,19 +11,21 @@ from leakbench.matching.trials import Group
 
 
 def outside_box(*, weight: Annotated[float, Field(ge=0)]) -> Prior:
-    """Return the prior of pixels between 0 and 1: the squared distance of each from there, summed over an
-    image and averaged over the images of a trial.
+    """Return the prior of pixels between 0 and 1.
 
-    weight: of the prior in the objective, at least 0. Source: DLF's code (`clip_prior`).
+    The value is the squared distance of each pixel from this range, summed over an image and averaged over
+    the images of a trial. It is `clip_prior` of DLF's code.
+
+    weight: the weight of the prior in the objective, at least 0.
     """
     return Prior(weight, lambda group: partial(excess, group))
 
 
 def excess(group: Group, images: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the prior's value and derivative.
+    """Return the prior's value [trials], and its derivative in the shape of the images.
 
-    images: [trials, batch, channels, rows, columns] in the victim's normalised space. Returns [trials] and a
-    tensor of the images' shape.
+    group: the trials that the images belong to.
+    images: [trials, batch, channels, rows, columns] in the victim's normalised space.
     """
     pixels = group.to_pixels(images)
     outside = pixels - pixels.clamp(0, 1)

@@ -17,13 +17,16 @@ def partial_gradient(
         Literal["largest", "random"], Field(description="By size in the observed gradient, or by lot.")
     ] = "largest",
 ) -> Entries:
-    """Return the choice of a share of each parameter's entries, which all distances then compare alone.
+    """Return the choice of a share of each parameter's entries, to which all distances are then restricted.
 
-    share: of the entries of each parameter, above 0 and up to 1; at least one entry of each is compared.
-    choice: the entries that are largest in the observed gradient, or ones drawn by lot, the same for every
-    update. Source: FedLeak (Fan et al., USENIX Security 2025, arXiv:2506.08435) for matching a part of the
-    gradient. We have not read how it chooses the part. Ours is parameter by parameter and by size, as a third
-    party's program after the paper has it; the lot is ours and shows what the size is worth.
+    FedLeak (Fan et al., USENIX Security 2025, arXiv:2506.08435) matches a part of the gradient. We have not
+    read how it chooses the part. Here the part is chosen parameter by parameter and by size, as in a third
+    party's program after the paper. The choice by lot is our own and shows what the size is worth.
+
+    share: the share of the entries of each parameter that is compared, above 0 and up to 1; at least one
+    entry.
+    choice: the entries that are largest in the observed gradient (`largest`), or entries drawn by lot, the
+    same for every update (`random`).
     """
 
     def of(observed: Tensors) -> Tensors:
@@ -33,9 +36,14 @@ def partial_gradient(
 
 
 def chosen(observed: Tensor, share: float, choice: Literal["largest", "random"]) -> Tensor:
-    """Return 1 at a share of each trial's entries and 0 elsewhere: [trials, *shape] → the same.
+    """Return 1 at a share of each trial's entries and 0 elsewhere, in the shape of `observed`.
 
-    The count is rounded to the next whole number, and is at least 1. Of equal entries any may be chosen.
+    The number of entries is rounded to the nearest whole number, and is at least 1. Of equal entries any may
+    be chosen.
+
+    observed: [trials, *shape], the observed gradient of one parameter.
+    share: as for `partial_gradient`.
+    choice: as for `partial_gradient`.
     """
     flat = observed.flatten(1)
     count = max(1, round(share * flat.shape[1]))

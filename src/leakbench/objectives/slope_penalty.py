@@ -16,21 +16,30 @@ def slope_penalty(
     weight: Annotated[float, Field(ge=0, description="Of the slope's length in the objective.")],
     reach: Annotated[float, Field(gt=0, description="How far along the slope the second look is taken.")],
 ) -> Penalty:
-    """Return the penalty of the length of the distances' own gradient in the dummies, ‖∇D‖.
+    """Return the penalty on the length ‖∇D‖ of the distances' own gradient in the dummies.
 
-    weight: of the length in the objective, at least 0. reach: the length r of the move x → x + r ∇D/‖∇D‖, in
-    units of the normalised images, of all images of a trial together; above 0. The penalty's gradient is a
-    Hessian times a direction, which is replaced by the difference (∇D(x + r ∇D/‖∇D‖) − ∇D(x)) / r. So the
-    trial moves along (1 − λ) ∇D(x) + λ ∇D(x + r ∇D/‖∇D‖) with λ = weight / reach, and an iteration costs
-    twice as much. Priors are not penalised. Source: FedLeak (Fan et al., USENIX Security 2025,
-    arXiv:2506.08435) for the penalty and for approximating it. We have not read its formula or its weights.
-    The difference is that of Zhao, Zhang and Hu (ICML 2022), who penalise the gradient of a training loss.
+    The gradient of the penalty is a Hessian times a direction. It is replaced by the difference (∇D(x + r
+    ∇D/‖∇D‖) − ∇D(x)) / r with r = reach. So the trial moves along (1 − λ) ∇D(x) + λ ∇D(x + r ∇D/‖∇D‖) with λ
+    = weight / reach, and an iteration costs twice as much. Priors are not penalised.
+
+    The penalty and its approximation are from FedLeak (Fan et al., USENIX Security 2025, arXiv:2506.08435).
+    We have not read its formula or its weights. The difference is that of Zhao, Zhang and Hu (ICML 2022), who
+    penalise the gradient of a training loss.
+
+    weight: the weight of the length in the objective, at least 0.
+    reach: the length r of the move x → x + r ∇D/‖∇D‖, above 0, in units of the normalised images, over all
+    images of a trial together.
     """
     return Penalty(lambda matched: flatter(matched, weight, reach) if weight else matched)
 
 
 def flatter(matched: Evaluate, weight: float, reach: float) -> Evaluate:
-    """Return `matched` with `weight` times the length of its own gradient added, trial by trial."""
+    """Return `matched` with the length of its own gradient added, trial by trial.
+
+    matched: a function from unknowns to losses and gradients.
+    weight: the factor of the length.
+    reach: how far along the gradient the second evaluation is taken.
+    """
 
     def evaluated(unknowns: Tensors) -> tuple[Tensor, Tensors]:
         losses, slopes = matched(unknowns)

@@ -4,5 +4,5 @@ from leakbench.matching.terms import Distance
 
 
 def squares() -> Distance:
-    """Return the squared Euclidean distance. Source: DLG, Eqn 3."""
+    """Return the squared Euclidean distance (DLG, Eqn 3)."""
     return Distance(("gap",), lambda products, theirs: products["gap"])

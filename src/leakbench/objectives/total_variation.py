@@ -13,8 +13,10 @@ from leakbench.matching.terms import Prior
 def total_variation(*, weight: Annotated[float, Field(ge=0)], squared: bool = False) -> Prior:
     """Return the prior of small differences between neighbouring pixels.
 
-    weight: of the prior in the objective, at least 0. squared: twice the mean squared difference instead of
-    the mean absolute one. Source: the codes of InvG (absolute, on normalised images) and of GRNN (squared).
+    The absolute form, on normalised images, is that of InvG's code; the squared form is that of GRNN's code.
+
+    weight: the weight of the prior in the objective, at least 0.
+    squared: whether to take twice the mean squared difference instead of the mean absolute difference.
     """
     return Prior(weight, lambda group: partial(variation, squared=squared))
 
@@ -22,9 +24,13 @@ def total_variation(*, weight: Annotated[float, Field(ge=0)], squared: bool = Fa
 def variation(images: Tensor, squared: bool = False) -> tuple[Tensor, Tensor]:
     """Return the mean absolute difference of neighbours, down plus across, and its derivative.
 
-    images: [trials, …, rows, columns]. squared: twice the mean squared difference instead. Returns [trials]
-    and a tensor of the images' shape. The derivative is written out, since the tape's takes three times as
-    many passes; where neighbours are equal it is zero.
+    The derivative is written out, since automatic differentiation takes three times as many passes. It is
+    zero where neighbours are equal.
+
+    images: [trials, …, rows, columns].
+    squared: whether to take twice the mean squared difference instead.
+
+    Returns [trials] and a tensor of the images' shape.
     """
     total, slope = images.new_zeros(len(images)), torch.zeros_like(images)
     for axis in (-2, -1):

@@ -1,4 +1,4 @@
-"""A true Wasserstein distance of gradients, where GRNN's code has a Euclidean norm under that name."""
+"""A true Wasserstein distance of gradients; GRNN's code gives that name to a Euclidean norm."""
 
 from functools import cache
 
@@ -17,8 +17,7 @@ def wasserstein() -> Distance:
 
 
 def _points(value: Tensor) -> Tensor:
-    """Return a layer's gradient as points, one for each output: [trials, *shape] → [trials, outputs,
-    inputs]."""
+    """Return a layer's gradient [trials, *shape] as points [trials, outputs, inputs], one for each output."""
     return value.flatten(2) if value.dim() > 2 else value[:, :, None]
 
 
@@ -32,12 +31,16 @@ def _directions(width: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def sliced_wasserstein(found: Tensors, observed: Tensors) -> Tensor:
-    """Return [trials]: the root of the summed squared sliced 2-Wasserstein distances of all layers.
+    """Return the root of the summed squared sliced 2-Wasserstein distances of all layers, [trials].
 
-    A layer's gradient is a cloud of points, one for each output, with the weights of its inputs for
-    coordinates. Clouds are projected on random directions, where the distance is that of sorted values; it is
-    blind to which output a point belongs to. Scaled so that clouds of one point each are as far apart as
-    their vectors are, on average over directions. Source: Rabin et al. 2012; Bonneel et al. 2015.
+    A layer's gradient is a cloud of points, one for each output, whose coordinates are the weights of its
+    inputs. Clouds are projected on random directions. On a direction the distance is that of the sorted
+    values, which ignores which output a point belongs to. The distance is scaled so that two clouds of one
+    point each are as far apart as their vectors are, on average over directions (Rabin et al. 2012; Bonneel
+    et al. 2015).
+
+    found: parameter → [trials, *shape], the gradients of the dummies.
+    observed: parameter → [trials, *shape], the observed gradients.
     """
     total: list[Tensor] = []
     for name, value in found.items():

@@ -1,4 +1,4 @@
-"""Adam, with the habits of Inverting Gradients."""
+"""Adam, with the options of Inverting Gradients."""
 
 from functools import partial
 from typing import Annotated
@@ -20,20 +20,25 @@ def adam(
     signed: bool = False,
     decay: bool | Annotated[float, Field(gt=0, le=1)] = False,
 ) -> Make:
-    """Return Adam with torch's moments (0.9, 0.999).
+    """Return Adam with torch's moments (0.9, 0.999), by Kingma and Ba 2015.
 
-    lr: the learning rate, above 0, in units of the normalised images. signed: move by the gradient's sign
-    alone. decay: let the rate fall to a tenth at 3/8, 5/8 and 7/8 of the run; or, where it is a number above
-    0 and up to 1, by the same share at each iteration, down to this share at the end. Source: Kingma and Ba
-    2015; signs and steps of the decay: InvG's code; the steady decay: DLF's code.
+    lr: the learning rate, above 0, in units of the normalised images.
+    signed: whether to move by the sign of the gradient alone, as in InvG's code.
+    decay: how the learning rate falls. `true` lets it fall to a tenth at 3/8, 5/8 and 7/8 of the run, as in
+    InvG's code. A number above 0 and up to 1 lets it fall by the same share at each iteration, down to this
+    share at the end, as in DLF's code.
     """
     return partial(Adam, lr, signed=signed, decay=decay)
 
 
 class Adam:
-    """Adam with InvG's habits: sign of the gradient, step decay at 3/8, 5/8 and 7/8 of the iterations.
+    """Adam of many trials, with InvG's options.
 
-    decay: true for this decay, or a number for a steady one (`adam`).
+    lr: the learning rate.
+    iterations: the number of iterations over which the learning rate falls.
+    signed: whether to move by the sign of the gradient alone.
+    decay: true for InvG's step decay at 3/8, 5/8 and 7/8 of the iterations, or a number for a steady decay
+    (`adam`).
     """
 
     def __init__(self, lr: float, iterations: int, signed: bool, decay: bool | float) -> None:
@@ -44,8 +49,10 @@ class Adam:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
+        """Move the trials in place and return their losses [trials] before the step.
+
+        Trials whose loss is not finite do not move.
+        """
         losses, gradients = evaluate(unknowns)
         lr = self.lr * 0.1 ** sum(iteration >= drop for drop in self.drops) * self.share**iteration
         lost = ~losses.isfinite()

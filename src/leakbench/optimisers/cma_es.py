@@ -1,4 +1,4 @@
-"""CMA-ES of many independent trials at once, one evolution each (GGL uses it so)."""
+"""CMA-ES of many independent trials at once, one evolution each, as GGL uses it."""
 
 from functools import partial
 from typing import Annotated
@@ -13,7 +13,7 @@ from leakbench.matching.optimiser import Evaluate, Make
 from leakbench.seeds import stream
 from leakbench.tensors import Tensors
 
-# The loss of a member that has none: it sorts behind every other.
+# The loss that stands for a member without a finite one: it sorts behind every other.
 WORST = float(np.finfo(np.float64).max)
 
 
@@ -22,20 +22,24 @@ def cma_es(
 ) -> Make:
     """Return the evolution strategy with adapted covariance, which needs no gradients of the unknowns.
 
-    sigma: the first standard deviation of a population, above 0, in units of the unknowns. population: the
-    number of its members, at least 2; an iteration values all of them. Source: Hansen 2016 (the library
-    `cmaes`); GGL's code.
+    It is that of Hansen 2016 (the library `cmaes`), as GGL's code uses it.
+
+    sigma: the first standard deviation of a population, above 0, in units of the unknowns.
+    population: the number of members of a population, at least 2. An iteration evaluates all of them.
     """
     return partial(Evolution, sigma, population)
 
 
 class Evolution:
-    """One population of each trial a step, around a first mean where the trial starts and with a first
-    deviation `sigma`.
+    """One evolution for each trial, with one population at a step.
 
-    The unknowns are the best member so far, the loss is its. An evolution's chance comes from where it
-    starts, so that start and losses make it again: they are the state, and a resumed run tells it what it was
-    told before.
+    The first mean is where the trial starts. The unknowns are the best member so far, and the loss is the
+    loss of that member. The randomness of an evolution is seeded by its start, so the start and all losses
+    are enough to replay it. They are the state, and a resumed run replays its evolutions from them.
+
+    sigma: the first standard deviation of a population.
+    population: the number of members of a population.
+    rounds: the number of iterations of the run.
     """
 
     copies = 1
@@ -46,10 +50,10 @@ class Evolution:
         self._running: dict[bytes, CMA] = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Ask every trial for its members, tell it their losses; return the lowest losses [trials] so far.
+        """Ask each trial for its members, tell it their losses, and return the lowest losses [trials] so far.
 
-        `evaluate` takes unknowns [trials, population, …] and gives losses [trials, population]. Where no
-        member has a loss, none is returned, and the trial stays where it is.
+        `evaluate` takes unknowns [trials, population, …] and returns losses [trials, population]. Where no
+        member has a finite loss, NaN is returned and the trial does not move.
         """
         ((name, value),) = unknowns.items()
         if not self.state:
@@ -75,7 +79,7 @@ class Evolution:
         return np.stack([evolution.ask() for _ in range(self.population)])
 
     def _evolution(self, row: int, iteration: int) -> CMA:
-        """Return a trial's evolution after `iteration` rounds, making it again if it does not run here."""
+        """Return a trial's evolution after `iteration` rounds; replay it if this process does not hold it."""
         start = self.state["start"][row].numpy()
         key = start.tobytes()
         if key not in self._running or self._running[key].generation != iteration:

@@ -16,28 +16,32 @@ def lbfgs(
     memory: Annotated[int, Field(gt=0)] = 100,
     inner: Annotated[int, Field(gt=0)] = 20,
 ) -> Make:
-    """Return L-BFGS with a fixed step, as torch has it without line search.
+    """Return L-BFGS with a fixed step, as torch has it without line search (the codes of DLG and iDLG).
 
-    lr: the length of a step in lengths of the quasi-Newton direction, above 0. memory: the number of moves
-    that are remembered. inner: the largest number of evaluations in an iteration. Source: the codes of DLG
-    and iDLG, with torch's defaults for memory and evaluations.
+    lr: the length of a step, above 0, in lengths of the quasi-Newton direction.
+    memory: the number of moves that are remembered; the default is torch's.
+    inner: the largest number of evaluations in an iteration; the default is torch's.
     """
     return lambda iterations: LBFGS(lr, memory, inner)
 
 
 def _times(matrix: Tensor, vector: Tensor) -> Tensor:
     """Return each trial's matrix [trials, n, m] times its vector [trials, m]."""
-    # As a row from the left: a batched product with a single column is nine times slower.
+    # The vector is a row from the left, because a batched product with a single column is nine times slower.
     return (vector[:, None] @ matrix.mT)[:, 0]
 
 
 class LBFGS:
-    """Limited-memory BFGS with a fixed step, as torch's without line search, row by row (DLG and iDLG use it
-    so).
+    """Limited-memory BFGS with a fixed step, trial by trial the same as torch's without line search.
 
-    One step of the outer loop is up to `inner` evaluations; a trial whose gradient or move has become
-    negligible sits out the rest of its step, as there. State: the last `memory` moves and gradient changes of
-    each trial, in a ring, and the products of every move with the changes since.
+    DLG and iDLG use torch's. One step of the outer loop makes up to `inner` evaluations. As in torch, a trial
+    whose gradient or move has become negligible pauses for the rest of its step. The state holds the last
+    `memory` moves and gradient changes of each trial, in a ring, and the products of every move with the
+    changes since.
+
+    lr: the length of a step, in lengths of the quasi-Newton direction.
+    memory: the number of moves that are remembered.
+    inner: the largest number of evaluations in a step.
     """
 
     def __init__(self, lr: float, memory: int, inner: int) -> None:
@@ -61,7 +65,10 @@ class LBFGS:
         }
 
     def _remember(self, gradient: Tensor, going: Tensor) -> None:
-        """Keep the last move of the trials it curved for, in place of the oldest when the memory is full."""
+        """Keep the last move of those trials `going` whose gradient grew along it.
+
+        If the memory is full, the move takes the place of the oldest one.
+        """
         s = self.state
         change = gradient - s["gradient"]
         move = s["direction"] * s["length"][:, None]
@@ -70,20 +77,20 @@ class LBFGS:
         place = s["remembered"][new] % self.memory
         s["moves"][new, place], s["changes"][new, place] = move[new], change[new]
         depth = self._depth(1)
-        # The products of this move with older changes stand below the diagonal, where nothing is read.
+        # The products of this move with older changes would stand below the diagonal, which is never read.
         s["products"][new, :depth, place] = _times(s["moves"][:, :depth], change)[new]
         s["scale"][new] = product[new] / change[new].square().sum(1)
         s["remembered"][new] += 1
 
     def _depth(self, more: int = 0) -> int:
-        """Return how much of the memory is in use by any trial, when each remembers `more` in addition."""
+        """Return how much of the memory any trial uses, when each remembers `more` in addition."""
         return min(self.memory, int(self.state["remembered"].max()) + more)
 
     def _direct(self, gradient: Tensor) -> Tensor:
-        """Return the two-loop recursion's direction [trials, unknowns]; a place not yet filled adds nothing.
+        """Return the direction [trials, unknowns] of the two-loop recursion; an unfilled place adds nothing.
 
-        The first loop solves U α = S q with U the upper triangle of the products S Yᵀ by age, the second the
-        transpose of it.
+        The first loop solves U α = S q, where U is the upper triangle of the products S Yᵀ by age. The second
+        loop solves with the transpose of U.
         """
         s = self.state
         depth, remembered = self._depth(), s["remembered"][:, None]
@@ -107,8 +114,10 @@ class LBFGS:
         return q + _times(moves.mT, solved(products.mT, rest, False).gather(1, back))
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
+        """Move the trials in place and return their losses [trials] before the step.
+
+        Trials whose loss is not finite do not move.
+        """
         names = sorted(unknowns)
         losses, found = evaluate(unknowns)
         first = losses
@@ -128,8 +137,8 @@ class LBFGS:
             s["gradient"] = torch.where(going[:, None], gradient, s["gradient"])
             s["length"] = torch.where(going, length, s["length"])
             s["count"] += going
-            # After what is kept, as in torch: a move not made then has changed no gradient and is not
-            # remembered.
+            # As in torch, this follows the lines that keep the state. A move that is not made changes no
+            # gradient, so it is not remembered.
             going = going & ((gradient * direction).sum(1) <= -1e-9)
             move = torch.where(going[:, None], direction * length[:, None], 0)
             at = 0

@@ -13,15 +13,20 @@ from leakbench.tensors import Tensors
 def rmsprop(
     *, lr: Annotated[float, Field(gt=0)] = 0.1, momentum: Annotated[float, Field(ge=0, lt=1)] = 0.99
 ) -> Make:
-    """Return RMSprop as torch has it, with a mean of squares that forgets 1 % a step.
+    """Return RMSprop as torch has it, with a mean of squares that forgets 1 % a step (GRNN's code).
 
-    lr: the learning rate, above 0. momentum: from 0 to below 1. Source: GRNN's code.
+    lr: the learning rate, above 0.
+    momentum: the share of the momentum that stays at each step, from 0 to below 1.
     """
     return lambda iterations: RMSprop(lr, momentum)
 
 
 class RMSprop:
-    """RMSprop with momentum, as torch's (GRNN uses it so)."""
+    """RMSprop with momentum, as torch has it and GRNN uses it.
+
+    lr: the learning rate.
+    momentum: the share of the momentum that stays at each step.
+    """
 
     def __init__(self, lr: float, momentum: float) -> None:
         self.lr, self.momentum = lr, momentum
@@ -29,8 +34,10 @@ class RMSprop:
         self.state: Tensors = {}
 
     def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place, but not those whose loss is no number; return the losses [trials]
-        before."""
+        """Move the trials in place and return their losses [trials] before the step.
+
+        Trials whose loss is not finite do not move.
+        """
         losses, gradients = evaluate(unknowns)
         lost = ~losses.isfinite()
         stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
@@ -47,12 +54,12 @@ class RMSprop:
 def _fused_momentum(
     momenta: list[Tensor], squares: list[Tensor], gradients: list[Tensor], decay: float
 ) -> None:
-    """Take RMSprop's step of each momentum in one pass instead of five: square ← 0.99 square + 0.01
-    gradient², momentum ← decay · momentum + gradient / (√square + 1e-8).
+    """Take RMSprop's step of each momentum in one pass instead of five.
 
-    torch fuses no RMSprop, but AdamW without a mean of its own is one, with the momentum as what it moves:
-    `decay` is its weight decay, at a learning rate of −1, after a number of steps that leaves no bias to
-    correct.
+    The step is square ← 0.99 square + 0.01 gradient², momentum ← decay · momentum + gradient / (√square +
+    1e-8). torch has no fused RMSprop. But its AdamW makes the same step if it has no mean of its own, moves
+    the momentum, and takes `decay` by its weight decay, at a learning rate of −1 and after so many steps that
+    no bias is left to correct.
     """
     late = gradients[0].new_tensor(1e9)
     torch._fused_adamw_(

@@ -1,1 +1,1 @@
-"""Reads papers/<work>/: what works printed and claim, and which rows of ours belong to it."""
+"""The reader of papers/<work>/: what works print and claim, and which rows of ours belong to it."""

@@ -16,9 +16,15 @@ RELATIONS: dict[str, Relation] = {"": "=", ">": ">", "<": "<="}
 class Entry:
     """A printed row or a claim, and how it is measured and judged.
 
-    where: file and key, for messages. let: the names that its expressions may use. reading: how it is
-    measured; of a claim, what all of its numbers share. relation, against: what the quantity is compared
-    with. row: the printed row, None for a claim. words: its own columns of the scorecard.
+    id: the id of the row or claim.
+    work: the work that states it.
+    where: file and key, for messages.
+    let: the names that its expressions may use.
+    reading: how it is measured; of a claim, what all of its numbers share.
+    relation: how the quantity is compared.
+    against: the number with which the quantity is compared.
+    row: the printed row, None for a claim.
+    words: its own columns of the scorecard.
     """
 
     id: str
@@ -32,7 +38,7 @@ class Entry:
     words: Mapping[str, Any]
 
     def reads(self, experiment: str) -> bool:
-        """Return whether it rests on an experiment."""
+        """Return whether the entry rests on an experiment."""
         named = () if self.row else self.reading.text.split("'")
         return experiment in (self.reading.where.get("experiment"), *named)
 
@@ -49,7 +55,7 @@ def entries(work: Work) -> Iterator[Entry]:
 
 
 def resting_on_headlines(works: Iterable[Work], experiments: Iterable[str]) -> list[str]:
-    """Return those of the experiments that a headline finding of the works rests on, in order of name."""
+    """Return those of the experiments on which a headline finding of the works rests, sorted by name."""
     found = [entry for work in works for entry in entries(work) if entry.words.get("headline")]
     return sorted(name for name in experiments if any(entry.reads(name) for entry in found))
 

@@ -1,6 +1,6 @@
 """Facts that statements name by a path.
 
-They are what the catalogue says, what a scale made of it, what it cost, and how networks look.
+They are what the catalogue says, what a scale made of it, what it cost, and what the networks look like.
 """
 
 import re
@@ -20,8 +20,8 @@ PATH = re.compile(r"\b(?:run|cost|network)\.[A-Za-z0-9_./-]+/[A-Za-z0-9_./-]+")
 def split(path: str) -> tuple[str, list[str]]:
     """Return the file part and the keys of a path.
 
-    A path is such as run.attack.mnist/fcnn/fedsgd/none/invg.attack.parameters.lr. The file part holds every
-    slash and ends at the first point behind the last one. A path without a slash has none.
+    An example of a path is run.attack.mnist/fcnn/fedsgd/none/invg.attack.parameters.lr. The file part holds
+    every slash and ends at the first point behind the last one. A path without a slash has no file part.
     """
     folder, slash, name = path.rpartition("/")
     if not slash or not path.startswith(FILES):
@@ -31,14 +31,17 @@ def split(path: str) -> tuple[str, list[str]]:
 
 
 def named(texts: Iterable[str]) -> list[str]:
-    """Return the file part of every path that texts (YAML, Python) mention, sorted."""
+    """Return the file part of every path that texts (YAML, Python) mention, sorted, each once."""
     return sorted({split(found)[0] for text in texts for found in PATH.findall(text)})
 
 
 def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a function that gives a fact by its path, and raises NotMeasured where it is not known.
+    """Return a function that gives a fact by its path.
 
-    catalogue: what the catalogue says, by keys. files: the file part of a path -> the file that holds it.
+    The function raises NotMeasured where the fact is not known.
+
+    catalogue: what the catalogue says, by keys.
+    files: the file part of a path -> the file that holds it.
     """
 
     def fact(path: str) -> Any:

@@ -1,4 +1,4 @@
-"""From a printed row to what of ours belongs to it, by papers/<work>/measured.yaml."""
+"""From a printed row to the row of ours that belongs to it, by papers/<work>/measured.yaml."""
 
 import math
 from collections.abc import Mapping
@@ -20,13 +20,13 @@ ALSO = {
 # Keys that hold words or columns of their own.
 NESTED = {"against", "rows", "otherwise", "beside"}
 OUTCOMES = ("success", "failure")
-# Ways to measure a row that are not the one row of a table, and the class that such a row usually has.
+# Ways to measure a row other than by one row of a table, and the class that such a row usually has.
 OWN_WAYS = {"absent": "result", "fact": "setting", "quantity": "result", "check": "result"}
 BY_SOURCE = {"not run": "not run by the source either", "not reported": "not reported by the source either"}
 
 
 class Keys(Strict):
-    """The keys of measured.yaml that are no columns, once they are looked up for a row."""
+    """The keys of measured.yaml that are no columns, after they have been looked up for a row."""
 
     unit: Annotated[float, Field(gt=0)] | None = None
     unit_std: Annotated[float, Field(gt=0)] | None = None
@@ -50,12 +50,15 @@ class Reading:
     way: mean, deviation, outcome, fact, quantity, check or absent.
     where: experiment, metric and columns of our table.
     text: the path of a fact, an expression, a function's name, or why nothing can be measured.
-    unit: ours times it is in the printed unit.
+    unit: the factor from our unit to the printed one.
+    spread: the factor from the unit of a printed deviation to the unit of the mean.
     against: the id of the printed row that it is ordered against.
-    success: the number is that of an attack that succeeds.
-    repeats: how many trials the paper took.
-    spread: a printed deviation times this is in the unit of the mean.
+    success: whether the number is that of an attack that succeeds.
+    needs: a guard that must hold, or else the verdict is inconclusive.
+    note: words that the reason of the verdict adds.
     label: the class of the row.
+    repeats: how many trials the paper took.
+    tolerance: the distance within which the number counts as reproduced, None for that of the metric.
     otherwise: columns to read instead where nothing was measured.
     beside: columns of another row of ours, whose value the reason names.
     """
@@ -77,12 +80,21 @@ class Reading:
 
 
 def words_of(row: Row) -> dict[str, str]:
-    """Return what `by` may name: the printed columns, and `printed`: "number", or the text that is none."""
+    """Return the words that `by` may name: the printed columns, and `printed`.
+
+    `printed` is "number", or the text that stands in place of a number.
+    """
     return {**row.words, "printed": "number" if not math.isnan(row.number.value) else row.published}
 
 
 def looked_up(value: Any, row: Row, where: str) -> Any:
-    """Return one value of a map for a row: itself, or by the row's printed words, in maps within maps.
+    """Return one value of a map for a row.
+
+    The value is the map's value itself, or what a map, or a map within it, has for the row's printed words.
+
+    value: a value of the map, or a map with the key `by`.
+    row: the printed row.
+    where: file and key, for messages.
 
     Raises UserError for a column that is not printed or a word that the map does not have.
     """
@@ -118,7 +130,7 @@ def read(work: Work, row: Row) -> Reading:
 
 
 def published_convention(work: Work, row: Row) -> bool:
-    """Return whether a printed number is something else than the standard metric of its name."""
+    """Return whether a printed number is something other than the standard metric of its name."""
     return any(
         each.item.fullmatch(row.item) and each.metric.fullmatch(row.metric) for each in work.paper.conventions
     )
@@ -129,7 +141,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
     own = (table.pop("rows", None) or {}).get(row.id, {})
     merged = {**table, **own}
     if own and OWN_WAYS.keys() & own.keys():
-        # A row that is measured in a way of its own takes no other from its table.
+        # A row that is measured in a way of its own takes no other way from its table.
         merged = {
             key: value for key, value in merged.items() if key in own or key not in ALSO - {"class", "note"}
         }
@@ -175,7 +187,7 @@ def _read(work: Work, row: Row, file: str) -> Reading:
 def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> dict[str, Any]:
     """Return experiment, metric and columns of our row.
 
-    A row that is measured in a way of its own (`own_way`) may lack experiment and metric.
+    own_way: whether the row is measured in a way of its own; such a row may lack experiment and metric.
     """
     where = {}
     for key, each in merged.items():
@@ -193,7 +205,7 @@ def _columns(merged: Mapping[str, Any], row: Row, file: str, own_way: bool) -> d
 
 
 def _nested(value: Any, row: Row, where: str) -> dict[str, Any]:
-    """Return the columns that a key maps, those without a value left out."""
+    """Return the columns that a key maps, without those that have no value."""
     if not isinstance(value, dict) or "by" in value:
         raise UserError(f"{where}: must map columns of our table (see {MANUAL})")
     found = {column: looked_up(each, row, f"{where}.{column}") for column, each in value.items()}
@@ -201,7 +213,10 @@ def _nested(value: Any, row: Row, where: str) -> dict[str, Any]:
 
 
 def _partner(work: Work, row: Row, against: Any, where: str) -> str | None:
-    """Return the id of the row that this one is ordered against: the same but for some printed words."""
+    """Return the id of the row against which a row is ordered, None where there is none.
+
+    The two rows have the same printed words except for some.
+    """
     if not isinstance(against, dict):
         raise UserError(f"{where}: must map a printed column to the other row's word (see {MANUAL})")
     if row.spread:

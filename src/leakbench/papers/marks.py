@@ -1,4 +1,4 @@
-"""What the papers print of an experiment, in our words and unit: the published marks of a figure."""
+"""The published marks of a figure: what the papers print of an experiment, in our words and unit."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ from leakbench.papers.work import Work
 def marks(works: Sequence[Work], experiment: str) -> pd.DataFrame:
     """Return one line for each printed number that one row of an experiment's table measures.
 
-    Columns: id, value (in our unit), metric, convention, and the columns of our table that the maps name.
-    Empty where there is none.
+    Columns: id, value (in our unit), metric, convention, and the columns of our table that the maps name. The
+    frame is empty where there is no such number.
     """
     lines = []
     for work in works:

@@ -1,7 +1,7 @@
-"""Reads the tables of a work as they are printed: papers/<work>/tables/*.csv.
+"""The reader of a work's tables as they are printed: papers/<work>/tables/*.csv.
 
-Every file has a header, a unique `id` first, and `source`. All columns but those and `value`, `std`, `note`
-are printed words.
+Every file has a header, a unique `id` in the first column, and a column `source`. All columns but these and
+`value`, `std`, `note` are printed words.
 """
 
 import csv
@@ -22,7 +22,12 @@ NUMBER = r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
 
 @dataclass(frozen=True)
 class Printed:
-    """A printed value as a number, NaN when it is no single one; `rounding` is what the print leaves open."""
+    """A printed value as a number.
+
+    value: the number, NaN where the text is no single number.
+    bound: ">" or "<" where the print gives a bound, "" otherwise.
+    rounding: by how much the number before rounding may differ.
+    """
 
     value: float
     bound: Literal["", ">", "<"] = ""
@@ -33,8 +38,17 @@ class Printed:
 class Row:
     """One printed number or fact.
 
-    words: its printed columns. spread: whether it is a printed deviation.
+    id: the id of the row.
+    source: the first part of the ids of its work, such as `thesis`.
+    item: where in the work it is printed, such as a table or a section.
+    table: the stem of the file in tables/.
+    metric: the printed metric or property.
+    published: the printed text.
+    number: the text as a number.
+    words: its printed columns.
+    note: the note of the file on the row.
     std: the deviation that is printed beside the number, NaN where there is none.
+    spread: whether the row is a printed deviation.
     """
 
     id: str
@@ -63,14 +77,14 @@ class Row:
 
 
 def parse_printed(text: str, metric: str = "") -> Printed:
-    """Read a value as it is printed: `31.34`, `+2.94`, `1e-4`, `50%` (50), `5x` (5), `>1`, `within 0.5`,
-    `approximately 28`.
+    """Read a value as it is printed, such as `31.34`, `+2.94`, `1e-4`, `50%` (50), `5x` (5) or `>1`.
 
-    A rising range such as `35 to 50` is its middle with half its width as rounding. A slash is a fraction
-    only for a metric whose name says so (`2/3` of fully_revealed_fraction); elsewhere it separates values
-    of a list, which like words, comparisons and changes (`0.231 to 0.180`) has no single number and gives
-    NaN. Metrics ending in `_min` (`_max`) are bounds from below (above). The rounding is half a unit in
-    the last printed place, a whole one after "approximately".
+    Further forms are `within 0.5` and `approximately 28`. A rising range such as `35 to 50` is its middle
+    with half its width as rounding. A slash is a fraction only for a metric whose name says so (`2/3` of
+    fully_revealed_fraction). Elsewhere a slash separates the values of a list. A list has no single number
+    and gives NaN, like words, comparisons and changes (`0.231 to 0.180`). Metrics ending in `_min` (`_max`)
+    are bounds from below (above). The rounding is half a unit in the last printed place, a whole one after
+    "approximately".
     """
     bound: Literal["", ">", "<"] = ">" if metric.endswith("_min") else "<" if metric.endswith("_max") else ""
     nothing = Printed(math.nan)
@@ -97,7 +111,7 @@ def parse_printed(text: str, metric: str = "") -> Printed:
 
 
 def as_text(value: object) -> str:
-    """Return a table's value or a wanted one in one form: "" for nothing, whole numbers without a point."""
+    """Return a table's value or a wanted value in one form: "" for nothing, whole numbers without a point."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Reads papers/<work>/: what a work printed, which rows of ours belong to it, and what it claims."""
+"""The reader of papers/<work>/: what a work prints, which rows of ours belong to it, and what it claims."""
 
 import fnmatch
 import importlib.util
@@ -66,7 +66,7 @@ class Paper(Strict):
     conventions: list[Convention] = []
 
     def parts(self, datasets: Iterable[str]) -> list[str]:
-        """Return, in words, which of some data sets are a part of the paper's, and what follows."""
+        """Return a sentence for each data set that is only a part of the paper's, with what follows."""
         return [
             f"{name} is a part: {words}"
             for name in datasets
@@ -117,14 +117,14 @@ class Claim(Strict):
 
 
 class Claims(Strict):
-    """papers/<work>/claims.yaml."""
+    """The claims of a work, papers/<work>/claims.yaml."""
 
     let: Annotated[dict[str, Any], Field(description="names that expressions may use")] = {}
     claims: list[Claim] = []
 
 
 class Difference(Strict):
-    """One entry of differs.yaml: why a statement may differ from ours, and what a test of that showed."""
+    """One entry of differs.yaml: why a statement may differ from our measurement, and what a test showed."""
 
     hypothesis: Annotated[str, Field(description="one sentence: what is suspected to make the difference")]
     variant: Annotated[
@@ -147,8 +147,14 @@ class Difference(Strict):
 class Work:
     """One folder of papers/.
 
+    name: the name of the folder.
+    folder: the folder.
+    paper: its paper.yaml.
     tables: stem of a file in tables/ -> its printed rows.
     maps: the same stems -> their part of measured.yaml.
+    let: the names that expressions of measured.yaml may use.
+    claims: its claims.yaml.
+    checks: its checks.py, None where there is none.
     differs: id of a printed row or claim -> why it differs, where it does.
     """
 
@@ -163,7 +169,13 @@ class Work:
     differs: Mapping[str, Difference] = field(default_factory=dict)
 
     def check(self, name: str, where: str) -> Callable[..., Any]:
-        """Return a function of checks.py. Raises UserError where there is none of that name."""
+        """Return a function of checks.py.
+
+        name: the name of the function.
+        where: file and key, for messages.
+
+        Raises UserError where there is no function of that name.
+        """
         found = getattr(self.checks, name, None)
         if not callable(found):
             raise UserError(f"{where}: check: no function {name} in {self.folder / 'checks.py'} (write it)")
@@ -171,7 +183,7 @@ class Work:
 
 
 def published_for(globs: Mapping[str, float], name: str) -> float | None:
-    """Return the value of the longest pattern that matches a name; None where none does."""
+    """Return the value of the longest pattern that matches a name; None where no pattern does."""
     fitting = [pattern for pattern in globs if fnmatch.fnmatchcase(name, pattern)]
     return globs[max(fitting, key=len)] if fitting else None
 

@@ -1,4 +1,7 @@
-"""The one page: scorecard first, then every experiment with published and measured side by side."""
+"""The report, one page: the scorecard first, then every experiment.
+
+Each experiment has its published and its measured numbers side by side.
+"""
 
 from leakbench.report.page import page
 from leakbench.report.section import Section

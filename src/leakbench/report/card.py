@@ -16,14 +16,14 @@ VERDICTS = {
     "inconclusive": "measured, but too little to tell: few trials, a short run, or a wide interval",
     "not-run": "nothing was measured, for the reason given",
 }
-# Counts of the headline are of results alone; the rest is shown apart.
+# The headline counts rows of this class alone; the other classes are shown apart.
 RESULT = "result"
 CLASSES = {
     "setting": "Settings: what a paper states of its set-up, beside our configuration",
     "arithmetic": "Arithmetic: whether printed numbers follow from each other",
     "doubt": "Doubts and expectations of our own: reproduced means that the doubt holds",
 }
-# The columns of the page's table: key of a line -> title; those in HIDDEN serve search and filters alone.
+# The columns of the page's table: key of a line -> title; those in HIDDEN serve only search and filters.
 COLUMNS = {
     "item": "Paper and item", "what": "Quantity", "published": "Published",
     "measured": "Measured [95 % interval]", "n": "n", "word": "Verdict", "reason": "Reason",
@@ -34,7 +34,7 @@ HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "orig
 NUMBERS = ("measured", "n")
 
 
-# One row of the scorecard, ready to print: what the page calls it -> text.
+# One row of the scorecard, ready to print: key -> text.
 Line = dict[str, str]
 
 
@@ -42,7 +42,10 @@ Line = dict[str, str]
 class Group:
     """The results of one work, or all rows of another class.
 
-    counts: word -> number of rows. reasons: why rows were not run, and how often, most often first.
+    key: the name of the work, or "class-" and the name of the class.
+    name: the title on the page.
+    counts: verdict -> number of rows.
+    reasons: why rows were not run, and how often, the most frequent reason first.
     """
 
     key: str
@@ -57,7 +60,10 @@ class Group:
 
 
 def lines(scorecard: pd.DataFrame) -> list[Line]:
-    """Return the line of every row, in order. Raises ValueError for a word not in VERDICTS."""
+    """Return the line of every row of the scorecard, in order.
+
+    Raises ValueError for a verdict that is not in VERDICTS.
+    """
     rows = scorecard.to_dict("records")
     for row in rows:
         if row["verdict"] not in VERDICTS:
@@ -71,7 +77,7 @@ def cells(rows: Iterable[Line]) -> list[list[str]]:
 
 
 def columns() -> list[dict[str, Any]]:
-    """Return what the page's script knows of each column."""
+    """Return the facts about each column that the page's script needs."""
     return [
         {"key": key, "title": title, "visible": key not in HIDDEN, "number": key in NUMBERS}
         for key, title in COLUMNS.items()
@@ -81,7 +87,8 @@ def columns() -> list[dict[str, Any]]:
 def groups(rows: Sequence[Line], titles: Mapping[str, str]) -> list[Group]:
     """Group results by work, in order of appearance, then all other rows by class.
 
-    titles: work -> what it is called.
+    rows: the lines of the scorecard.
+    titles: name of a work -> its title.
     """
     found: dict[str, list[Line]] = {}
     for line in rows:

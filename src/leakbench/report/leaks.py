@@ -1,4 +1,4 @@
-"""The best known leak: what the strongest attack reads under each defence, by what the attacker knows."""
+"""The best known leak: what the strongest attack of each kind of attacker reads under each defence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,8 @@ from leakbench.cells import CELL, of_lines
 from leakbench.report.numbers import interval
 from leakbench.verdicts.tolerances import possible
 
-# What a threat model says of an attacker who does not know of the defence, and of the observer meant here.
+# The value of `defence` in the threat model of an attacker who does not know the defence; the name of no
+# defence. SERVER and MALICIOUS are the observers whose attacks count here.
 UNKNOWN = "none"
 SERVER = "honest-but-curious server"
 MALICIOUS = "malicious server"
@@ -26,9 +27,9 @@ METRICS = {
 }  # fmt: skip
 NOTHING = "there is nothing to adapt to"
 PLAIN_ONLY = "only attackers who do not know the defence were tried"
-# Attacks that stand beside the others as controls: what the label alone gives.
+# Controls, which show what the label alone gives, so they are no leaks.
 CONTROLS = ("class-mean",)
-# Fewer trials have no interval, so they say nothing of the best.
+# Fewer trials have no interval, so they cannot show which leak is the best.
 FEWEST = 5
 
 
@@ -36,10 +37,16 @@ FEWEST = 5
 class Leak:
     """The strongest attack of one cell.
 
-    attack: its title. mean: of the metric of the attacker, 0 to 1. interval: of the mean. n: number of
-    trials. failed: the share of them that failed. scale: that it was measured at. where: the data and the
-    network, where the cell is the best of several. note: what the cell does not show. picture: a data:
-    address of the private image and its reconstruction at the median, "" where none is recorded.
+    attack: the title of the attack.
+    mean: the mean of the attacker's metric (METRICS): Pearson r from -1 to 1, or a share from 0 to 1.
+    interval: the 95 % interval of the mean.
+    n: the number of trials.
+    failed: the share of trials that failed, in percent.
+    scale: the scale at which the cell was measured.
+    where: the data set and the network, if the cell is the best of several; otherwise empty.
+    note: what the cell does not show.
+    picture: a data: address of the private image and its reconstruction at the median, "" if none is
+    recorded.
     """
 
     attack: str
@@ -55,7 +62,13 @@ class Leak:
 
 @dataclass(frozen=True)
 class Price:
-    """What a defence costs: the test accuracy of a network trained with it, and of one trained without."""
+    """What a defence costs in test accuracy.
+
+    experiment: the name of the experiment that measured it.
+    accuracy: the test accuracy of a network trained with the defence.
+    without: the test accuracy of a network trained without it.
+    n: the number of values behind `accuracy`.
+    """
 
     experiment: str
     accuracy: float
@@ -65,7 +78,11 @@ class Price:
 
 @dataclass(frozen=True)
 class Map:
-    """One victim's part of the table: what it is called, and defence -> attacker -> its best leak."""
+    """One victim's part of the table.
+
+    title: the data set and the victim.
+    rows: defence -> kind of attacker -> its best leak, None if no attack was tried.
+    """
 
     title: str
     rows: dict[str, dict[str, Leak | None]]
@@ -74,10 +91,12 @@ class Map:
 def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]) -> list[Map]:
     """Return the best leak of every victim, defence and kind of attacker in ATTACKERS.
 
-    table: rows of the run and recorded ones, which may have a column `picture`. knows: cell -> its threat
-    model. parts: kind -> what its parts are called. Only an honest-but-curious server is an attacker here:
-    cells of other observers are left out. An attack that knows the defence may also ignore it, so the
-    adaptive column is never below the plain one.
+    Only an honest-but-curious server is an attacker here: cells of other observers are left out. An attacker
+    who knows the defence may also ignore it, so the adaptive column is never below the plain one.
+
+    table: rows of the run and recorded rows, which may have a column `picture`.
+    knows: cell -> its threat model.
+    parts: kind -> its parts, each with `name` and `title`.
     """
     own = _measured(table, "pearson")
     kinds = _kinds(knows, "pearson")
@@ -98,11 +117,16 @@ def best_known(table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str
 def on_any_network(
     table: pd.DataFrame, knows: Mapping[str, Any], parts: Mapping[str, Any]
 ) -> tuple[dict[str, dict[str, Leak | None]], dict[str, dict[str, Leak | None]]]:
-    """Return defence -> attacker -> its best leak, on whichever network that is highest.
+    """Return the best leak of each defence and kind of attacker over all networks.
 
-    table, knows, parts: as of `best_known`, of all experiments. The attackers are those of ATTACKERS and
-    STRONGER. First come no defence and the defences that most of these attackers met; the second mapping has
-    the others.
+    The attackers are those of ATTACKERS and STRONGER.
+
+    table: as for `best_known`, of all experiments.
+    knows: as for `best_known`, of all experiments.
+    parts: as for `best_known`, of all experiments.
+
+    Returns two mappings, defence -> kind of attacker -> its best leak. The first has no defence and the
+    defences that most of these attackers met. The second has the other defences.
     """
     names, found = _names(parts), dict[str, dict[str, Leak | None]]()
     for kind in (*ATTACKERS, *STRONGER):
@@ -125,8 +149,9 @@ def on_any_network(
 def of_images(table: pd.DataFrame) -> pd.DataFrame:
     """Return an experiment's table without correlations of features, which are no images.
 
-    Only an image has a PSNR. Where the experiment measures it, a cell without one reconstructs what the first
-    dense layer reads. Its correlation is no leak of an image, and cannot be ranked beside one.
+    Only an image has a PSNR. If the experiment measures PSNR, a cell without it reconstructs the features
+    that the first dense layer reads. The correlation of features is no leak of an image, and cannot be ranked
+    beside one.
     """
     if not {"metric", *CELL} <= set(table):
         return table
@@ -139,25 +164,29 @@ def of_images(table: pd.DataFrame) -> pd.DataFrame:
 def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
     """Return the rows of a table that may stand in a best known leak and reconstruct images.
 
-    These are the highest of each data set, victim, defence and kind of attacker. table, knows: as of
-    `best_known`.
+    These are the highest rows of each data set, victim, defence and kind of attacker.
+
+    table: as for `best_known`.
+    knows: as for `best_known`.
     """
     table = of_images(table)
     found = [_measured(table.iloc[:0], METRICS["plain"])]
     for kind in (*ATTACKERS, "malicious"):
         rows, kinds = _measured(table, METRICS[kind]), _kinds(knows, METRICS[kind])
         rows = rows[_of(rows, kinds, kind)]
-        # As `_best` chooses.
+        # The last row of a group is the one that `_best` chooses.
         rows = rows.sort_values(["mean", "n"], kind="stable")
         found.append(rows.groupby(["dataset", "victim", "defence"], sort=False).tail(1))
     return pd.concat(found).drop_duplicates("cell")
 
 
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
-    """Return defence -> what it costs in accuracy, one entry for each experiment that measured it.
+    """Return defence -> what it costs in accuracy, with one entry for each experiment that measured the cost.
 
-    tables: experiment -> rows of the run, or recorded ones. parts: as in `best_known`. An experiment counts
-    where it has one accuracy of each defence, that of no defence among them.
+    An experiment counts if it has one accuracy for each defence, and one for no defence.
+
+    tables: experiment -> rows of the run, or recorded rows.
+    parts: as for `best_known`.
     """
     names = {part["name"]: part["title"] for part in parts["defence"]}
     found: dict[str, list[Price]] = {}
@@ -182,14 +211,14 @@ def _names(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 def _kinds(knows: Mapping[str, Any], metric: str) -> dict[tuple[str, ...], str]:
     """Return cell -> kind of its attacker: one of ATTACKERS or STRONGER, or "" for any other observer.
 
-    Whoever reconstructs makes no use of candidates: they count for the metric of members alone.
+    An attacker who reconstructs makes no use of candidates. They count only for the metric of members.
     """
     held = metric == METRICS["candidates"]
     return {tuple(cell.split("/")[:5]): _kind(model, held) for cell, model in knows.items()}
 
 
 def _of(rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], *wanted: str) -> pd.Series:
-    """Return which rows are of such attackers; a cell whose threat model is not known is of a plain one."""
+    """Return which rows are of the wanted attackers; without a threat model, a cell is of a plain one."""
     return rows["cell"].map(lambda cell: kinds.get(cell, "plain") in wanted).astype(bool)
 
 
@@ -205,7 +234,10 @@ def _kind(model: Mapping[str, Any], held: bool) -> str:
 
 
 def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
-    """Return the rows of one metric that are no baseline and have enough trials, with the cell of each."""
+    """Return the rows of one metric with the column `cell`.
+
+    Baselines, controls and rows of fewer than FEWEST trials are left out.
+    """
     if not {"metric", "baseline", "n", *CELL} <= set(table):
         return pd.DataFrame(columns=["cell", *CELL, "mean", "n"])
     own = table[(table["baseline"].fillna("") == "") & (table["metric"] == metric) & (table["n"] >= FEWEST)]
@@ -214,7 +246,7 @@ def _measured(table: pd.DataFrame, metric: str) -> pd.DataFrame:
 
 
 def _ordered(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """Return the defences of rows by title; no defence comes first."""
+    """Return the defences of rows, sorted by title; no defence comes first."""
     titles = names["defence"]
     return sorted(rows["defence"].unique(), key=lambda name: (name != UNKNOWN, titles.get(name, name)))
 
@@ -227,8 +259,8 @@ def _leak(
     rows: pd.DataFrame, kinds: Mapping[tuple[str, ...], str], kind: str,
     names: Mapping[str, Mapping[str, str]], where: bool = False,
 ) -> Leak | None:  # fmt: skip
-    """Return the best leak of one kind of attacker, of the rows of one defence; none where none was tried."""
-    # An adaptive attacker may also ignore what it knows.
+    """Return the best leak of one kind of attacker under one defence, None if no attack was tried."""
+    # An adaptive attacker may also ignore the defence.
     own = rows[_of(rows, kinds, *(ATTACKERS if kind == "adaptive" else (kind,)))]
     best = _best(own, names, where)
     if best and kind == "adaptive" and not _of(own, kinds, kind).any():
@@ -237,7 +269,7 @@ def _leak(
 
 
 def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: bool = False) -> Leak | None:
-    """Return the row with the highest mean, of equal ones that with the most trials."""
+    """Return the row with the highest mean; of several such rows, the one with the most trials."""
     if not len(rows):
         return None
     row = rows.sort_values(["mean", "n"], kind="stable").to_dict("records")[-1]

@@ -1,4 +1,4 @@
-"""Pictures at the median, as the page shows them in the table of the best known leaks."""
+"""The pictures at the median that the page shows in the table of the best known leaks."""
 
 import base64
 import io
@@ -12,8 +12,9 @@ from leakbench.cells import CELL, of_lines
 
 
 def with_pictures(table: pd.DataFrame, pictures: Mapping[tuple[str, str], np.ndarray]) -> pd.DataFrame:
-    """Return a table with a column `picture`: a data: address, "" where nothing is recorded.
+    """Return a table with a column `picture`: a data: address, or "" if nothing is recorded.
 
+    table: rows of an experiment.
     pictures: scale and cell -> uint8 [2, rows, columns, channels], the private image and its reconstruction.
     """
     if not len(table) or not {*CELL, "scale"} <= set(table):

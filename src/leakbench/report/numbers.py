@@ -5,10 +5,10 @@ from typing import Any
 
 
 def number(value: Any, digits: int = 4) -> str:
-    """A number with `digits` significant places; text stays text; nothing (None, NaN, "") is an empty string.
+    """Return a number as text with `digits` significant digits.
 
-    A table read without type guessing holds numbers as text, so text that reads as a number is written as
-    one.
+    Other text stays as it is. A missing value (None, NaN, "") becomes an empty text. A table that was read
+    without guessing types holds numbers as text, so text that reads as a number is written as one.
     """
     if value is None or value == "":
         return ""
@@ -25,17 +25,20 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def count(value: Any) -> str:
-    """A whole number with thousands apart."""
+    """Return a whole number as text, with commas between thousands."""
     return number(value, 6).removesuffix(".0")
 
 
 def interval(low: Any, high: Any, digits: int = 4) -> str:
-    """An interval in brackets, to `digits` significant places; empty when a bound is missing."""
+    """Return an interval in brackets, with `digits` significant digits.
+
+    The text is empty if a bound is missing.
+    """
     ends = number(low, digits), number(high, digits)
     return f"[{ends[0]}, {ends[1]}]" if all(ends) else ""
 
 
 def percent(value: Any) -> str:
-    """A rate between 0 and 1 as percent."""
+    """Return a rate between 0 and 1 as percent."""
     text = number(value)
     return f"{number(100 * float(value), 3)} %" if text else ""

@@ -1,4 +1,4 @@
-"""Assembles the page."""
+"""Assembles the page of the report."""
 
 import itertools
 import re
@@ -20,14 +20,23 @@ from leakbench.report.templates import environment
 
 
 def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[str, Any]) -> str:
-    """Return the whole report as one HTML page that asks nothing of the network and runs one known script.
+    """Return the whole report as one HTML page.
 
-    scorecard: the rows of scorecard.csv; numbers may be text. facts: `scale`, `versions` (library → version),
-    and optionally `works` (name → title), `seeds`, else those of the tables, `seeded`, what other seeds say
-    (rows of seeds.csv), `commit`, `commits`, the address that it follows, `maps`, the best known leaks by
-    network, `overall`, those on any network (of the first and of further defences), `prices` of defences, and
-    `verified`, what `verify` wrote beside its numbers. Everything is escaped. Raises ValueError for a figure
-    that is no PNG or an unknown verdict.
+    The page loads nothing from the network and runs one known script. Everything is escaped.
+
+    scorecard: the rows of scorecard.csv; numbers may be text.
+    sections: the experiments.
+    facts: always `scale` and `versions` (library → version). The others are optional:
+    `works` (name → title),
+    `seeds` (otherwise those of the tables),
+    `seeded` (rows of seeds.csv: the verdicts with other seeds),
+    `commit`, and `commits` (the address that the commit follows),
+    `maps` (the best known leaks by network),
+    `overall` (the best known leaks on any network, of the first and of further defences),
+    `prices` (of defences),
+    `verified` (what `verify` wrote beside its numbers).
+
+    Raises ValueError for a figure that is no PNG or an unknown verdict.
     """
     rows, works = lines(scorecard), facts.get("works", {})
     seeds = facts.get("seeds") or _seeds([section for section in sections if not section.recorded])
@@ -41,7 +50,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             script=Markup(script()),
             digest=digest(script()),
             columns=columns(),
-            # What was measured comes first.
+            # Rows that were measured come first.
             rows=packed(cells(sorted(rows, key=lambda line: line["word"] == "not-run"))),
             headlines=[line for line in rows if line["headline"]],
             seeded=seeded,
@@ -85,7 +94,10 @@ def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
 
 
 def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tuple[int, str]]]]:
-    """Order by work, as `works` names them, then by name with its numbers as numbers: figure-5, figure-13."""
+    """Return the key that sorts sections by work, in the order of `works`, then by name.
+
+    Numbers in names are compared as numbers: figure-5 comes before figure-13.
+    """
     known = list(works)
 
     def place(section: Section) -> tuple[int, list[tuple[int, str]]]:
@@ -97,7 +109,7 @@ def _place(works: Mapping[str, str]) -> Callable[[Section], tuple[int, list[tupl
 
 
 def _belongs(section: Section, line: Line) -> bool:
-    """Return whether a scorecard row is of an experiment: of the same item, or its condition names it."""
+    """Return whether a scorecard row has the item of an experiment, or its condition names the experiment."""
     named = re.search(rf"\b{re.escape(section.name)}(?![\w-])", line["condition"])
     return bool(named) or (line["work"] == section.work and line["item"] == section.item)
 

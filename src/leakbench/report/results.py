@@ -1,5 +1,7 @@
-"""A result table as the page shows it: what varies in columns, what does not in one line, nulls beside the
-attack."""
+"""A result table as the page shows it.
+
+Conditions that vary have columns, the others stand in one line, and null baselines stand beside the attack.
+"""
 
 from dataclasses import dataclass
 
@@ -34,8 +36,19 @@ NULLS = {name: words.removeprefix("null: ") for name, words in BASELINES.items()
 
 @dataclass(frozen=True)
 class Row:
-    """One condition and metric. `nulls` has one mean for each null baseline of the table, "" where it has
-    none."""
+    """The texts of one condition and metric.
+
+    condition: the values of the columns that vary.
+    metric: the name of the metric.
+    unit: the unit that n counts.
+    convention: the convention of the metric.
+    mean: the mean over n values.
+    interval: the 95 % interval of the mean.
+    median: the median of the values.
+    n: the number of values.
+    failure: the share of trials that failed, in percent.
+    nulls: one mean for each null baseline of the table, "" if there is none.
+    """
 
     condition: list[str]
     metric: str
@@ -51,8 +64,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """The compact table: `columns` of the conditions that vary, `constant` (label, value), null headings,
-    the first rows, and how many there are in `total`."""
+    """The compact table.
+
+    columns: the headings of the conditions that vary.
+    constant: pairs of label and value, of the conditions that do not vary.
+    nulls: the headings of the null baselines.
+    rows: the first MANY rows.
+    conventions: whether a row has another convention than the standard one.
+    total: the number of all rows.
+    """
 
     columns: list[str]
     constant: list[tuple[str, str]]
@@ -63,10 +83,13 @@ class Results:
 
 
 def results(table: pd.DataFrame) -> Results:
-    """Arrange the rows of one table. The revealed counts come first, other metrics in order of appearance."""
+    """Arrange the rows of one table for the page.
+
+    The revealed counts come first, then the other metrics in order of appearance.
+    """
     table = table.assign(baseline=table["baseline"].fillna("")) if len(table) else table
     if "threshold" in table:
-        # Points of curves: the figure shows them, and in a table they would bury the rest.
+        # The figure shows the points of curves. In a table, these points would bury the other rows.
         table = table[table["threshold"].isna()]
     if not len(table):
         return Results([], [], [], [], False, 0)
@@ -110,7 +133,7 @@ def results(table: pd.DataFrame) -> Results:
 def _split(table: pd.DataFrame) -> tuple[list[str], list[tuple[str, str]]]:
     there = [column for column in CONDITION if column in table]
     varying = [column for column in there if table[column].nunique(dropna=False) > 1]
-    # Each client of these federations has its own set size; then the size alone says which client it was.
+    # If each size of a local set belongs to one client, the size alone says which client a row is of.
     if {"client", "local_samples"} <= set(varying) and (
         table.groupby("local_samples")["client"].nunique() == 1
     ).all():

@@ -1,5 +1,7 @@
-"""The page's one script: the table library DataTables, as the package itables bundles it, and what the page
-does with it."""
+"""The page's style sheet and its one script.
+
+Both begin with the table library DataTables, as the package itables bundles it. The page's own text follows.
+"""
 
 import base64
 import gzip
@@ -17,7 +19,7 @@ _OFFERED = re.compile(r"export\{[^}]*?(\w+) as default[^}]*\};?")
 
 
 def _bundle(suffix: str) -> str:
-    # Found and not imported: the package itself would load a notebook's libraries.
+    # The package is found without being imported, because importing it loads the libraries of a notebook.
     found = importlib.util.find_spec("itables")
     folder = Path(next(iter(found.submodule_search_locations or []))) if found else Path()
     return (folder / "html" / f"dt_bundle.{suffix}").read_text(encoding="utf-8")
@@ -25,13 +27,13 @@ def _bundle(suffix: str) -> str:
 
 @cache
 def style() -> str:
-    """Return the style sheet of the table library, then the page's own, which may overrule it."""
+    """Return the style sheet of the table library, then the page's own, which may override the first."""
     return _bundle("css") + (files("leakbench.report") / "page.css").read_text(encoding="utf-8")
 
 
 @cache
 def script() -> str:
-    """Return the text of the page's module script. Raises ValueError where the bundle offers no class."""
+    """Return the text of the page's module script. Raises ValueError if the bundle offers no class."""
     text = _bundle("js")
     offered = _OFFERED.search(text)
     if not offered:
@@ -43,14 +45,14 @@ def script() -> str:
 
 
 def digest(text: str) -> str:
-    """Return what a content-security policy calls an inline script by: its sha256 in base64."""
+    """Return the name of an inline script in a content-security policy: its sha256 in base64."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def packed(values: Any) -> str:
-    """Return values as JSON, compressed by gzip, in base64, as the script unpacks them.
+    """Return values as JSON, compressed by gzip, in base64; the script unpacks them.
 
-    The scorecard's rows say much the same, so that this is a tenth of their text.
+    The rows of the scorecard resemble each other, so the result is a tenth of their text.
     """
-    # No time stamp: the bytes depend on the values alone.
+    # Without a time stamp, the bytes depend on the values alone.
     return base64.b64encode(gzip.compress(json.dumps(values).encode(), mtime=0)).decode()

@@ -10,7 +10,7 @@ import pandas as pd
 from PIL import Image
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-# Of a picture on the page, in pixels.
+# The largest width of a picture on the page, in pixels.
 WIDE = 1100
 
 
@@ -18,12 +18,19 @@ WIDE = 1100
 class Section:
     """One experiment: what it shows, and everything measured for it.
 
-    name: the experiment (fidel-figure-13). work, item: as in the scorecard (fidel, fig-13). title, shows: one
-    sentence each. figure: the bytes of a PNG, empty when there is none. table: as the `table` verb writes it,
-    baseline "" for the attack itself. knows: the threat model, field → value, or one of these for each cell.
-    absent: cell → why it has no results. made: whether the run wrote a table and a page of it. scale: the
-    scale of table and figure. recorded: where these are a recorded run's, when, where and from what it was
-    recorded.
+    name: the name of the experiment (fidel-figure-13).
+    work: the name of the work, as in the scorecard (fidel).
+    item: the item of the work, as in the scorecard (fig-13).
+    title: one sentence.
+    shows: one sentence.
+    figure: the bytes of a PNG, empty if there is none.
+    table: as the `table` verb writes it, with the baseline "" for the attack itself.
+    knows: the threat model, field → value, or one of these for each cell.
+    absent: cell → why it has no results.
+    made: whether the run wrote a table and a page of the experiment.
+    scale: the scale of table and figure.
+    recorded: if table and figure are those of a recorded run, when, where and from what it was recorded;
+    otherwise empty.
     """
 
     name: str
@@ -41,9 +48,11 @@ class Section:
 
 
 def picture(data: bytes) -> dict[str, str | int] | None:
-    """Return a PNG as a data: address of an AVIF at most WIDE pixels wide, with its size; None for no bytes.
+    """Return a PNG as a data: address of an AVIF with its size, or None for no bytes.
 
-    The page stays small, and links to the PNG itself. Raises ValueError for anything else.
+    The AVIF is at most WIDE pixels wide. The page stays small, and links to the PNG itself.
+
+    Raises ValueError for bytes that are no PNG.
     """
     if not data:
         return None
@@ -53,7 +62,8 @@ def picture(data: bytes) -> dict[str, str | int] | None:
         small = image.convert("RGB")
     small.thumbnail((WIDE, small.height))
     out = io.BytesIO()
-    # Half of a WebP that looks the same; one thread, so that every machine writes the same bytes.
+    # An AVIF has half the bytes of a WebP that looks the same. With one thread, every machine writes the same
+    # bytes.
     small.save(out, "AVIF", quality=34, speed=8, max_threads=1)
     return {
         "address": "data:image/avif;base64," + base64.b64encode(out.getvalue()).decode(),

@@ -1,4 +1,4 @@
-"""What other seeds say: the headline findings by seed, and how many verdicts change."""
+"""The verdicts with other seeds: the headline findings by seed, and how many verdicts change."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,14 @@ DECIDED = (HOLDS, "direction", "differs")
 
 @dataclass(frozen=True)
 class Cell:
-    """What one seed says of a statement: its verdict, the measured number, its 95 % interval, n and seeds."""
+    """The result of a statement with one seed.
+
+    word: the verdict.
+    measured: the measured number.
+    interval: the 95 % interval of that number.
+    n: the number of values behind it.
+    seeds: the seeds of the run.
+    """
 
     word: str
     measured: str
@@ -25,7 +32,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Statement:
-    """A headline, or a row whose verdict changes. cells: what was added to the seeds -> what it says."""
+    """A headline, or a row whose verdict changes.
+
+    id: the row of the scorecard.
+    text: the headline, or the id if there is none.
+    changes: whether the verdict is not the same with all seeds.
+    cells: number that was added to every seed -> the result with these seeds.
+    """
 
     id: str
     text: str
@@ -37,8 +50,11 @@ class Statement:
 class Seeds:
     """The statements of one scale that were measured with several seeds.
 
-    raised: what was added to every seed, 0 first. statements: headlines, then other rows that change.
-    decided, turned: the number of rows that every seed decides, and of those with more than one word.
+    scale: the name of the scale.
+    raised: the numbers that were added to every seed, 0 first.
+    statements: headlines, then other rows whose verdict changes.
+    decided: the number of rows that have a decided verdict with every seed.
+    turned: the number of these rows that have more than one verdict.
     """
 
     scale: str
@@ -49,15 +65,15 @@ class Seeds:
 
 
 def seeds(rows: pd.DataFrame) -> list[Seeds]:
-    """Return what the seeds of each scale say.
+    """Return the statements of each scale with all its seeds.
 
-    rows: of seeds.csv, one for each statement and seed; its numbers may be text.
+    rows: the rows of seeds.csv, one for each statement and seed; numbers may be text.
     """
     return [_of_scale(str(scale), part) for scale, part in rows.groupby("scale", sort=False)]
 
 
 def held(found: list[Seeds]) -> dict[str, str]:
-    """Return headline -> with how many of its seeds the claim behind it holds, in words."""
+    """Return the id of each statement -> in words, with how many of its seeds its claim holds."""
     words = {}
     for each in found:
         for line in each.statements:

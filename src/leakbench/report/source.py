@@ -1,4 +1,4 @@
-"""Where the checkout's code is published, so that a commit can be a link."""
+"""The address at which the code of the checkout is published, so that a commit can be a link."""
 
 from pathlib import Path
 
@@ -9,10 +9,11 @@ KEY = "repository-code"
 
 
 def commits(root: Path) -> str:
-    """Return the address that a commit's name follows, "" where none is known.
+    """Return the address that a commit's name follows, or "" if none is known.
 
-    root: the checkout, whose CITATION.cff may name an address under `repository-code`. Raises UserError where
-    that is no https address.
+    root: the checkout, whose CITATION.cff may name an address under `repository-code`.
+
+    Raises UserError if that is no https address.
     """
     file = root / "CITATION.cff"
     address = str(read_yaml(file).get(KEY, "")) if file.is_file() else ""

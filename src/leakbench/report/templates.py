@@ -4,9 +4,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def environment(package: str) -> Environment:
-    """Return what renders the templates beside the code of `package`, such as "leakbench.report".
+    """Return the environment that renders the templates of `package`, such as "leakbench.report".
 
-    Values are escaped, and a name that was not given is an error.
+    The templates lie beside the code of the package. Values are escaped, and a name that was not given is an
+    error.
     """
     return Environment(
         loader=PackageLoader(package, "."),

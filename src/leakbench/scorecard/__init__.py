@@ -1,1 +1,1 @@
-"""Published numbers and claims beside measured ones, each with a verdict and the reason for it."""
+"""The scorecard: published numbers and claims beside measured ones, each with a verdict and its reason."""

@@ -1,4 +1,4 @@
-"""What an expression or a check sees: one work's rows, and the evidence of one scale."""
+"""What an expression or a check can read: one work's rows, and the evidence of one scale."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -28,14 +28,14 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "over": lambda a, b: quantity.ratio(as_measured(a), as_measured(b)),
     "round": lambda q: exactly(round(as_measured(q).value)),
 }  # fmt: skip
-# What a mistake in an expression raises.
+# The errors that a mistake in an expression raises.
 WRONG = (ArithmeticError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, SyntaxError,
          TypeError, ValueError)  # fmt: skip
 OWN = {"at", "own", "only", "row", "values", "word", "measured", "printed", "fact", TOLERANT}
 
 
 class Values(list[Any]):
-    """The values of a column; as a text they stand beside each other."""
+    """The values of a column; as a text they are joined by commas."""
 
     def __format__(self, spec: str) -> str:
         return ",".join(map(as_text, self))
@@ -45,10 +45,15 @@ class Values(list[Any]):
 class Evidence:
     """The evidence of one scale as one statement reads it.
 
-    scale: the tables and facts. work: the paper. measured: gives the measured value of another id of any
-    paper. prints: id -> printed row. where: file and key, for messages. condition: what at() reads when
-    nothing else is said. row: the printed row, None for a claim. stand_ins: data sets that may stand in for
-    others. let: the names that expressions may use.
+    scale: the tables and facts.
+    work: the paper.
+    measured: gives the measured value of another id of any paper.
+    prints: id -> printed row.
+    where: file and key, for messages.
+    condition: what at() reads when nothing else is said.
+    row: the printed row, None for a claim.
+    stand_ins: data set -> the one that may stand in for it.
+    let: the names that expressions may use.
     """
 
     scale: Scale
@@ -62,11 +67,14 @@ class Evidence:
     let: Mapping[str, Any] = field(default_factory=dict)
 
     def at(self, **where: Any) -> Measured:
-        """Return our mean in the one row that the statement's shared columns and `where` name."""
+        """Return our mean in one row of a table.
+
+        where: columns that name the row, together with the statement's shared columns, which they override.
+        """
         return self._read(self.stand_ins, where)
 
     def only(self, **where: Any) -> Measured:
-        """Return what at() does, where no other data set may stand in."""
+        """Return what at() does, without a stand-in for the data set."""
         return self._read({}, where)
 
     def _read(self, stand_ins: Mapping[str, str], where: Mapping[str, Any]) -> Measured:
@@ -85,7 +93,7 @@ class Evidence:
 
     @contextmanager
     def _located(self) -> Iterator[None]:
-        """Put file and key before what is said of columns that do not fit our tables."""
+        """Put file and key before the error that columns do not fit our tables."""
         try:
             yield
         except UserError as problem:
@@ -94,7 +102,7 @@ class Evidence:
     def _stands_in(
         self, experiment: str, metric: str, where: Mapping[str, Any], own: str, other: str
     ) -> bool:
-        """Return whether another data set has rows of this kind where a statement's own has none."""
+        """Return whether another data set has rows of a kind that a statement's own data set lacks."""
         lines = self.scale.lines.get(experiment)
         kind = {"metric": metric} | {key: where[key] for key in DEFAULTS if key in where}
         there = [lines and len(lines.select({**kind, "dataset": name})) for name in (own, other)]
@@ -103,7 +111,7 @@ class Evidence:
     def rows(self, **where: Any) -> pd.DataFrame:
         """Return the rows of our table that the statement's columns and `where` name (defaults as in at()).
 
-        Raises NotMeasured with the known reason where there is none.
+        Raises NotMeasured with the known reason where there is no such row.
         """
         asked = {key: value for key, value in {**self.condition, **where}.items() if value is not None}
         experiment = str(asked.pop("experiment"))
@@ -118,7 +126,11 @@ class Evidence:
         return found
 
     def values(self, *columns: str, **where: Any) -> list[Any]:
-        """Return the distinct values of a column of our rows, sorted; of several columns, lists of them."""
+        """Return the distinct values of a column of our rows, sorted.
+
+        columns: one column, or several, which give lists of values.
+        where: the columns that name the rows, as in `rows`.
+        """
         rows = self.rows(**where)
         for name in columns:
             if name not in rows:
@@ -127,7 +139,7 @@ class Evidence:
         return Values(each[0] for each in found) if len(columns) == 1 else found
 
     def word(self, column: str) -> str:
-        """Return what the row prints in a column."""
+        """Return the word that the row prints in a column."""
         words = words_of(self.row) if self.row else {}
         if column not in words:
             raise UserError(f"{self.where}: word: no printed column {column!r} (mend its name)")
@@ -146,9 +158,12 @@ class Evidence:
         return self.scale.why(experiment, where)
 
     def printed(self, key: str, place: int | None = None) -> Measured:
-        """Return a printed number with what its rounding leaves open.
+        """Return a printed number with the interval that its rounding allows.
 
+        key: the id of the printed row.
         place: of a printed list, `10/20`, the number at this place, from 0.
+
+        Raises NotMeasured where the row prints no number.
         """
         if key not in self.prints:
             raise UserError(f"{self.where}: printed: no row {key!r} (mend the id)")
@@ -186,14 +201,22 @@ class Evidence:
             raise UserError(f"{self.where}: {type(problem).__name__}: {problem} (mend it)") from problem
 
     def quantity(self, value: Any) -> Measured:
-        """Return what an expression or a check gave as a quantity. Raises UserError where it is none."""
+        """Return the result of an expression or a check as a quantity.
+
+        Raises UserError where it is no quantity.
+        """
         try:
             return as_measured(value)
         except TypeError as problem:
             raise UserError(f"{self.where}: {problem} (give a number)") from problem
 
     def holds(self, text: str) -> str:
-        """Return "" where a guard `expression relation number : reason` holds, else reason and value."""
+        """Return "" where a guard holds, else its reason and the measured value.
+
+        text: the guard, `expression relation number : reason`.
+
+        Raises UserError where the text is no guard.
+        """
         condition, _, reason = text.partition(" : ")
         for sign in (">=", "<=", ">", "<"):
             left, found, right = condition.partition(sign)

@@ -26,11 +26,11 @@ from leakbench.verdicts.verdict import SHORTEST
 
 # Rows of null baselines, and rows in a published convention, are only read where they are asked for by name.
 DEFAULTS = {"baseline": "", "convention": "standard"}
-# What stands for nobody's reconstruction: a success of an attack is better than each of these.
+# The null baselines: a successful attack is better than each of them.
 NULLS = ("random-gradient", "random-noise", "dataset-mean", "typical-record", "other-update")
-# Columns whose values stand in the stem of a cell or study.
+# Columns whose values are parts of the stem of a cell or study.
 PLACE = ("dataset", "victim", "federation", "training", "defence", "attack")
-# What names a cell: rows with these and a metric are the same trials in every table.
+# The columns that name a cell: rows with these and a metric are the same trials in every table.
 CELL = {"dataset", "victim", "federation", "attack"}
 STATISTICS = {
     "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "seeds", "scale",
@@ -41,8 +41,9 @@ STATISTICS = {
 class Lines:
     """A result table whose lines are found by the values of columns, and the single trials behind them.
 
-    frame: the table. trials: rows `line` (its place in the table), `cluster`, `trial`, `value`; empty where
-    none are kept.
+    name: the name of the experiment.
+    frame: the table.
+    trials: rows `line` (its place in the table), `cluster`, `trial`, `value`; empty where none are kept.
     """
 
     def __init__(self, name: str, frame: pd.DataFrame, trials: pd.DataFrame | None = None) -> None:
@@ -51,7 +52,10 @@ class Lines:
         self._columns: dict[str, tuple[np.ndarray, dict[str, int]]] = {}
 
     def _has(self, name: str, wanted: object) -> np.ndarray:
-        """Return which lines have a value in a column: its texts are numbered once, for numbers are fast."""
+        """Return which lines have a value in a column.
+
+        The texts of a column are numbered once, because numbers are fast to compare.
+        """
         if name not in self._columns:
             codes, texts = pd.factorize(self.frame[name].map(as_text))
             self._columns[name] = codes, {text: code for code, text in enumerate(texts)}
@@ -60,6 +64,8 @@ class Lines:
 
     def select(self, where: Mapping[str, object]) -> np.ndarray:
         """Return the places of the lines whose columns equal the wanted values, defaults included.
+
+        where: column → the wanted value.
 
         Raises UserError for a column that the table does not have.
         """
@@ -76,7 +82,10 @@ class Lines:
     def one(self, where: Mapping[str, object]) -> int:
         """Return the place of the one line that a condition names.
 
-        Raises NotMeasured for none, and UserError for several, naming the columns that differ.
+        where: column → the wanted value.
+
+        Raises NotMeasured where no line matches, and UserError where several do, naming the columns that
+        differ.
         """
         rows = self.select(where)
         asked = ", ".join(f"{key}={as_text(value)}" for key, value in where.items())
@@ -109,15 +118,19 @@ class Lines:
 
 @dataclass
 class Evidence:
-    """What one scale has of every experiment.
+    """The evidence that one scale has of every experiment.
 
-    scale, device, commit: where it was measured. lines: experiment -> its table.
-    origins: experiment -> device, commit and age of what is recorded.
+    scale: the scale.
+    lines: experiment -> its table.
     absent: experiment -> stem of a cell -> why it is absent.
     shares: experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
     falls: experiment -> stem -> by what share the loss of each trial fell in the last half of its run.
-    known: every experiment there is; None where a name that is not known is not a mistake.
-    fact: gives a fact by its path. exhibit: gives the tensors and facts of an experiment's exhibit.
+    fact: gives a fact by its path.
+    exhibit: gives the tensors and facts of an experiment's exhibit.
+    known: all experiments that exist; None where a name that is not known is not a mistake.
+    device: where the scale was measured.
+    commit: the commit with which it was measured.
+    origins: experiment -> device, commit and age of what is recorded.
     """
 
     scale: str
@@ -133,7 +146,10 @@ class Evidence:
     origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
     def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
-        """Return device and commit of the rows that a quantity was read from, and a word on their age."""
+        """Return device, commit and a note on the age of the rows from which a quantity was read.
+
+        leaves: experiment and line of each row.
+        """
         found = [
             self.origins.get(name, (self.device, self.commit, "")) for name in {name for name, _ in leaves}
         ]
@@ -144,12 +160,20 @@ class Evidence:
         return device, made, age
 
     def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
-        """Return what a column has in the rows that a quantity was read from, each text once, sorted."""
+        """Return the texts of a column in the rows from which a quantity was read, each once, sorted.
+
+        name: the column.
+        leaves: experiment and line of each row.
+        """
         frames = [(self.lines[table].frame, line) for table, line in leaves if table in self.lines]
         return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
 
     def table(self, experiment: str) -> Lines:
-        """Return the table of an experiment. Raises NotMeasured with the known reason where there is none."""
+        """Return the table of an experiment.
+
+        Raises NotMeasured with the known reason where there is no table, and UserError for a name that no
+        experiment has.
+        """
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
@@ -171,8 +195,12 @@ class Evidence:
     def read(self, experiment: str, metric: str, paper: Paper, **where: object) -> Measured:
         """Return the mean of a metric in the one condition that `where` names.
 
+        experiment: the experiment whose table is read.
+        metric: the metric.
         paper: the work, which says how long it ran what the row measures.
-        Raises NotMeasured with the reason where there is none.
+        where: column → the wanted value.
+
+        Raises NotMeasured with the reason where there is no mean.
         """
         wanted = {"metric": metric, **where}
         lines = self._elsewhere(experiment, wanted) or self.table(experiment)
@@ -201,7 +229,7 @@ class Evidence:
         )  # fmt: skip
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
-        """Return another experiment's table that alone has the same cell: one cell is one job."""
+        """Return another experiment's table that has the same cell, None without one: one cell is one job."""
         if experiment in self.lines or not where.keys() >= CELL:
             return None
         found = [
@@ -214,10 +242,11 @@ class Evidence:
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
     ) -> tuple[float, str]:
-        """Return the share of the published length that ran behind a line; in words if less than one.
+        """Return the share of the published length that ran behind a line, and words if it is less than one.
 
-        where: the columns by which the line was found. Iterations too few to decide count as whole where the
-        run is shown to have settled.
+        Iterations too few to decide count as whole where the run is shown to have settled.
+
+        where: the columns by which the line was found.
         """
         row = lines.frame.iloc[line]
         shares, words = [1.0], []
@@ -245,9 +274,9 @@ class Evidence:
         return min(1.0, *shares), "; ".join(words)
 
     def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
-        """Return whether the run behind a line is shown to have settled: by losses, and by images on the way.
+        """Return whether the run behind a line is shown to have settled, by losses and intermediate images.
 
-        names: what stands in the stems of its cells.
+        names: the parts of the stems of its cells.
         """
         row, of_cells = lines.frame.iloc[line], self.falls.get(lines.name, {}).items()
         losses = [fall for stem, found in of_cells if names <= set(stem.split("/")) for fall in found]
@@ -268,7 +297,8 @@ class Evidence:
         """Return whether a mean is better than every null baseline of its condition; None without one.
 
         What the attack made of other updates must be worse by more than a tolerance, image by image where
-        both have trials: whoever shows what it knew beforehand is as good there, but for some chance.
+        both have trials. An attack that only shows its prior knowledge is as good on other updates, up to
+        chance.
         """
         if (
             where.get("baseline")

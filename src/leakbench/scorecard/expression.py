@@ -1,7 +1,7 @@
-"""Evaluates the expressions of papers/: Python's own, of few kinds of syntax and of the functions handed in.
+"""The evaluator of the expressions of papers/: Python's own, restricted in syntax and functions.
 
-Nothing here has attributes, so no expression reaches what it is not handed. Python evaluates the tree once
-its every node is found to be of these kinds.
+No expression can use attributes, so none reaches anything that it is not given. Python evaluates the tree
+after every node is found to be of the allowed kinds.
 """
 
 import ast
@@ -21,9 +21,9 @@ _ALLOWED = {
     ast.GtE, ast.In, ast.NotIn,
 }  # fmt: skip
 LONGEST = 5_000
-# Steps of all comprehensions of one expression together.
+# The largest number of steps of all comprehensions of one expression together.
 MOST = 20_000
-# What `there` passes over items of: those of its list that nothing measured.
+# The function that leaves out those items of its list that nothing measured.
 TOLERANT = "there"
 FORMAT = r"(\.\d)?[efg]?"
 
@@ -31,8 +31,13 @@ FORMAT = r"(\.\d)?[efg]?"
 def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.expr:
     """Return the syntax tree of an expression.
 
-    text: the expression. where: file and key, for messages. functions, names: what it may call and name.
-    Raises UserError for anything but the syntax of the module, or for a function or name that there is not.
+    text: the expression.
+    where: file and key, for messages.
+    functions: the functions that it may call.
+    names: the names that it may use.
+
+    Raises UserError for anything but the syntax of the module, and for a function or name that does not
+    exist.
     """
     if not isinstance(text, str) or len(text) > LONGEST:
         raise UserError(f"{where}: is no expression of at most {LONGEST:,} characters (see papers/README.md)")
@@ -66,7 +71,7 @@ def parse(text: str, where: str, functions: set[str], names: set[str]) -> ast.ex
 
 
 def _fits(spec: ast.expr | None) -> bool:
-    """Return whether a format is a plain one, by which no text becomes long."""
+    """Return whether a format is a plain one, which cannot make a text long."""
     return spec is None or re.fullmatch(FORMAT, ast.unparse(spec)[2:-1]) is not None
 
 
@@ -89,7 +94,7 @@ class _Bounded(ast.NodeTransformer):
             if isinstance(listed, ast.List):
                 listed.elts = [_later(each) for each in listed.elts]
             elif isinstance(listed, ast.ListComp | ast.GeneratorExp):
-                # One by one, for an item is evaluated while its names have their values.
+                # The items are evaluated one by one, while their names have their values.
                 node.args = [ast.GeneratorExp(_later(listed.elt), listed.generators)]
             else:
                 raise TypeError(f"{TOLERANT}() takes a list that is written out")
@@ -112,7 +117,7 @@ def _times(a: Any, b: Any) -> Any:
 
 
 def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Return the measurable items. Raises NotMeasured where there is none."""
+    """Return the measurable items. Raises NotMeasured where there are none."""
     found, reason = [], ""
     for item in items:
         try:
@@ -125,8 +130,14 @@ def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
 
 
 def evaluated(tree: ast.expr, functions: Mapping[str, Callable[..., Any]], names: Mapping[str, Any]) -> Any:
-    """Return the value of a parsed expression. Raises NotMeasured, or TypeError and the like for what does
-    not fit."""
+    """Return the value of a parsed expression.
+
+    tree: the syntax tree, of `parse`.
+    functions: name → the function that it stands for.
+    names: name → its value.
+
+    Raises NotMeasured where nothing was measured, and TypeError and other errors for values that do not fit.
+    """
     steps = itertools.count(1)
 
     def counted(items: Iterable[Any]) -> Iterable[Any]:

@@ -17,13 +17,18 @@ from leakbench.metrics.interval import interval, paired
 from leakbench.papers.printed import as_text
 
 NAN = float("nan")
-# Trials on both sides of an ordering ran as long as each other, as shares of what was published, within this.
+# Both sides of an ordering ran equally long if their shares of the published length differ by at most this
+# much.
 EQUAL_BUDGET = 0.1
 
 
 @dataclass(frozen=True)
 class Trials:
-    """The single trials behind a mean: `values` by trial key, and the cluster (the update) of each."""
+    """The single trials behind a mean.
+
+    values: trial key -> value.
+    clusters: trial key -> its cluster (the update).
+    """
 
     values: Mapping[str, float]
     clusters: Mapping[str, str]
@@ -44,14 +49,20 @@ class Measured:
     """A measured quantity.
 
     value: the mean, or what an expression makes of means; NaN where it is undefined, such as a ratio to zero.
-    low, high: its 95 % interval; NaN where too few trials tell.
+    low: the lower end of its 95 % interval; NaN where there are too few trials.
+    high: the upper end of its 95 % interval; NaN where there are too few trials.
     n: measurements behind it as the table counts them, images or updates; the smallest of its parts.
     independent: independent trials, updates or seeds; the smallest of its parts. Infinite for what is exact.
     length: share of the published length (iterations, rounds, training) that ran; the smallest of its parts.
-    unequal: two sides of a comparison ran for shares of their published length more than EQUAL_BUDGET apart.
-    beats_null: whether every mean behind it is better than its null baselines; None where none has any.
-    leaves: the table rows that it was read from. notes: what a reader must know of it, such as a stand-in.
-    raw: it is one row of a table, so that its metric's range is its own.
+    unequal: whether two sides of a comparison ran for shares of their published length more than EQUAL_BUDGET
+    apart.
+    beats_null: whether every mean behind it is better than its null baselines; None where there are none.
+    trials: the single trials behind it, None where they are not known.
+    leaves: the table rows from which it was read.
+    notes: what a reader must know of it, such as a stand-in.
+    metric: its metric, empty where it has none.
+    raw: whether it is one row of a table, so that its metric's range is its own.
+    extra: further statistics of the row.
     """
 
     value: float
@@ -90,7 +101,8 @@ class Measured:
 
     __rmul__ = __mul__
 
-    # By their values alone: what needs an interval is a claim of its own.
+    # Quantities are compared by their values alone. A comparison that needs an interval is a claim of its
+    # own.
     def __lt__(self, other: "Measured | float") -> bool:
         return self.value < as_measured(other).value
 
@@ -116,7 +128,7 @@ def exactly(value: float) -> Measured:
 
 
 def as_measured(value: "Measured | float") -> Measured:
-    """Return a quantity as it is, and a number as an exact one. Raises TypeError for anything else."""
+    """Return a quantity as it is, and a number as an exact quantity. Raises TypeError for anything else."""
     if isinstance(value, Measured):
         return value
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)):
@@ -167,9 +179,13 @@ def scaled(a: Measured, times: float) -> Measured:
 
 
 def linear(a: Measured, b: Measured, sign: float) -> Measured:
-    """Return a + sign b: a paired one where both have the same trials.
+    """Return a + sign b, paired where both have the same trials.
 
-    Else the two are independent estimates, with the square-and-add interval (Newcombe 1998).
+    Otherwise the two are independent estimates, with the square-and-add interval (Newcombe 1998).
+
+    a: the first quantity.
+    b: the second quantity.
+    sign: 1 or -1.
     """
     shared = _compared(a, b)
     if a.trials and b.trials and (both := a.trials.combined(b.trials, lambda x, y: x + sign * y)):
@@ -204,7 +220,10 @@ def ratio(a: Measured, b: Measured) -> Measured:
 
 
 def distinct(parts: Iterable[Measured]) -> list[Measured]:
-    """Return the parts that rest on other rows than every earlier one: a stand-in is counted once."""
+    """Return the parts that rest on other rows than every earlier part, so that a stand-in counts once.
+
+    Raises NotMeasured where there are no parts.
+    """
     kept: list[Measured] = []
     for part in map(as_measured, parts):
         same = next((i for i, other in enumerate(kept) if part.leaves and part.leaves == other.leaves), None)
@@ -242,7 +261,8 @@ def _extreme(parts: Iterable[Measured], of: Callable[[list[float]], float]) -> M
     if len(some) == 1:
         return some[0]
     ends = {key: [getattr(part, key) for part in some] for key in ("value", "low", "high")}
-    # Python's min and max keep or pass over a NaN by the order; a part without an interval leaves none.
+    # Python's min and max keep or drop a NaN depending on the order. A part without an interval leaves the
+    # extreme without one.
     found = {key: NAN if any(map(math.isnan, values)) else of(values) for key, values in ends.items()}
     return Measured(found["value"], found["low"], found["high"], **_joined(some))
 
@@ -255,15 +275,19 @@ def magnitude(a: Measured) -> Measured:
 
 
 def within(a: Measured, target: float, room: float) -> Measured:
-    """Return what is left of `room` between a quantity and the edge of target ± room: negative outside."""
+    """Return the room that is left between a quantity and the edge of target ± room: negative outside."""
     away = magnitude(a - target)
     return replace(room - away, trials=None)
 
 
 def share_above(parts: Iterable[Measured], threshold: float) -> Measured:
-    """Return the share (0 to 1) of conditions whose value exceeds `threshold`.
+    """Return the share (0 to 1) of conditions whose value exceeds a threshold.
 
-    Its interval runs from the share whose whole interval exceeds it to that whose interval reaches above it.
+    The interval runs from the share of conditions whose whole interval exceeds the threshold to the share of
+    those whose interval reaches above it.
+
+    parts: the conditions.
+    threshold: the value to exceed.
     """
     return scaled(count_above(some := distinct(parts), threshold), 1 / len(some))
 
@@ -279,7 +303,10 @@ def count_above(parts: Iterable[Measured], threshold: float) -> Measured:
 
 
 def greatest_at(curve: Mapping[float, Measured]) -> Measured:
-    """Return where a curve is greatest; the interval spans all places that may be so."""
+    """Return the place at which a curve is greatest; the interval spans all places at which it may be.
+
+    curve: place → quantity.
+    """
     top = max(curve, key=lambda x: curve[x].value)
     unknown = any(math.isnan(point.low) for point in curve.values())
     rivals = [x for x, point in curve.items() if point.high >= curve[top].low]
@@ -288,7 +315,11 @@ def greatest_at(curve: Mapping[float, Measured]) -> Measured:
 
 
 def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measured:
-    """Return Spearman's rank correlation of abscissas and the values of a curve, without an interval."""
+    """Return Spearman's rank correlation of places and the values of a curve, without an interval.
+
+    xs: the places.
+    points: the quantity at each place.
+    """
     from scipy.stats import spearmanr
 
     found = float(spearmanr(list(xs), [point.value for point in points]).statistic)
@@ -296,7 +327,7 @@ def rank_correlation(xs: Sequence[float], points: Sequence[Measured]) -> Measure
 
 
 def won(a: Measured) -> Measured:
-    """Return the share of the trials behind a difference in which it is above 0.
+    """Return the share of the trials behind a difference in which the difference is above 0.
 
     Raises NotMeasured where single trials are not kept.
     """
@@ -307,17 +338,26 @@ def won(a: Measured) -> Measured:
 
 
 def first_near_end(curve: Mapping[float, Measured], room: float) -> Measured:
-    """Return the first place whose value is within `room` of the last one's, without an interval."""
+    """Return the first place whose value is within `room` of the last value, without an interval.
+
+    curve: place → quantity, in order.
+    room: the largest distance.
+    """
     *_, end = curve.values()
     found = next(x for x, point in curve.items() if abs(point.value - end.value) <= room)
     return Measured(float(found), **_joined(list(curve.values())) | {"metric": ""})
 
 
 def deviation(like: Measured, unit: float = 1.0) -> Measured:
-    """Return the standard deviation (of a population, divided by n) behind a mean with its interval.
+    """Return the standard deviation behind a mean, with its interval.
 
-    unit: what our unit is multiplied by. n s² / σ² has a chi-squared distribution with n - 1 degrees of
-    freedom. Raises NotMeasured for fewer than two trials.
+    The deviation is that of a population, divided by n. n s² / σ² has a chi-squared distribution with n - 1
+    degrees of freedom.
+
+    like: the mean.
+    unit: the factor by which our unit is multiplied.
+
+    Raises NotMeasured for fewer than two trials.
     """
     from scipy.stats import chi2
 

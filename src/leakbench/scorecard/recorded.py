@@ -1,4 +1,4 @@
-"""The evidence that recorded runs of one scale give."""
+"""The evidence that the recorded runs of one scale give."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,9 +14,9 @@ def of_records(
 ) -> Evidence:
     """Return the evidence of recorded runs.
 
-    found: runs of one scale, or of one seed of it, at least one. ages: experiment -> what has changed since
-    it was recorded, in words; empty where nothing has. known: every experiment there is, None where a name
-    that is not known is not a mistake.
+    found: runs of one scale, or of one seed of it, at least one.
+    ages: experiment -> what has changed since it was recorded, in words; empty where nothing has.
+    known: all experiments that exist, None where a name that is not known is not a mistake.
     """
     kept = {each.name: each for each in found}
     scale = found[0].scale

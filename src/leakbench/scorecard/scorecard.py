@@ -42,7 +42,9 @@ RECOGNISABLE, IDENTIFIED = 0.5, 0.5
 class Outcome:
     """Whether an attack succeeds.
 
-    recognised: whether each update is recognised; only whether the mean is where trials are not kept.
+    ssim: the mean SSIM.
+    identified: the share of identified images.
+    recognised: whether each update is recognised; one value, for the mean, where trials are not kept.
     """
 
     ssim: Measured
@@ -51,7 +53,7 @@ class Outcome:
 
     @property
     def leaves(self) -> frozenset[Any]:
-        """What was measured for it."""
+        """Return the table rows from which the outcome was read."""
         return self.ssim.leaves
 
     def __str__(self) -> str:
@@ -60,7 +62,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Found:
-    """What one scale says of a statement: the quantity, outcome or text, and its verdict."""
+    """The result of one scale for a statement.
+
+    scale: the scale.
+    value: the quantity, outcome or text, None where nothing was measured.
+    verdict: the verdict on it.
+    """
 
     scale: Scale
     value: Measured | Outcome | str | None
@@ -71,8 +78,11 @@ class Found:
 class Card:
     """Judges every statement of the works on the evidence of several scales.
 
-    scales: the longest first. run: the run's own. missing: data set -> why it is absent.
+    works: the works.
+    scales: the evidence of each scale, the longest first.
+    run: the evidence of the run's own scale.
     costs: experiment -> stem of a cell -> core-seconds at the published size.
+    missing: data set -> why it is absent.
     """
 
     works: Sequence[Work]
@@ -90,7 +100,7 @@ class Card:
     def frame(self, about: str = "") -> pd.DataFrame:
         """Return one row for every printed number and claim, with the columns COLUMNS, works in order.
 
-        about: an experiment; only what reads it then has a row.
+        about: an experiment; only the statements that rest on it then have a row.
         """
         asked = [entry for entry in self._entries.values() if not about or entry.reads(about)]
         frame = pd.DataFrame(map(self._line, asked), columns=COLUMNS)
@@ -98,7 +108,13 @@ class Card:
         return frame.astype(numbers | dict.fromkeys(("n", "here_n"), "Int64"))
 
     def value(self, key: str, scale: Scale) -> Measured | Outcome | str:
-        """Return what one scale measured of a statement. Raises NotMeasured where it did not."""
+        """Return what one scale measured of a statement.
+
+        key: the id of the statement.
+        scale: the evidence of the scale.
+
+        Raises NotMeasured where it measured nothing.
+        """
         place = (key, id(scale))
         if place not in self._known:
             if place in self._open:
@@ -160,7 +176,7 @@ class Card:
         alone = entry.reading.label in ("setting", "arithmetic")
         tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
         own = next(found for found in tried if found.scale is self.run)
-        # A shorter run is no second chance for what a longer one left open.
+        # A shorter run does not decide what a longer run left open.
         found = next((f for f in tried if f.verdict.weighed), None)
         found = found or next((f for f in tried if f.value is not None), own)
         if isinstance(found.value, Measured) and not found.value.leaves:
@@ -234,7 +250,7 @@ class Card:
                 "(say with `tells`, `fact` or `absent` how it is measured)"
             )
         tolerance, bounds, monotone = tolerance_of(value.metric or "other", number.value, reading.unit)
-        # What combines rows has no bounds.
+        # A combination of rows has no bounds.
         bounds = bounds if value.raw else (-math.inf, math.inf)
         sign, ordering = self._ordering(entry, value, scale)
         std = None if row is None or math.isnan(row.std) else row.std * reading.spread
@@ -249,7 +265,7 @@ class Card:
     def _ordering(
         self, entry: Entry, value: Measured, scale: Scale
     ) -> tuple[Literal[-1, 0, 1], Ordering | None]:
-        """Return the printed sign of a row minus the one that it is ordered against, and our difference."""
+        """Return the printed sign of a row minus the row it is ordered against, and our difference."""
         if not entry.reading.against:
             return 0, None
         number, other = entry.against.value, self._prints[entry.reading.against].number.value
@@ -264,7 +280,7 @@ class Card:
         return sign, None
 
     def _absence(self, entry: Entry, reason: str) -> str:
-        """Return why nothing was measured: the reason, data that is absent too, and what it would cost."""
+        """Return why nothing was measured: the reason, data that is absent too, and what a run would cost."""
         read = entry.row is None or entry.reading.way in ("mean", "deviation", "outcome")
         where, words = entry.reading.where if read else {}, [reason]
         for name in (where.get("dataset"), where.get("tested")):
@@ -280,7 +296,10 @@ class Card:
 
 
 def _checked(entry: Entry, view: Evidence, words: Mapping[str, str]) -> Any:
-    """Return what a function of a work's checks.py gives. Raises UserError for what it raises."""
+    """Return the result of a function of a work's checks.py.
+
+    Raises UserError where the function fails with an error other than UserError and NotMeasured.
+    """
     name = entry.reading.text
     check = entry.work.check(name, entry.where)
     try:
@@ -333,7 +352,7 @@ def _outcome(view: Evidence) -> Outcome:
 
 
 def _agree(own: Measured, other: Measured) -> str:
-    """Return yes or no: whether the two intervals meet; empty where one has none."""
+    """Return "yes" or "no", whether two intervals overlap; empty where one has none."""
     if math.isnan(own.low) or math.isnan(other.low):
         return ""
     return "yes" if own.low <= other.high and other.low <= own.high else "no"

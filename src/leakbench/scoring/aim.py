@@ -1,5 +1,4 @@
-"""What an attack aims at: the pixels of private images, or the features that the victim's first dense layer
-reads."""
+"""What an attack aims at: the pixels of private images, or the features that a dense layer reads of them."""
 
 from pathlib import Path
 
@@ -9,9 +8,11 @@ from leakbench.pixels import pixels
 
 
 def aim_at(target: str, images: np.ndarray, victim: Path) -> np.ndarray:
-    """Return what an attack on `target`, images or features, aims at: float32 [m, …].
+    """Return what an attack on images or on features aims at, float32 [m, …].
 
-    images: uint8 [m, rows, columns, channels]. victim: the file of the network whose features they are.
+    target: `images`, or `features`, which the first dense layer of the victim reads.
+    images: uint8 [m, rows, columns, channels], the private images.
+    victim: the file of the network whose features they are.
     """
     seen = pixels(images)
     if target == "images":

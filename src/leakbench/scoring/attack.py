@@ -35,14 +35,20 @@ def attack_rows(
 ) -> tuple[pd.DataFrame, Facts]:
     """Return the rows of one attack's guesses, and the facts that a table reports beside them.
 
+    guesses: the file of the attack's guesses.
     entry: what the score's spec says of the attack: metrics, judges, matching, and whether its step size
-    `decays` within the run. judges: the file of each judge.
+    `decays` within the run.
+    seed: the cell's seed, from which the random baselines are drawn.
+    hidden: the truth of the capture.
+    backbones: the file of LPIPS' backbones, None without one.
+    judges: judge → its file.
     """
     tensors, facts = open_tensors(guesses)
     target = facts["target"]
     rng = np.random.Generator(np.random.PCG64(stream("baseline", seed)))
     clients = range(len(hidden.facts["clients"]))
-    # Whoever is given a sample's label is right by chance more often than a bound here allows for.
+    # An attacker who is given a sample's label is right by chance more often than a certified bound allows
+    # for.
     given = facts["knows"].get("labels") == "given"
     told = {"knows": facts["knows"], "target": target, "left_out": "", "classes": 0}
     if target == "labels":
@@ -75,21 +81,27 @@ def attack_rows(
     frames += [expected_rows(each, expected, names) for each in list(frames) if not each["baseline"].any()]
     beside = {"left_out": resources.left_out, "classes": resources.classes} | _certificate(hidden)
     if "losses" in tensors and not entry["decays"]:
-        # Small steps end a loss's fall as well, so a step size that decays shows nothing.
+        # A step size that decays ends the fall of the loss as well, so the fall shows nothing then.
         beside["falls"] = falls(np.array(tensors["losses"])).round(4).ravel().tolist()
     return pd.concat(frames, ignore_index=True), {name: facts[name] for name in ("knows", "target")} | beside
 
 
 def _certificate(hidden: Hidden) -> Facts:
-    """Return what the defence certifies, as a fact of the scores, without its curve; nothing where it is
-    silent."""
+    """Return what the defence certifies as a fact of the scores, without its curve; empty if nothing."""
     found = hidden.facts.get("certificate")
     return {"certificate": {key: value for key, value in found.items() if key != "curve"}} if found else {}
 
 
 def _certified(rows: pd.DataFrame, hidden: Hidden, names: Sequence[str], guesses: int) -> pd.DataFrame:
-    """Return the rows of the bounds on what `rows`, of one client, measure; none where nothing is
-    certified."""
+    """Return the rows of the certified bounds on what `rows`, of one client, measure.
+
+    There are none where nothing is certified.
+
+    rows: the score rows of one client.
+    hidden: the truth of the capture.
+    names: the metrics.
+    guesses: how many reconstructions the attack has for each update.
+    """
     if "certificate" not in hidden.facts:
         return rows.iloc[:0]
     held = len(hidden.secret["candidates"]) if "candidates" in hidden.secret else 0
@@ -106,7 +118,7 @@ def _of_client(
 ) -> Iterator[pd.DataFrame]:  # fmt: skip
     """Yield the rows of what was reconstructed of one client, and of each null baseline.
 
-    length: how many iterations were made.
+    length: the number of iterations of the attack.
     """
     secret, target, k = hidden.secret, by.target, hidden.facts["clients"][client]
     index, private = secret[f"images/{client}"], hidden.aims(client, "images")
@@ -119,7 +131,8 @@ def _of_client(
     inputs = secret.get(f"inputs/{client}") if target == "images" else None
     if inputs is not None:
         scored.append(replace(scored[0], baseline=TRANSFORMED))
-    # What a reconstruction was on the way shows how far it had got, for which LPIPS is not worth its time.
+    # Intermediate reconstructions only show how far the attack had come, which is not worth the time of
+    # LPIPS.
     asked = {ORIGINAL: judged(by.names), SNAPSHOT: cheap(by.names)}
     for candidates in scored:
         baseline, rounds = candidates.baseline, len(candidates.images)
@@ -152,8 +165,10 @@ def _of_client(
 
 
 def _of_unrelated(length: int, by: Measures, hidden: Hidden, seed: int) -> Iterator[pd.DataFrame]:
-    """Yield the rows of pairs of different images: no private image is in them, so one set of pairs serves
-    every client."""
+    """Yield the rows of pairs of different images.
+
+    No private image takes part in the pairs, so one set of pairs serves every client.
+    """
     pairs = hidden.once(lambda: unrelated(hidden.pictures, by, seed), "unrelated", by.matching, *by.names)
     first = {name: hidden.secret[name][0] for name in ("checkpoint", "pass")}
     for client, k in enumerate(hidden.facts["clients"]):

@@ -1,4 +1,4 @@
-"""Reconstructions beside the truth: which is meant for which private image, and how good each is."""
+"""Reconstructions beside the truth: which private image each one is matched to, and how good it is."""
 
 from dataclasses import dataclass, replace
 
@@ -12,17 +12,19 @@ from leakbench.metrics.pearson import THRESHOLD, pearson_matrix
 from leakbench.metrics.proofs import false_accepted
 from leakbench.scoring.resources import Resources
 
-# Few enough to stay in a processor's cache from one pass over them to the next.
+# Few enough values to stay in a processor's cache from one pass over them to the next.
 WORKING_FLOATS = 1_000_000
 
 
 @dataclass
 class Candidates:
-    """Reconstructions of one client's updates: images [rounds, n, …] and which of them are usable [rounds,
-    n].
+    """Reconstructions of one client's updates.
 
-    baseline: what they are if not the attack's result; iterations: after how many steps; gap: how far the
-    gradients of each round's are from those observed [rounds].
+    images: [rounds, n, …].
+    usable: bool [rounds, n], which of them are usable.
+    baseline: what they are if they are not the attack's result.
+    iterations: the number of steps after which they were taken.
+    gap: [rounds], how far the gradients of each round's reconstructions are from those observed.
     """
 
     images: np.ndarray
@@ -36,8 +38,10 @@ class Candidates:
 class Measures:
     """How an attack's candidates are measured.
 
-    names: the metrics. resources: what these need. matching: how candidates are matched with images, best or
-    hungarian. target: what the attack aims at, images or features.
+    names: the metrics.
+    resources: what the metrics need.
+    matching: how candidates are matched with images, `best` or `hungarian`.
+    target: what the attack aims at, `images` or `features`.
     """
 
     names: list[str]
@@ -49,9 +53,11 @@ class Measures:
 def _matched(candidates: Candidates, truth: np.ndarray, by: Measures) -> dict[str, np.ndarray]:
     """Match [rounds, n, …] candidates with [rounds, k, …] truths.
 
-    One-to-one matching costs the squared error of images; features have no range of their own, so r decides
-    there. Returns `match`, `pearson`, `neurons` (candidates with r ≥ 0.98) and `false_accepted` (usable
-    candidates that are no private image), each [rounds, k].
+    One-to-one matching minimises the squared error of images. Features have no range of their own, so r
+    decides there.
+
+    Returns `match`, `pearson`, `neurons` (candidates with r ≥ 0.98) and `false_accepted` (usable candidates
+    that are no private image), each [rounds, k].
     """
     rounds, k = truth.shape[:2]
     n, width = candidates.images.shape[1], truth[0, 0].size
@@ -95,10 +101,15 @@ def rows_of(
 ) -> dict[str, np.ndarray]:
     """Return one value per private image, flattened over rounds × samples, for matching and metrics.
 
-    `truth` [rounds, k, …] is what the attack aims at, `pixels` [rounds, k, C, H, W] the images behind it,
-    `labels` [rounds, k] who is on them, for judges.
+    candidates: the reconstructions of one client's updates.
+    truth: [rounds, k, …], what the attack aims at.
+    pixels: [rounds, k, C, H, W], the private images behind `truth`.
+    by: how the candidates are measured.
+    labels: [rounds, k], who is on the images, for judges.
+
+    Returns column → [rounds · k].
     """
-    # What is no image is nothing: it counts as a failure, and leaves no mean.
+    # A candidate with a value that is not finite is no image: it is a failure and enters no mean.
     finite = np.isfinite(candidates.images).reshape(*candidates.usable.shape, -1).all(-1)
     candidates = replace(candidates, usable=candidates.usable & finite)
     found = _matched(candidates, truth, by)

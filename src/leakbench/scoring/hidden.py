@@ -1,4 +1,4 @@
-"""What an attack must not know, and what attacks on one capture share of it."""
+"""The truth of a capture, which an attack must not know, and what attacks on one capture share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,9 +19,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Hidden:
-    """The truth's tensors and facts, the data set's arrays, the victim's file, and of records their columns.
+    """What is hidden from the attacker, and what is made of it once for all attacks on one capture.
 
-    `made` keeps what attacks on one capture share.
+    secret: the tensors of the truth.
+    facts: the facts of the truth.
+    arrays: the arrays of the data set.
+    victim: the victim's file.
+    columns: of tabular records, what their values mean.
+    made: key → what attacks on one capture share.
     """
 
     secret: Mapping[str, np.ndarray]
@@ -32,7 +37,7 @@ class Hidden:
     made: dict[tuple[object, ...], Any] = field(default_factory=dict)
 
     def once(self, make: Callable[[], T], *key: object) -> T:
-        """Return what `make` makes, made once for each key."""
+        """Return what `make` makes; it is called once for each key."""
         if key not in self.made:
             self.made[key] = make()
         found: T = self.made[key]
@@ -40,7 +45,7 @@ class Hidden:
 
     @cached_property
     def pictures(self) -> np.ndarray:
-        """All images uint8 [n, rows, columns, channels] of the split that the private ones are of."""
+        """Return all images of the split of the private ones, uint8 [n, rows, columns, channels]."""
         return self.arrays[f"{self.facts['split']}/images"]
 
     def aims(self, client: int, target: str) -> np.ndarray:
@@ -51,11 +56,11 @@ class Hidden:
 
     @property
     def known(self) -> np.ndarray:
-        """What is publicly known of the data set, as it is stored."""
+        """Return the publicly known images of the data set, as they are stored."""
         return self.arrays.get("train/images", self.pictures)
 
     def blind(self, target: str) -> dict[str, np.ndarray]:
-        """Return null baseline → what is guessed for every private image from what is publicly known."""
+        """Return null baseline → what is guessed for every private image from public knowledge alone."""
         if target != "images":
             return {DATASET_MEAN: aim_at("features", np.array(self.known[:1000]), self.victim).mean(0)}
         out = {DATASET_MEAN: dataset_mean(self.known).transpose(2, 0, 1)}
@@ -65,8 +70,12 @@ class Hidden:
         return out
 
     def needs(self, pool: int) -> dict[str, Callable[[], Any] | None]:
-        """Return what metrics may need of the data set, by name: the first `pool` images, and of records
-        columns and deviations; none of what is not of records."""
+        """Return what metrics may need of the data set, name → the function that makes it.
+
+        pool: the number of images, from the first on, among which a private one must be recognised.
+
+        Columns and deviations are None where the data set does not hold tabular records.
+        """
         found: dict[str, Callable[[], Any] | None] = {
             "pool": lambda: pixels(np.array(self.pictures[:pool])),
             "columns": lambda: self.columns,

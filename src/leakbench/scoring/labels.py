@@ -14,10 +14,15 @@ from leakbench.scoring.hidden import Hidden
 def label_rows(
     tensors: Mapping[str, np.ndarray], hidden: Hidden, client: int, rng: np.random.Generator
 ) -> Iterator[pd.DataFrame]:
-    """Yield the rows of what was inferred of one client, and of each null baseline.
+    """Yield the rows of the labels inferred of one client, and of each null baseline.
 
-    Nulls are what the attack reads out of random gradients, labels that are drawn from the shares of the
-    classes in the train split, and one constant answer that has these shares.
+    The null baselines are the labels that the attack reads out of random gradients, labels drawn from the
+    class shares of the train split, and one constant answer that has these shares.
+
+    tensors: the attack's guesses.
+    hidden: the truth of the capture.
+    client: the number of the client.
+    rng: draws the labels.
     """
     secret = hidden.secret
     truth = np.array(secret[f"labels/{client}"])

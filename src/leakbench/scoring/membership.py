@@ -1,4 +1,4 @@
-"""The rows of an attack on candidates: one for each update, not one for each private image."""
+"""The rows of an attack on candidates: one for each update instead of one for each private image."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,10 +13,15 @@ from leakbench.scoring.groups import elsewhere
 def membership_rows(
     tensors: Mapping[str, np.ndarray], secret: Mapping[str, np.ndarray], client: int, names: Sequence[str]
 ) -> pd.DataFrame:
-    """Return what the metrics `names` say of each update of a client, and of each null one.
+    """Return what the metrics say of each update of a client, and of each null update.
 
     Members of an update are the candidates that its client held in that round. All others count as others,
     also those of other rounds and clients.
+
+    tensors: the attack's guesses.
+    secret: the truth.
+    client: the number of the client.
+    names: the metrics.
     """
     rows = []
     own, null = (
@@ -31,7 +36,7 @@ def membership_rows(
         for number, (score, taken) in enumerate(zip(scores, accepted, strict=True)):
             held = secret[f"images/{client}"][number]
             members = np.isin(secret["candidates"], held)
-            # What is no number is no answer: it is as far as can be, and counts.
+            # A distance that is no number is no answer: it counts as the largest possible distance.
             known = np.isfinite(score)
             score = np.where(known, score, np.inf)
             row = {name: METRICS[name].function(score, members, taken) for name in names}

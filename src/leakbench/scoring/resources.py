@@ -1,4 +1,4 @@
-"""What a cell's metrics need beyond its images, and which of them do without."""
+"""What a cell's metrics need beyond its images, and which metrics can do without."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,11 +18,12 @@ Answer = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Resources:
-    """`fixed`: need → what serves any image. `judges`: need → what a classifier answers to images, logits [N,
-    classes].
+    """What the metrics of a cell need beyond its images.
 
-    `classes`: how many the judges tell apart, 0 without judges. `left_out`: why metrics are missing, if any
-    are.
+    fixed: need → what serves any image.
+    judges: need → a function from images to a classifier's answers, logits [n, classes].
+    classes: the number of classes that the judges tell apart, 0 without judges.
+    left_out: why metrics are missing, if any are.
     """
 
     fixed: dict[str, Any]
@@ -31,7 +32,11 @@ class Resources:
     left_out: str
 
     def of(self, images: np.ndarray, labels: np.ndarray | None) -> dict[str, Any]:
-        """Return all needs for images [N, C, H, W] in [0, 1] of people `labels` [N], by name."""
+        """Return all needs for some images, by name.
+
+        images: [N, C, H, W] in [0, 1].
+        labels: [N], the people on the images, None where no judge is asked.
+        """
         if labels is None:
             return self.fixed
         return self.fixed | {"labels": labels} | {need: ask(images) for need, ask in self.judges.items()}
@@ -43,20 +48,27 @@ def judged(names: list[str]) -> list[str]:
 
 
 def cheap(names: list[str]) -> list[str]:
-    """Return the metrics among `names` that need no backbone of LPIPS."""
+    """Return the metrics among `names` that do not need the backbones of LPIPS."""
     return [name for name in names if BACKBONES not in METRICS[name].needs]
 
 
 @dataclass(frozen=True)
 class Backbones:
-    """The tensors of LPIPS' file, None without one, and why they are absent, "" if they are not."""
+    """The backbones of LPIPS.
+
+    tensors: the tensors of LPIPS' file, None without one.
+    absent: why they are absent, "" if they are not.
+    """
 
     tensors: Mapping[str, np.ndarray] | None
     absent: str
 
 
 def open_backbones(path: Path | None) -> Backbones:
-    """Open LPIPS' file, if there is one. LPIPS makes its networks once for each object that this returns."""
+    """Open LPIPS' file, if there is one.
+
+    LPIPS builds its networks once for each object that is returned here.
+    """
     if path is None:
         return Backbones(None, "")
     reason = absent([path]) or ""
@@ -71,9 +83,14 @@ def gather(
 ) -> tuple[list[str], Resources]:
     """Return the metrics that can be measured, and what they need.
 
-    judges: victim → its file. of_data: need → what makes it of the data set; none where only records have it.
-    What is absent leaves out the metrics that need it, with its reason. Raises UserError if a metric's judge
-    has no file.
+    A need that is absent leaves out the metrics that have it, and its reason is kept.
+
+    names: the metrics that are asked for.
+    backbones: those of LPIPS.
+    judges: victim → its file.
+    of_data: need → the function that makes it from the data set; None where only tabular records have it.
+
+    Raises UserError if a metric's judge has no file.
     """
     fixed: dict[str, Any] = {} if backbones.tensors is None else {BACKBONES: backbones.tensors}
     lacking: dict[str, str] = {BACKBONES: backbones.absent} if backbones.absent else {}
@@ -98,7 +115,7 @@ def gather(
 
 
 def _asked(path: Path) -> Answer:
-    """Return what asks the classifier in a victim's file."""
+    """Return a function that asks the classifier in a victim's file."""
     import torch
 
     from leakbench.victims.file import load_victim
@@ -107,7 +124,7 @@ def _asked(path: Path) -> Answer:
 
     @torch.inference_mode()
     def ask(images: np.ndarray) -> np.ndarray:
-        # As a screen shows them, and as the classifier was trained.
+        # Images are clamped as a screen shows them, which is how the classifier was trained.
         shown = np.clip(np.nan_to_num(images), 0, 1, dtype=np.float32)
         return np.concatenate([model(part).numpy() for part in torch.from_numpy(shown).split(500)])
 

@@ -1,4 +1,4 @@
-"""Servers that cheat: what a malicious server does to the model before it sends it out; one file each."""
+"""Malicious servers: what a server does to the model before it sends it out, one file each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,9 +17,12 @@ from leakbench.victims.layers import first_dense
 class Held:
     """What a malicious server has when it writes the weights.
 
-    shape: channels, rows and columns of a sample. batch: the number of samples whose gradients it will see
-    added up. rng: its own chance. samples: some of its own, float [n, channels, rows, columns] in [0, 1];
-    none where it holds none. clients: the number of samples of each client; without any, one client has all.
+    shape: channels, rows and columns of a sample.
+    batch: the number of samples whose gradients the server will see added up.
+    rng: the server's own randomness.
+    samples: samples of the server's own, float [n, channels, rows, columns] in [0, 1]; None where it has
+    none.
+    clients: the number of samples of each client. Where it is empty, one client has all samples.
     """
 
     shape: tuple[int, int, int]
@@ -31,10 +34,12 @@ class Held:
 
 @dataclass(frozen=True)
 class Written:
-    """What a malicious server did beside changing a network's weights in place.
+    """What a malicious server did in addition to changing a network's weights in place.
 
-    expected: what a closed form expects of them, by metric; empty where there is none. each: tensors of which
-    each client is sent its own in place of the network's, parameter → [clients, *shape].
+    expected: the values that a closed form expects of metrics, by metric; empty where there is no closed
+    form.
+    each: the tensors of which each client receives its own version in place of the network's, parameter →
+    [clients, *shape].
     """
 
     expected: dict[str, float] = field(default_factory=dict)
@@ -45,10 +50,16 @@ Server = Callable[[nn.Module, Held], Written]
 
 
 def build(module: str, parameters: dict[str, Any]) -> Server:
-    """Return the server whose file is `module`: it changes a network's weights in place, and returns what
-    else it did.
+    """Return the server whose file is `module`.
 
-    Raises UserError where the network lacks a layer that the server needs, or the server lacks samples.
+    The server is called with a network and what it holds (`Held`). It changes the network's weights in place
+    and returns what else it did.
+
+    module: the file's name.
+    parameters: keyword arguments of the function that the file is named after.
+
+    Calling the server raises UserError if the network lacks a layer that the server needs, or if the server
+    lacks samples.
     """
     return partial(part("servers", module), **parameters)
 
@@ -56,11 +67,15 @@ def build(module: str, parameters: dict[str, Any]) -> Server:
 def trapped(
     model: nn.Module, shape: tuple[int, int, int], server: str
 ) -> tuple[nn.Linear, Callable[[Tensor], Tensor]]:
-    """Return the first dense layer, and what turns samples [n, channels, rows, columns] into what it reads
-    [n, inputs].
+    """Return the first dense layer of a network, and a function that computes what this layer reads.
 
-    shape: channels, rows and columns. server: its name, for messages. Raises UserError where the network has
-    no dense layer with a bias, or where a layer of the victim's own lies before it.
+    model: the network.
+    shape: channels, rows and columns of a sample.
+    server: the server's name, for messages.
+
+    Returns the layer, and a function from samples [n, channels, rows, columns] to the layer's inputs [n,
+    inputs]. Raises UserError if the network has no dense layer with a bias, or if another layer with
+    parameters lies before it.
     """
     noise = torch.rand(2, *shape, generator=torch.Generator().manual_seed(0))
     name, _ = first_dense(model, noise)

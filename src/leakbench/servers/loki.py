@@ -1,5 +1,7 @@
-"""LOKI, or MANDRAKE (Zhao et al., CVPR 2023 and S&P 2024): each client is sent a model of its own, so that a
-sum keeps clients apart."""
+"""LOKI, or MANDRAKE (Zhao et al., CVPR 2023 and S&P 2024): a sum of updates that keeps clients apart.
+
+Each client receives a model of its own.
+"""
 
 import math
 from typing import Annotated, Literal
@@ -12,7 +14,7 @@ from leakbench.errors import UserError
 from leakbench.servers import Held, Written
 from leakbench.servers.robbing_the_fed import alone, make_unsure, reader, write_bins
 
-# Two cuts are at least this far apart.
+# The smallest distance between two cuts.
 NARROW = 1e-9
 
 
@@ -38,24 +40,33 @@ def loki(
     """Send each client kernels of its own that copy a sample, all others zero, and sort samples into bins.
 
     The network begins with a convolution that has a group of kernels for each client, one kernel for each
-    channel of a sample. In the i-th client's model the i-th group alone copies the sample, so of the dense
-    layer behind it only the columns that read this group get a gradient. In a sum over clients every block of
-    columns is then of one client. The dense layer sorts samples into bins by their mean, as in Robbing the
-    Fed; the expected share is that of the largest client's batch.
+    channel of a sample. In the i-th client's model only the i-th group copies the sample. Of the dense layer
+    behind the convolution, only the columns that read this group then get a gradient. In a sum over clients
+    every block of columns thus belongs to one client. The dense layer sorts samples into bins by their mean,
+    as in Robbing the Fed. The expected share of samples that are read exactly is that of the largest client's
+    batch.
 
-    With `closing` the server is sent weights after several local steps, not gradients. A neuron is then open
-    between two cuts alone, for its row and bias are divided by the distance of the cuts and it is cut off at
-    1, so a sample changes the row of its own bin and no other. The kernels are multiplied by `factor` and the
-    rows divided by it. That leaves what the neurons compute as it is, and a step moves a row by `factor`²
-    times as much of its length. A large factor thus closes a bin as soon as one mini-batch has opened it: the
-    row keeps what this mini-batch wrote, however many steps and epochs follow.
+    With `closing` the server receives weights after several local steps in place of gradients. A neuron is
+    then open only between two cuts: its row and bias are divided by the distance of the cuts, and it is cut
+    off at 1. So a sample changes only the row of its own bin. The kernels are multiplied by `factor` and the
+    rows are divided by it. What the neurons compute stays the same, but relative to its length a step moves a
+    row by `factor`² times as much. With a large factor a bin closes as soon as one mini-batch has opened it.
+    The row keeps what this mini-batch wrote, however many steps and epochs follow.
 
-    bins, gain, unsure: as in `robbing_the_fed`; with `closing` there is no gain. Source: both papers'
-    convolution of three kernels for each client; hard tanh, distances and factor are LOKI's against FedAvg.
-    That a large factor closes bins, and the expected share, are ours.
-    Raises UserError where fewer than two clients take part, without samples, where the network does not
-    begin with such a convolution, its padding keeping the size, before two dense layers, and with `closing`
-    where nothing cuts the neurons off at 0 and 1.
+    The convolution of three kernels for each client is from both papers. Hard tanh, distances and factor are
+    LOKI's, against FedAvg. This project adds that a large factor closes bins, and the expected share.
+
+    bins: as in `robbing_the_fed`.
+    gain: as in `robbing_the_fed`; with `closing` there is no gain.
+    unsure: as in `robbing_the_fed`.
+    closing: whether each neuron has a bin of its own, which closes at the first step.
+    factor: what the copying kernels are multiplied by, with `closing`.
+    step: samples of a client's mini-batch, with `closing`; 0 means that the mini-batch has all of the
+    client's samples.
+
+    Raises UserError if fewer than two clients take part, or if the server has no samples. Raises UserError if
+    the network does not begin with such a convolution, whose padding keeps the size, in front of two dense
+    layers. With `closing`, raises UserError if nothing cuts the neurons off at 0 and 1.
     """
     clients = len(held.clients)
     if clients < 2:
@@ -83,7 +94,8 @@ def loki(
         expected = first_alone(layer.out_features, max(held.clients), step)
     if unsure:
         make_unsure(model)
-    # The model that all clients would share: a client that has no group gives nothing away.
+    # In the model that all clients would share no kernel copies a sample, so that a client without a group
+    # gives nothing away.
     convolution.weight.zero_()
     return Written({"exact": expected}, {f"{name}.weight": each})
 
@@ -91,21 +103,28 @@ def loki(
 def first_alone(bins: int, samples: int, step: int) -> float:
     """Return the probability that a sample is alone in its bin in the first mini-batch that opens the bin.
 
-    samples: of a client, which takes them `step` at a time (0: all at once). All bins are as likely.
+    All bins are equally likely.
+
+    bins: the number of bins.
+    samples: the number of samples of a client.
+    step: how many samples a mini-batch has; 0 means all at once.
     """
     sizes = [min(step, samples - begin) for begin in range(0, samples, step)] if step else [samples]
     before, found = 0, 0.0
     for size in sizes:
-        # No sample of an earlier mini-batch, and none of its own, may share its bin.
+        # Neither a sample of an earlier mini-batch nor one of its own mini-batch may share its bin.
         found += size / samples * alone(bins, before + size)
         before += size
     return found
 
 
 def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
-    """Give each neuron a bin of its own: it goes from 0 to 1 between two cuts.
+    """Give each neuron a bin of its own, so that its output goes from 0 to 1 between two cuts.
 
-    means: float64 [n], those of the server's samples. scale: what a sample's sum is divided by for its mean.
+    layer: the dense layer whose weights and biases are written.
+    means: the means of the server's samples, float64 [n].
+    bins: as in `robbing_the_fed`.
+    scale: what a sample's sum is divided by to give its mean.
     """
     share = torch.linspace(0, 1, layer.out_features + 1, dtype=torch.float64)
     if bins == "quantiles":
@@ -120,9 +139,12 @@ def _part(layer: nn.Linear, means: Tensor, bins: str, scale: float) -> None:
 
 
 def taps(shape: torch.Size, clients: int) -> Tensor:
-    """Return the kernels of each client, of which its own group alone copies a sample: [clients, *shape].
+    """Return the convolution's weights for each client, [clients, *shape].
+
+    In a client's weights only its own group of kernels copies a sample; all other kernels are zero.
 
     shape: kernels, channels, rows and columns of the convolution's weights.
+    clients: the number of clients.
     """
     _, channels, rows, columns = shape
     each = torch.zeros(clients, *shape)
@@ -133,8 +155,11 @@ def taps(shape: torch.Size, clients: int) -> Tensor:
 
 
 def _places(model: nn.Module, shape: tuple[int, int, int], clients: int) -> tuple[str, nn.Conv2d, nn.Linear]:
-    """Return the first convolution, by its name, and the dense layer that reads it. Raises UserError where
-    the network does not begin so, or has too few kernels."""
+    """Return the first convolution with its name, and the dense layer that reads it.
+
+    Raises UserError if the network does not begin with these two layers, or if the convolution has too few
+    kernels.
+    """
     weighted = [
         (name, module)
         for name, module in model.named_modules()

@@ -1,5 +1,4 @@
-"""Robbing the Fed (Fowl et al., ICLR 2022): one linear query of all neurons, and biases that sort samples
-into bins."""
+"""Robbing the Fed (Fowl et al., ICLR 2022): one linear query, and biases that sort samples into bins."""
 
 from typing import Annotated, Literal
 
@@ -13,7 +12,7 @@ from leakbench.victims.layers import last_dense
 
 # The first bin has no lower end: every sample opens its neuron.
 OPEN = 10.0
-# What a network's last layer is multiplied by, so that it is sure of no label.
+# What a network's last layer is multiplied by, so that the network is sure of no label.
 UNSURE = 0.01
 
 
@@ -26,20 +25,24 @@ def robbing_the_fed(
     gain: Annotated[float, Field(gt=0)] = 1.0,
     unsure: bool = True,
 ) -> Written:
-    """Give every neuron of the first dense layer the same weights, the mean of a sample, and other biases.
+    """Give every neuron of the first dense layer the same weights, the mean of a sample, and its own bias.
 
-    Neuron j is open for samples whose mean exceeds the j-th of as many cuts as there are neurons, so the
-    gradients of two neighbours differ by what the samples between their cuts add. The next dense layer gets
-    equal columns, for a sample must add the same to every neuron that it opens. With k bins that samples fall
-    into alike, a sample of a batch of B is alone in its bin with probability (1 - 1/k)^(B - 1), the expected
-    share of the batch that is read exactly.
+    There are as many cuts as neurons, and neuron j is open for samples whose mean exceeds the j-th cut. So
+    the gradients of two neighbouring neurons differ by what the samples between their cuts add. The next
+    dense layer gets equal columns, because a sample must add the same to every neuron that it opens. With k
+    equally likely bins a sample in a batch of B is alone in its bin with probability (1 - 1/k)^(B - 1). This
+    is the expected share of the batch that is read exactly. The source is the paper's section 4; `unsure` is
+    an addition of this project.
 
-    bins: whether cuts are quantiles of the server's own samples, or of the normal distribution of their mean
-    and deviation. gain: what the weights and biases are multiplied by. unsure: scale the network's
-    last layer down (ours). A network that is sure of one label gets next to no gradient from samples of this
-    label, and beside the gradients of others single precision loses them. Source: the paper's section 4.
-    Raises UserError as `trapped` does, without samples, and where no dense layer reads the first one's
-    neurons.
+    bins: whether the cuts are quantiles of the means of the server's own samples, or quantiles of the normal
+    distribution with the mean and deviation of these means.
+    gain: what the weights and biases are multiplied by.
+    unsure: whether to scale the network's last layer down. A network that is sure of one label gets almost no
+    gradient from samples of this label, and next to the gradients of other samples single precision loses
+    them.
+
+    Raises UserError as `trapped` does, if the server has no samples, and if no dense layer reads the neurons
+    of the first one.
     """
     layer, read = trapped(model, held.shape, "robbing-the-fed")
     later = reader(model, layer, "robbing-the-fed")
@@ -54,13 +57,23 @@ def robbing_the_fed(
 
 
 def alone(bins: int, batch: int) -> float:
-    """Return the probability that a sample of a batch is alone in its bin, where all bins are as likely."""
+    """Return the probability that a sample is alone in its bin, where all bins are equally likely.
+
+    bins: the number of bins.
+    batch: the number of samples that fall into them.
+    """
     return float((1 - 1 / bins) ** (batch - 1))
 
 
 def reader(model: nn.Module, layer: nn.Linear, server: str) -> nn.Linear:
-    """Return the dense layer behind `layer`. server: its name, for messages. Raises UserError where there is
-    none that reads the neurons of `layer` alone."""
+    """Return the dense layer behind `layer`.
+
+    model: the network.
+    layer: its first dense layer.
+    server: the server's name, for messages.
+
+    Raises UserError if no dense layer reads the neurons of `layer` alone.
+    """
     later = next((m for m in model.modules() if isinstance(m, nn.Linear) and m is not layer), None)
     if later is None or later.in_features != layer.out_features:
         raise UserError(
@@ -76,9 +89,12 @@ def write_bins(
 ) -> None:
     """Write one query, the mean of a sample, and biases that cut its results on samples into bins.
 
-    layer: the dense layer that gets them. later: the one behind it. means: float64 [n], those of the
-    server's own samples, as `layer` reads them. bins, gain: as in `robbing_the_fed`. values: the number of
-    inputs of `layer` that are one sample's; by default all.
+    layer: the dense layer whose weights and biases are written.
+    later: the dense layer behind it, which gets equal columns.
+    means: the means of the server's own samples as `layer` reads them, float64 [n].
+    bins: as in `robbing_the_fed`.
+    gain: as in `robbing_the_fed`.
+    values: the number of inputs of `layer` that belong to one sample; 0 means all.
     """
     neurons = layer.out_features
     share = torch.arange(neurons, dtype=torch.float64) / neurons
@@ -94,7 +110,7 @@ def write_bins(
 
 @torch.no_grad()
 def make_unsure(model: nn.Module) -> None:
-    """Scale the last dense layer down by UNSURE, so that all labels are about as likely for every sample."""
+    """Scale the last dense layer down by UNSURE, so that all labels are about equally likely."""
     last = model.get_submodule(last_dense(model))
     for parameter in last.parameters(recurse=False):
         parameter.mul_(UNSURE)

@@ -1,5 +1,7 @@
-"""Soliton biases (Shariati and Alambardar Meybodi, arXiv:2609.09659): neurons open for as many samples as an
-erasure code asks for."""
+"""Soliton biases (Shariati and Alambardar Meybodi, arXiv:2609.09659).
+
+Each neuron is open for as many samples as an erasure code asks for.
+"""
 
 from math import floor, log, sqrt
 from typing import Annotated
@@ -12,10 +14,13 @@ from leakbench.servers import Held, Written, trapped
 
 
 def degrees(batch: int, spread: float, failure: float) -> Tensor:
-    """Return the chance of each degree 1 … batch under the robust soliton distribution, float64 [batch].
+    """Return the probability of each degree 1 … batch under the robust soliton distribution, float64 [batch].
 
-    spread: its constant c. failure: the chance δ that decoding fails. Source: Luby's LT codes, as the paper
-    writes them.
+    The source is Luby's LT codes, as the paper writes them.
+
+    batch: the number of samples.
+    spread: the distribution's constant c.
+    failure: δ, the probability that decoding fails.
     """
     ripple = spread * log(batch / failure) * sqrt(batch)
     order = torch.arange(1, batch + 1, dtype=torch.float64)
@@ -40,11 +45,15 @@ def soliton(
 ) -> Written:
     """Draw each neuron's weights, and set its bias so that a drawn number of a batch's samples opens it.
 
-    deviation: of the independent normal weights of the first dense layer. spread, failure: of the robust
-    soliton distribution, from which the number of open samples is drawn. A server that holds samples puts the
-    bias between two of the neuron's outputs on one batch of them (Soliton-Data); one that holds none takes
-    each feature for uniform on [0, 1] (Soliton-Free). Source of the defaults: the paper's section on active
-    variants. Raises UserError as `trapped` does.
+    A server that holds samples places the bias between two of the neuron's outputs on one batch of them
+    (Soliton-Data). A server that holds none takes each feature for uniform on [0, 1] (Soliton-Free). The
+    defaults come from the paper's section on active variants.
+
+    deviation: standard deviation of the independent normal weights of the first dense layer.
+    spread: the constant c of the robust soliton distribution, from which the number of open samples is drawn.
+    failure: the δ of this distribution.
+
+    Raises UserError as `trapped` does.
     """
     layer, read = trapped(model, held.shape, "soliton")
     neurons, inputs = layer.weight.shape

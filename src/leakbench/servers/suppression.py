@@ -1,5 +1,7 @@
-"""Gradient suppression (Pasquini, Francati and Ateniese, CCS 2022): all clients but one are sent a layer that
-gets no gradient, so that a sum is that one's."""
+"""Gradient suppression (Pasquini, Francati and Ateniese, CCS 2022): a sum that is one client's update.
+
+All other clients receive a layer that gets no gradient.
+"""
 
 from typing import Annotated, Literal
 
@@ -24,14 +26,19 @@ def suppression(
     """Send one client the bins of Robbing the Fed, and all others biases that no sample overcomes.
 
     A neuron that is closed for every sample has a gradient of zero, also after many local steps. So in a sum
-    over clients the first dense layer's gradient is that of the chosen client, and its batch is read as if no
-    sum had been taken. It takes a server that chooses which client it attacks in a round. The expected share
-    is of the samples of all clients, of whom those of the others are never read.
+    over clients the gradient of the first dense layer is that of the chosen client, and its batch is read as
+    if no sum had been taken. The server must be able to choose which client it attacks in a round. The
+    expected share is a share of the samples of all clients; the samples of the other clients are never read.
+    Dead layers of ReLUs are the paper's attack. The paper reads the one remaining update by other attacks;
+    reading it by bins is an addition of this project.
 
-    bins, gain, unsure: as in `robbing_the_fed`. Source: the paper's attack by dead layers of ReLUs; the paper
-    reads the one update that is left by other attacks, and the bins are ours.
-    Raises UserError as `robbing_the_fed` does, where fewer than two clients take part, where the chosen one
-    does not, and where closed neurons still pass a gradient on.
+    chosen: the client whose samples are read, counted from 0.
+    bins: as in `robbing_the_fed`.
+    gain: as in `robbing_the_fed`.
+    unsure: as in `robbing_the_fed`.
+
+    Raises UserError as `robbing_the_fed` does, if fewer than two clients take part, if the chosen client does
+    not, and if closed neurons still pass a gradient on.
     """
     clients = len(held.clients)
     if clients < 2:
@@ -46,7 +53,7 @@ def suppression(
     assert held.samples is not None
     name = next(name for name, module in model.named_modules() if module is layer)
     written = layer.bias.detach().clone()
-    # Twice as low as the lowest result of the query, so that it stays below zero whatever the sample.
+    # Far below minus the query's largest result, so that the neuron stays closed for every sample.
     reach = float((layer.weight.detach()[0] @ read(held.samples).T).abs().max())
     closed = torch.full_like(written, -2 * reach - gain)
     if _open(model, layer, closed, held.samples[:8]):
@@ -59,7 +66,10 @@ def suppression(
 
 
 def _open(model: nn.Module, layer: nn.Linear, bias: Tensor, samples: Tensor) -> bool:
-    """Return whether a layer with this bias gets a gradient of some of the samples; its own bias stays."""
+    """Return whether a layer with this bias gets a gradient from some of the samples.
+
+    The layer's own bias is restored afterwards.
+    """
     before = layer.bias.detach().clone()
     with torch.no_grad():
         layer.bias.copy_(bias)

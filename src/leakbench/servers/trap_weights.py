@@ -1,5 +1,7 @@
-"""Trap weights (Boenisch et al., "When the Curious Abandon Honesty", EuroS&P 2023): rows that few samples
-open."""
+"""Trap weights (Boenisch et al., "When the Curious Abandon Honesty", EuroS&P 2023).
+
+Each row of the first dense layer is one that few samples open.
+"""
 
 from typing import Annotated
 
@@ -18,12 +20,18 @@ def trap_weights(
     deviation: Annotated[float, Field(gt=0)] = 0.5,
     scale: Annotated[float, Field(gt=0, le=1)] = 0.95,
 ) -> Written:
-    """Write rows of the first dense layer that are negative for most samples.
+    """Write rows of the first dense layer whose results are negative for most samples.
 
-    One half of a row's inputs, by chance, have the weights -|N(0, deviation²)|; the other half have the same
-    numbers in another order, times -`scale`. The bias is zero. So a neuron is open for the few samples whose
-    second half is brighter by more than 1/`scale`, and one that is open for a single sample holds it. Source:
-    the paper's section V; its defaults are 0.5 and 0.95. Raises UserError as `trapped` does.
+    One half of a row's inputs, chosen at random, have the weights -|N(0, deviation²)|. The other half have
+    the same numbers in another order, times -`scale`. The bias is zero. So a neuron is open for the few
+    samples whose second half is brighter than the first by more than a factor of 1/`scale`. A neuron that is
+    open for a single sample holds this sample. The source is the paper's section V; its defaults are 0.5 and
+    0.95.
+
+    deviation: standard deviation of the normal numbers whose magnitudes are the weights.
+    scale: how much smaller the weights of the second half are, in (0, 1].
+
+    Raises UserError as `trapped` does.
     """
     layer, _ = trapped(model, held.shape, "trap-weights")
     neurons, inputs = layer.weight.shape

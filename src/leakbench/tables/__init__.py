@@ -1,2 +1,1 @@
-"""From single scores to an experiment's tidy table, the trials behind its lines, and the pictures it
-shows."""
+"""From single scores to an experiment's tidy table, the trials behind its lines, and its pictures."""

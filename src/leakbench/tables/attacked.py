@@ -17,17 +17,20 @@ CONDITION = [
     "dataset", "victim", "federation", "defence", "attack", "checkpoint", "client", "local_samples",
     "baseline",
 ]  # fmt: skip
-# Of a table without lines.
+# The columns of a table without lines.
 COLUMNS = [*CONDITION, "metric", "convention", *STATISTICS, "unit", "seeds", "scale"]
 
 
 def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
-    """Return per-update values: how many samples were fully revealed (each once), which share of them came
-    back in every bit where that is measured, how many neurons were usable."""
+    """Return the numbers of each update, metric → float [updates].
+
+    They are the number of samples that were fully revealed (each counted once) and its share, the share that
+    came back in every bit where it is measured, and the numbers of usable and isolating neurons.
+    """
     _, first, update = np.unique(rows["update"], return_index=True, return_inverse=True)
     hit = (rows["pearson"] >= THRESHOLD).to_numpy()
     size, revealed = np.bincount(update), np.bincount(update, hit)
-    # A share of each update has an interval over updates, where single samples have one of all or nothing.
+    # The share of an update has an interval over updates, whereas single samples have one of all or nothing.
     bits = {"exact_fraction": np.bincount(update, rows["exact"]) / size} if "exact" in rows else {}
     usable = rows["usable"].to_numpy(float)[first]
     isolating = np.bincount(update, rows["neurons"])
@@ -36,7 +39,8 @@ def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
     for seed in np.unique(seeds):
         own = seeds == seed
         rounds = np.unique(update[own])
-        # Over several rounds of one local set the server gathers; with fresh sets there is nothing to gather.
+        # Over several rounds of one local set the server gathers samples; with fresh sets it cannot gather
+        # any.
         if len(rounds) > 1 and len(np.unique(images[own])) == size[rounds].max():
             gathered[rounds[-1]] = len(np.unique(images[own & hit]))
     return {
@@ -51,8 +55,7 @@ def _updates(rows: pd.DataFrame) -> dict[str, np.ndarray]:
 
 
 def _named(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return score rows with what their trials are called: by image, by the update that holds it, and by its
-    cluster."""
+    """Return score rows with the names of their trials: by image, by update, and by cluster."""
     words = {name: rows[name].astype(str) for name in ("seed", "round", "client", "image")}
     cluster = words["seed"] + "/" + words["round"]
     of_update = cluster + "/" + words["client"]
@@ -67,17 +70,18 @@ def _named(rows: pd.DataFrame) -> pd.DataFrame:
 def aggregate(
     rows: pd.DataFrame, metrics: list[str], scale: str, success: Sequence[str] = ()
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tidy table of score rows, one line per condition and metric, and the trials behind its
-    lines.
+    """Return the tidy table of score rows, one line per condition and metric, and the trials behind it.
 
     Intervals are over updates, since the samples of one update share its fate. A client that went over its
     set several times has a line for each pass, with the number in a column `pass`. If attacks optimise, a
     column `iterations` says after how many steps an image was kept. A metric of the federation's model has a
     line for each round, with the number in a column `round`; rounds before the last are "snapshot".
 
-    rows: scores, and a column `failed` for trials that failed. metrics: the metrics that get lines. scale: of
-    the run. success: metrics that get lines `success_<metric>` too, one for each value of a column
-    `threshold`: the share of images whose score is at least as good as the threshold.
+    rows: scores, with a column `failed` for trials that failed.
+    metrics: the metrics that get lines.
+    scale: the scale of the run.
+    success: metrics that also get lines `success_<metric>`, one for each value of a column `threshold`. Such
+    a line has the share of images whose score is at least as good as the threshold.
     """
     out = Lines(scale)
     several = {"pass": rows["pass"].nunique() > 1, "iterations": rows["iterations"].max() > 0}
@@ -97,7 +101,7 @@ def aggregate(
 def _add_images(
     out: Lines, group: pd.DataFrame, metrics: list[str], success: Sequence[str], condition: dict[str, Any]
 ) -> None:
-    """Add the lines of what is measured image by image."""
+    """Add the lines of the metrics that are measured image by image."""
     cluster, trial, update, failed = (
         group[name].to_numpy() for name in ("cluster", "trial", "update", "failed")
     )
@@ -125,7 +129,7 @@ def _add_images(
 
 
 def _add_updates(out: Lines, group: pd.DataFrame, condition: dict[str, Any]) -> None:
-    """Add the lines of what is counted update by update."""
+    """Add the lines of the numbers that are counted update by update."""
     updates = group.drop_duplicates("update").sort_values("update")
     cluster, trial = (updates[name].to_numpy() for name in ("cluster", "of_update"))
     named = Trials(cluster, trial, np.zeros(len(updates), bool))

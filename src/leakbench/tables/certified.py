@@ -1,4 +1,4 @@
-"""Whether what was measured keeps below what a defence certifies."""
+"""The check that measured rates stay below what a defence certifies."""
 
 import pandas as pd
 
@@ -11,8 +11,8 @@ from leakbench.tables.lines import BESIDE
 def check_bounds(table: pd.DataFrame) -> None:
     """Raise UserError where the whole interval of a measured rate lies above its certified bound.
 
-    Then the defence adds too little noise, its accountant is wrong, or the measure counts what chance alone
-    would give: in each case no number of the table may be used.
+    In that case the defence adds too little noise, its accountant is wrong, or the measure counts what chance
+    alone would give. No number of the table may then be used.
     """
     if CERTIFIED not in set(table["baseline"]):
         return

@@ -1,4 +1,4 @@
-"""What training studies give to draw: boundaries in the plane, and words that were read."""
+"""What training studies give to draw: decision boundaries in the plane, and words that were read."""
 
 from typing import Any
 
@@ -10,20 +10,22 @@ from leakbench.tables.trained import STUDY
 
 
 def _named(rows: pd.DataFrame) -> dict[str, Any]:
-    """Return what a study's rows are called, and its seed."""
+    """Return the names of a study and its seed, from its rows."""
     return {name: rows[name].iloc[0] for name in STUDY} | {"seed": int(rows["seed"].iloc[0])}
 
 
 def boundaries(
     studies: list[tuple[pd.DataFrame, dict[str, Any]]],
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Return tensors and what they are, of each study in the plane: <place>/surface float32 [steps, steps],
-    the probability of the second class from bottom left, and <place>/points/<client or test> float32 [n, 3],
-    (x, y, label).
+    """Return the tensors of each study in the plane, and their descriptions.
 
-    `apart`: the share of the plane that is classified otherwise than by centralised training of the same
-    network and seed, in [0, 1]; None where there is none. `accuracy`: on all test points, in [0, 1]. All are
-    of the last round.
+    studies: the rows and facts of each study.
+
+    The tensors are <place>/surface float32 [steps, steps], the probability of the second class from bottom
+    left, and <place>/points/<client or test> float32 [n, 3], (x, y, label). A description has, among others,
+    `apart` and `accuracy`. `apart` is the share of the plane, in [0, 1], that centralised training of the
+    same network and seed classifies differently; None where there is no such training. `accuracy` is on all
+    test points, in [0, 1]. All are of the last round.
     """
     tensors: dict[str, np.ndarray] = {}
     described: list[dict[str, Any]] = []
@@ -53,8 +55,12 @@ def boundaries(
 def examples(
     studies: list[tuple[pd.DataFrame, dict[str, Any]]],
 ) -> tuple[dict[str, np.ndarray], list[dict[str, Any]]]:
-    """Return pictures words/<test set> uint8 [words, rows, columns], and for each study and test set the
-    `words` on them and what its model of the last round `read`.
+    """Return pictures of words, and what the model of each study read on them.
+
+    studies: the rows and facts of each study.
+
+    The pictures are words/<test set> uint8 [words, rows, columns]. For each study and test set there are the
+    `words` on the pictures and what its model of the last round `read`.
     """
     tensors: dict[str, np.ndarray] = {}
     described: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Which trials of an attack failed: a mean over images hides them, and a share of failures shows them."""
+"""Which trials of an attack failed: a mean over images hides failures, and a share of failures shows them."""
 
 import numpy as np
 import pandas as pd
@@ -6,17 +6,20 @@ import pandas as pd
 from leakbench.metrics import METRICS
 from leakbench.metrics.baselines import DATASET_MEAN, SNAPSHOT
 
-# By what a reconstruction is compared with the mean image: by the first of these that was measured.
+# The metrics by which a reconstruction is compared with the mean image; the first that was measured is used.
 NEARNESS = ("mse", "psnr", "ssim", "pearson")
 
 
 def failed(rows: pd.DataFrame, target: str) -> np.ndarray:
-    """Return which of one cell's score rows are failed trials, bool [N].
+    """Return which score rows of one cell are failed trials, bool [N].
 
-    A trial failed if nothing came of it, or if the image that an attack reconstructed is no nearer to the
+    A trial failed if it gave nothing, or if the image that an attack reconstructed is no nearer to the
     private image than the mean image of the data set is. The mean image was scored for some of the private
-    images only; for another one the mean of those scores serves. What reconstructs features and not images
-    (`target`), and null baselines, fail in the first way alone.
+    images only; for another image the mean of those scores serves. Null baselines, and attacks that
+    reconstruct features instead of images, fail in the first way alone.
+
+    rows: the score rows of one cell.
+    target: what the attack aims at, `images` or `features`.
     """
     lost = (rows["status"] != "ok").to_numpy()
     means = rows[rows["baseline"] == DATASET_MEAN]

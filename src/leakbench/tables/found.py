@@ -1,5 +1,4 @@
-"""What is made of an experiment's scores: a table, its trials, and what its figure and the report need beside
-them."""
+"""The results of an experiment: its table, its trials, and what its figure and the report need too."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,13 @@ from leakbench.tables.lines import TRIAL
 
 @dataclass(frozen=True)
 class Found:
-    """A table and the trials behind its lines; the exhibit's tensors and facts."""
+    """The results of an experiment.
+
+    table: the tidy table.
+    trials: the single trials behind its lines.
+    tensors: the exhibit's tensors.
+    facts: the exhibit's facts.
+    """
 
     table: pd.DataFrame
     trials: pd.DataFrame
@@ -21,6 +26,6 @@ class Found:
 
 
 def no_lines(columns: list[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return a table of `columns` without lines, and its trials."""
+    """Return a table of `columns` that has no lines, and its trials."""
     condition = columns[: columns.index("convention") + 1]
     return pd.DataFrame(columns=columns), pd.DataFrame(columns=[*condition, *TRIAL])

@@ -20,11 +20,13 @@ TRIAL = ["line", "cluster", "trial", "value", "failed"]
 
 @dataclass(frozen=True)
 class Trials:
-    """What N trials are called, each an array [N].
+    """The names of N trials, each an array [N].
 
-    cluster: trials of one cluster share one fate (str). trial: the same for one private image under every
-    attack and defence (str). failed: bool. update: the cluster's number, over which a line's interval is
-    drawn; None where every trial has a fate of its own.
+    cluster: trials of one cluster share one fate (str).
+    trial: the same for one private image under every attack and defence (str).
+    failed: bool.
+    update: the cluster's number, over which a line's interval is drawn; None where every trial has a fate of
+    its own.
     """
 
     cluster: np.ndarray
@@ -40,7 +42,10 @@ def of_seeds(rows: pd.DataFrame) -> Trials:
 
 
 class Lines:
-    """Collects the lines of one table, each with its trials. scale: the scale of the run."""
+    """Collects the lines of one table, each with its trials.
+
+    scale: the scale of the run.
+    """
 
     def __init__(self, scale: str) -> None:
         self.scale = scale
@@ -60,9 +65,14 @@ class Lines:
     ) -> None:
         """Add one line.
 
-        condition: column → value. metric: its name and its convention. values: one score for each of the
-        trials, float [N], NaN where a trial has none. unit: an image, an update, a model or a run. seeds:
-        those of the trials. rng: draws the interval; without it the metric's own. more: further columns.
+        condition: column → value.
+        metric: its name and its convention.
+        values: float [N], one score for each of the trials; NaN where a trial has none.
+        trials: the names of the trials.
+        unit: an image, an update, a model or a run.
+        seeds: the seeds of the trials.
+        rng: draws the interval; without it the metric's own generator does.
+        more: further columns.
         """
         values = np.asarray(values, np.float64)
         found = summary(values, trials.failed, rng or bootstrap(metric[0]), trials.update)
@@ -75,13 +85,12 @@ class Lines:
         )
 
     def trials(self) -> pd.DataFrame:
-        """Return each line's condition, metric and convention, once for each trial that has a score, and then
-        TRIAL.
+        """Return the single trials behind the lines.
 
-        `line` is the line's place in the table, from 0.
-
-        Of null baselines, only what the attack made of another update has trials here. Words are categories,
-        so that a file holds each of them once.
+        A row has its line's condition, metric and convention, and then TRIAL; there is one row for each trial
+        that has a score. `line` is the line's place in the table, from 0. Of the null baselines, only what
+        the attack made of another update has trials here. Words are categories, so that a file holds each of
+        them once.
         """
         lines = pd.DataFrame(self.lines)
         lines = lines[[name for name in lines if name not in BESIDE]]

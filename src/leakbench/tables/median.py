@@ -1,6 +1,7 @@
-"""The picture at the median: one private image beside what an attack made of it, of the strongest attacks.
+"""The picture at the median: one private image beside its reconstruction, for the strongest attacks.
 
-It belongs to the trial whose metric is the median of its row of the table, so that nobody picks it by eye.
+The picture belongs to the trial whose metric is the median of its row of the table, so that nobody picks it
+by eye.
 """
 
 from collections.abc import Sequence
@@ -18,16 +19,20 @@ from leakbench.tables.pictures import opened
 
 # The columns of a table that say which trials a row summarises, where the scores have them.
 ROW = ("checkpoint", "client", "local_samples", "pass")
-# Of a side, in pixels; a larger picture keeps every second, third, … row and column.
+# The longest side of a picture, in pixels; a larger picture keeps every second, third, … row and column.
 SIDE = 64
 
 
 def medians(root: Path, run: str, rows: pd.DataFrame, cells: Sequence[str]) -> dict[str, np.ndarray]:
     """Return cell -> uint8 [2, rows, columns, channels]: the private image and its reconstruction.
 
-    root: the checkout. run: the folder below results/. rows: lines of an experiment's table, one for each
-    cell that is wanted. cells: the path stems of the experiment's cells, which differ by seed. A cell whose
-    files are no more, whose median trial reconstructed nothing, or which is not of pictures, is left out.
+    root: the checkout.
+    run: the folder below results/.
+    rows: lines of an experiment's table, one for each cell that is wanted.
+    cells: the path stems of the experiment's cells, which differ by seed.
+
+    A cell is left out if its files no longer exist, if its median trial reconstructed nothing, or if it does
+    not show pictures.
     """
     found = {}
     for row in rows.to_dict("records"):

@@ -1,4 +1,4 @@
-"""Everything about an experiment that attacks, from the scores of its cells."""
+"""The results of an experiment that attacks, from the scores of its cells."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,8 +19,10 @@ from leakbench.tables.pictures import Files, Panel, panel_of
 def _scored(
     stems: Sequence[str], scores: Sequence[Path]
 ) -> Iterator[tuple[str, pd.DataFrame | None, dict[str, Any]]]:
-    """Yield each cell's rows and facts; no rows, and why, where it is absent. `scores` is one file per
-    capture, as cells first name it."""
+    """Yield the rows and facts of each cell; of an absent cell, no rows and the reason.
+
+    scores: one file per capture, in the order in which the cells first name it.
+    """
     captures = list(dict.fromkeys(capture_of(stem) for stem in stems))
     files = {capture: (path, read_facts(path)) for capture, path in zip(captures, scores, strict=True)}
     read: dict[Path, pd.DataFrame] = {}
@@ -39,9 +41,11 @@ def _scored(
 def of_attacks(spec: Mapping[str, Any], scores: Sequence[Path], pictured: Sequence[Files]) -> Found:
     """Return the table of the experiment that `spec` describes, its trials, pictures and facts.
 
-    scores: a file for each capture, in the order in which the spec's cells first name it. pictured: the files
-    of each cell, in the order of the spec; none where the experiment shows no pictures. Cells whose scores
-    are absent are left out and named, with their reasons, among the facts.
+    spec: the experiment's specification.
+    scores: a file for each capture, in the order in which the spec's cells first name it.
+    pictured: the files of each cell, in the order of the spec; none where the experiment shows no pictures.
+
+    Cells whose scores are absent are left out. The facts name them with the reasons.
     """
     experiment = spec["experiment"]
     client, shown = experiment["client"], experiment["exhibit"]

@@ -1,4 +1,4 @@
-"""Everything about an experiment that trains, from the files of its studies."""
+"""The results of an experiment that trains, from the files of its studies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,11 +12,13 @@ from leakbench.tables.trained import COLUMNS, aggregate_studies
 
 
 def of_studies(spec: Mapping[str, Any], files: Sequence[Path], costs: Sequence[Path]) -> Found:
-    """Return the table of the experiment that `spec` describes, its trials, what there is to draw, and its
-    facts.
+    """Return the table of the experiment that `spec` describes, its trials, what there is to draw, and facts.
 
-    files, costs: the rows of each study and the record of what it cost, in the order of the spec. The facts
-    name the studies that are absent and why, the problems of rounds, and how each study encrypted.
+    spec: the experiment's specification.
+    files: the rows of each study, in the order of the spec.
+    costs: the record of what each study cost, in the same order.
+
+    The facts name the absent studies and the reasons, the problems of rounds, and how each study encrypted.
     """
     reasons = {"every study": spec["left_out"]} if spec["left_out"] else dict(spec["cells_left_out"])
     studies = []

@@ -1,4 +1,4 @@
-"""The pictures an experiment shows, chosen by a stated rule and never by eye."""
+"""The pictures that an experiment shows, chosen by a stated rule and never by eye."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +17,23 @@ TENSORS = ("truth", "guess", "usable", "sample", "score")
 
 
 def _correlation(guess: np.ndarray, truth: np.ndarray, usable: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each guess [n, …] the sample it resembles most and its r; (-1, 0) where it is not usable."""
+    """Return for each guess [n, …] the sample it resembles most, and its r.
+
+    A guess that is not usable has (-1, 0).
+    """
     r = pearson_matrix(guess.reshape(len(guess), -1), truth.reshape(len(truth), -1))
     sample, value = r.argmax(-1), r.max(-1)
     return np.where(usable, sample, -1), np.where(usable, value, 0).astype(np.float32)
 
 
 class Files(NamedTuple):
-    """The files of one cell that its pictures are taken from."""
+    """The files of one cell from which its pictures are taken.
+
+    guesses: what the attack reconstructed.
+    truth: the private side of the capture.
+    victim: the network.
+    data: the data set.
+    """
 
     guesses: Path
     truth: Path
@@ -33,18 +42,26 @@ class Files(NamedTuple):
 
 
 def opened(path: Path) -> tuple[dict[str, np.ndarray], Facts]:
-    """Map a tensor file as `open_tensors` does. Raises Altered where its bytes are not those as written."""
+    """Map a tensor file as `open_tensors` does.
+
+    Raises Altered where its bytes are not those that were written.
+    """
     found = open_tensors(path)
     whole(path)
     return found
 
 
 def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, Any], client: int) -> Panel:
-    """Return the pictures of a client of the cell `stem`: their description and their tensors.
+    """Return the pictures of a client of one cell: their description and their tensors.
 
-    scored: the attack's score rows. shown: how the experiment chooses. Tensors: truth [k, C, H, W] in [0, 1],
-    guess [m, C, H, W] as reconstructed, usable [m], sample [m], score [m] (r). With target features, a guess
-    is one channel of one reconstruction.
+    stem: the path stem of the cell.
+    files: the files of the cell.
+    scored: the attack's score rows.
+    shown: how the experiment chooses its pictures.
+    client: the number of the client.
+
+    The tensors are truth [k, C, H, W] in [0, 1], guess [m, C, H, W] as reconstructed, usable [m], sample [m]
+    and score [m] (r). With the target features, a guess is one channel of one reconstruction.
     """
     dataset, victim, federation, defence, attack, _ = stem.split("/")
     tensors, facts = opened(files.guesses)
@@ -68,7 +85,7 @@ def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, 
         rows = scored[own]
         if rule == "worst-median-best":
             rows = rows.sort_values("pearson", kind="stable").iloc[[0, len(rows) // 2, len(rows) - 1]]
-        # Beside lines without a match, such as a certified bound's, matches are read as fractions.
+        # A column with lines that have no match, such as those of a certified bound, is read as fractions.
         turn, match = (rows[name].to_numpy(np.int64) for name in ("round", "match"))
         truth, guess = truth[turn, rows["sample"].to_numpy()], guess[turn, np.maximum(match, 0)]
         usable, sample = match >= 0, np.arange(len(rows))
@@ -86,7 +103,7 @@ def panel_of(stem: str, files: Files, scored: pd.DataFrame, shown: Mapping[str, 
         order = order[score[order] >= THRESHOLD]
     if facts["target"] == "features":
         alive = order[usable[order]]
-        # An update that reached no neuron still has a panel: its first neuron, dead.
+        # An update that reached no neuron still has a panel: its first neuron, which is dead.
         neuron = alive[:1] if len(alive) else np.array([0])
         guess = guess[neuron][0][:count, None]
         truths = aim[0][max(int(sample[neuron][0]), 0)][:count, None]

@@ -1,5 +1,4 @@
-"""The table of an experiment that trains: one line per study, key, client, test set and metric, over
-seeds."""
+"""The table of an experiment that trains: one line per study, key, client, test set and metric."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +10,7 @@ from leakbench.metrics.baselines import SNAPSHOT
 from leakbench.tables.lines import STATISTICS, Lines, of_seeds
 
 STUDY = ["dataset", "victim", "training", "defence"]
-# What does not depend on what is tested on.
+# The metrics that do not depend on the test set.
 TRAINED = ["validation_accuracy", "validation_loss", "training_loss"]
 CONVENTIONS = {"standard": "accuracy", "published": "published"}
 WHOLE = ["lock_share", "lock_share_parameters", "upload_bytes", "seconds_per_round", "selected_round"]
@@ -25,22 +24,29 @@ Value = tuple[dict[str, Any], str, str, float]
 
 
 def over_short_batches(images: int, batch_size: int) -> float:
-    """Return what the authors' code makes of an accuracy of 1.
+    """Return what the authors' code reports for an accuracy of 1.
 
-    It divides each batch's right answers by the nominal size of a batch, also the last one's.
+    That code divides the number of right answers of each batch by the nominal size of a batch, also for the
+    last, shorter batch.
+
+    images: the number of test images.
+    batch_size: the nominal size of a batch.
     """
     return images / (-(-images // batch_size) * batch_size)
 
 
 def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
-    """Yield (condition, metric, convention, value) of one study: of its selected round, and as snapshots of
-    every round.
+    """Yield (condition, metric, convention, value) of one study.
 
-    Of a round by a rule of aggregation each client's numbers are reported for every round. A client's own
-    numbers have its number, their mean none. `tested` is the data set whose test images are measured, empty
-    for what is measured on none. `gap_to_random` is an accuracy minus that with a stranger's key and the
-    locks that the server drew. The published convention counts a short batch as a whole one, and of words
-    only those that are published.
+    The values are those of its selected round and, as snapshots, those of every round. With a rule of
+    aggregation, each client's numbers are reported for every round. A client's own numbers have its number,
+    their mean has none. `tested` is the data set whose test images are measured, empty for what needs no test
+    images. `gap_to_random` is an accuracy minus the accuracy with a stranger's key and the locks that the
+    server drew. The published convention counts a short batch as a whole one, and of words only those that
+    the published rule counts.
+
+    rows: the rows of the study.
+    facts: its facts.
     """
     nominal = over_short_batches(facts["test_images"], facts["batch_size"])
     rows = rows.rename(columns={"test_accuracy": "accuracy"})
@@ -84,18 +90,21 @@ def values(rows: pd.DataFrame, facts: dict[str, Any]) -> Iterator[Value]:
 
 
 def _at(**where: Any) -> dict[str, Any]:
-    """Return the condition of a value: that of the whole study but for what is given."""
+    """Return the condition of a value: that of the whole study except for the given columns."""
     return {"client": np.nan, "key": "", "tested": "", "baseline": "", "round": np.nan} | where
 
 
 def aggregate_studies(
     studies: list[tuple[pd.DataFrame, dict[str, Any]]], scale: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return the tidy table of studies (rows, facts), one line per condition and metric, and the trials
-    behind its lines.
+    """Return the tidy table of studies, one line per condition and metric, and the trials behind its lines.
 
     A line has the mean over seeds, each of which is a run of its own. Snapshots are lines of baseline
-    "snapshot" with their `round`. `rounds` and `images` are what a study trained for and on.
+    "snapshot" with their `round`. `rounds` and `images` are the number of rounds and of images of a study's
+    training.
+
+    studies: the rows and facts of each study.
+    scale: the scale of the run.
     """
     found = []
     for rows, facts in studies:

@@ -1,4 +1,4 @@
-"""What networks are trained for, one file each: the loss of their outputs, and which of them are right."""
+"""The tasks for which networks are trained, one file each: the loss of outputs and which ones are right."""
 
 from collections.abc import Mapping
 from types import ModuleType
@@ -10,5 +10,8 @@ TASKS: dict[str, ModuleType] = {"classification": classification, "recognition":
 
 
 def task_of(training: Mapping[str, Any]) -> ModuleType:
-    """Return the task of a training regime, with `loss(outputs, labels)` and `correct(outputs, labels)`."""
+    """Return the task of a training regime: a module with `loss` and `correct`.
+
+    Both functions take the outputs of a network and the labels.
+    """
     return TASKS[training.get("task", "classification")]

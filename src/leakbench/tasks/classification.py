@@ -1,4 +1,4 @@
-"""One class to an image."""
+"""The task of giving each image one class."""
 
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -7,15 +7,22 @@ from leakbench.errors import UserError
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean cross-entropy of logits [n, classes] for labels int64 [n]. Raises UserError for other
-    outputs."""
+    """Return the mean cross-entropy of logits [n, classes] for labels int64 [n].
+
+    Raises UserError for outputs that are no logits of classes.
+    """
     _refuse(outputs)
     return cross_entropy(outputs, labels)
 
 
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return which images bool [n] have their own class as the likeliest. Raises UserError for outputs that
-    are no classes."""
+    """Return the images whose own class is the likeliest, bool [n].
+
+    outputs: logits [n, classes].
+    labels: int64 [n].
+
+    Raises UserError for outputs that are no logits of classes.
+    """
     _refuse(outputs)
     return outputs.argmax(1) == labels
 

@@ -1,6 +1,6 @@
-"""A word to an image, read by connectionist temporal classification.
+"""The task of reading one word on each image, by connectionist temporal classification.
 
-Logits [n, steps, characters + 1] have the blank as their last class; labels int64 [n, length] are codes of
+Logits [n, steps, characters + 1] have the blank as their last class. Labels int64 [n, length] are codes of
 characters, padded with -1. Source: Graves et al., Connectionist temporal classification (2006).
 """
 
@@ -14,11 +14,15 @@ NONE = -1
 
 
 def loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return the mean over the images of minus the log probability of their words, as Keras has it: not per
-    character.
+    """Return the mean over the images of minus the log probability of their words.
 
-    A word that does not fit into the steps, with a blank between equal neighbours, has loss 0 and teaches
-    nothing.
+    As in Keras, the loss is not divided by the number of characters. A word that does not fit into the steps,
+    with a blank between equal neighbours, has loss 0 and no gradient.
+
+    outputs: logits [n, steps, characters + 1].
+    labels: int64 [n, length].
+
+    Raises UserError for outputs of other dimensions.
     """
     _refuse(outputs)
     n, steps, classes = outputs.shape
@@ -37,8 +41,12 @@ def loss(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def read(outputs: Tensor) -> Tensor:
-    """Return the likeliest character of each step without repetitions and blanks: codes int64 [n, steps],
-    padded with -1."""
+    """Return the likeliest character of each step, without repetitions and blanks.
+
+    outputs: logits [n, steps, characters + 1].
+
+    Returns codes int64 [n, steps], padded with -1. Raises UserError for outputs of other dimensions.
+    """
     _refuse(outputs)
     best = outputs.argmax(2)
     kept = best != outputs.shape[2] - 1
@@ -51,10 +59,15 @@ def read(outputs: Tensor) -> Tensor:
 
 
 def correct(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return which images bool [n] are read as their whole word, by the likeliest character of each step.
+    """Return which images are read as their whole word, by the likeliest character of each step, bool [n].
 
-    Letters have one case. A label that fills its row may be the beginning of a longer word: give rows at
-    least as many places as there are steps, so that no reading can be longer than its row.
+    Letters have one case. A label that fills its row may be the beginning of a longer word. Rows must
+    therefore have at least as many places as there are steps, so that no reading can be longer than its row.
+
+    outputs: logits [n, steps, characters + 1].
+    labels: int64 [n, length].
+
+    Raises UserError for outputs of other dimensions.
     """
     words = read(outputs)
     length = max(words.shape[1], labels.shape[1])

@@ -1,4 +1,4 @@
-"""From stored images to what a network trains on: brought to size, varied, in [0, 1]."""
+"""From stored images to what a network trains on: scaled to size, varied, and in [0, 1]."""
 
 import torch
 from torch import Tensor
@@ -10,9 +10,12 @@ PADDING = 4
 
 
 def to_size(images: Tensor, size: int | None) -> Tensor:
-    """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1], of `size`
-    rows and columns if it is given (bilinear). What is no picture, such as float32 coordinates, keeps its
-    values.
+    """Return images as float [n, channels, rows, columns] in [0, 1], scaled to `size` if it is given.
+
+    Samples that are not pictures, such as float32 coordinates, keep their values.
+
+    images: uint8 [n, rows, columns, channels].
+    size: rows and columns of the result, by bilinear interpolation; None leaves the size as it is.
     """
     x = pixels(images)
     if size is None or x.shape[-2:] == (size, size):
@@ -21,8 +24,13 @@ def to_size(images: Tensor, size: int | None) -> Tensor:
 
 
 def flip_crop(x: Tensor, rng: torch.Generator) -> Tensor:
-    """Return images [n, channels, rows, columns] mirrored by a coin and moved by up to four pixels each way,
-    zeros moving in."""
+    """Return images, each mirrored with probability one half and moved by up to four pixels each way.
+
+    Zeros move in.
+
+    x: [n, channels, rows, columns].
+    rng: draws the mirroring and the moves.
+    """
     n, channels, rows, columns = x.shape
     flipped = torch.rand(n, generator=rng) < 0.5
     down, right = torch.randint(2 * PADDING + 1, (2, n, 1), generator=rng)

@@ -1,5 +1,7 @@
-"""A training study's clients, with what each holds out, poisons or blurs, and the protocol that they and the
-server follow."""
+"""A training study's clients, and the protocol that they and the server follow.
+
+A client may hold out images, train on wrong labels, or train with differential privacy.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,10 +25,17 @@ def enlist(
     shares: Sequence[tuple[Tensor, Tensor]],
     device: str,
 ) -> list[Client]:
-    """Return a client for each model and its share, images and labels. A poisoned one is honest about what it
-    holds out.
+    """Return a client for each model and its share of the images.
 
-    Raises UserError where a share has nothing left to train on or to hold out, or differential privacy does
+    A poisoned client trains on shuffled labels, but the labels that it holds out are right.
+
+    spec: the study's spec.
+    models: each client's model.
+    secret: the names of the tensors that never leave a client.
+    shares: each client's images and labels.
+    device: where the models train, as torch names it.
+
+    Raises UserError if a share has nothing left to train on or to hold out, or if differential privacy does
     not fit the model.
     """
     training, name, seed = spec["training"], spec["dataset"]["name"], spec["seed"]
@@ -58,8 +67,10 @@ def enlist(
 
 
 def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
-    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts; None for the mean by
-    images."""
+    """Return how a spec's federation aggregates, with a fresh key pair if it encrypts.
+
+    None stands for the mean weighted by the number of images.
+    """
     if "aggregation" not in spec:
         return None
     training, rule = spec["training"], spec["aggregation"]
@@ -78,8 +89,12 @@ def protocol_of(spec: Mapping[str, Any]) -> Protocol | None:
 
 
 def sealed_bytes(protocol: Protocol, server: State) -> int:
-    """Return the bytes of one encrypted update's ciphertexts, as numbers: as sent they are compressed, each
-    time a little otherwise.
+    """Return the bytes of one encrypted update's ciphertexts, as numbers.
+
+    As sent the ciphertexts are compressed, to a slightly different size each time.
+
+    protocol: the protocol, with an encryption scheme.
+    server: the server's tensors, which have as many values as an update.
     """
     assert protocol.scheme is not None
     about = protocol.scheme.about
@@ -88,7 +103,11 @@ def sealed_bytes(protocol: Protocol, server: State) -> int:
 
 
 def spent(training: Mapping[str, Any], clients: Sequence[Client]) -> float:
-    """Return the largest ε among clients after all rounds."""
+    """Return the largest ε among the clients after all rounds.
+
+    training: the study's regime, with differential privacy.
+    clients: the clients.
+    """
     from leakbench.training.private import epsilon
 
     epochs = training["rounds"] * training["local_epochs"]

@@ -1,4 +1,4 @@
-"""What a network reads in a few words of each test set, as Table 4.2 of the thesis shows some."""
+"""Examples of what a network reads in a few words of each test set, as Table 4.2 of the thesis shows some."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,9 +15,16 @@ SHOWN = 6
 
 @torch.no_grad()
 def examples(model: nn.Module, tests: Mapping[str, Examined], size: int | None) -> dict[str, Any]:
-    """Return for each test set its first SHOWN words, of those that the published rule counts where there is
-    one: codes of the `words` and of what is `read` in their place, padded with -1, and `pictures`, grey uint8
-    [words, rows, columns]; all as lists.
+    """Return the first SHOWN words of each test set, and what the network reads in them.
+
+    Where there is a published rule, the words are the first of those that it counts.
+
+    model: the network.
+    tests: the test sets by name.
+    size: rows and columns that pictures are scaled to, if given.
+
+    For each test set the result has lists: `words` and `read`, the codes of the words and of what is read in
+    their place, padded with -1, and `pictures`, grey uint8 [words, rows, columns].
     """
     device, found = next(model.parameters()).device, {}
     for name, test in tests.items():

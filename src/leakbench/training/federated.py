@@ -1,7 +1,7 @@
-"""Federated averaging: local training, and the mean of what clients send. One client is centralised training.
+"""Federated averaging: local training, and the mean of what clients send.
 
-What a defence keeps secret stays in a client's own model: it is in no upload, and the server's copy has none
-of it.
+With one client this is centralised training. What a defence keeps secret stays in a client's own model;
+neither an upload nor the server's copy has any of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,9 +30,15 @@ Measure = Callable[[nn.Module, Tensor, Tensor], tuple[float, float]]
 
 @dataclass
 class Client:
-    """One client: its model with whatever never leaves it, its optimiser, which keeps its momentum from round
-    to round, its images uint8 [n, rows, columns, channels] and labels int64 [n, …], those of both that it
-    holds out for validation, if any, and what its defence remembers from round to round.
+    """One client.
+
+    model: its model, including the tensors that never leave the client.
+    optimiser: its optimiser, which keeps its momentum from round to round.
+    secret: the names of the tensors that never leave the client.
+    images: uint8 [n, rows, columns, channels].
+    labels: int64 [n, …].
+    held: images and labels that it holds out for validation, if any.
+    memory: what its defence remembers from round to round.
     """
 
     model: nn.Module
@@ -45,8 +51,12 @@ class Client:
 
 
 class Round(NamedTuple):
-    """The server's tensors after a round, each client's training loss, and what an aggregation by rule
-    tells."""
+    """What a round leaves.
+
+    server: the server's tensors after the round.
+    losses: each client's training loss.
+    outcome: the outcome of an aggregation by rule; None for the mean weighted by the number of images.
+    """
 
     server: State
     losses: list[float]
@@ -61,7 +71,7 @@ def optimiser_of(model: nn.Module, training: Mapping[str, Any]) -> torch.optim.O
 
 
 def decayed(training: Mapping[str, Any], turn: int) -> float:
-    """Return the learning rate of round `turn`, counted from 0."""
+    """Return the learning rate of round `turn`, counted from 0, under a regime's decay."""
     decay = training["decay"] or {"factor": 1.0, "rounds": []}
     lr: float = training["lr"] * decay["factor"] ** sum(turn >= last for last in decay["rounds"])
     return lr
@@ -74,10 +84,10 @@ def shared(model: nn.Module, secret: frozenset[str]) -> State:
 
 @torch.no_grad()
 def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put `tensors` into a model, in place.
+    """Copy `tensors` into a model, in place.
 
-    Raises UserError for one that the model has not, or that is of another size, such as a key of the wrong
-    length.
+    Raises UserError for a tensor that the model does not have, or that has another size, such as a key of the
+    wrong length.
     """
     own = model.state_dict()
     for name, value in tensors.items():
@@ -92,8 +102,14 @@ def hold(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client: int) -> None:
-    """Refuse an upload that does not hold what the server shares and nothing else, such as one with lock
-    layers in it."""
+    """Raise UserError if an upload does not have exactly the tensors that the server shares.
+
+    An upload with lock layers is an example.
+
+    upload: the client's tensors.
+    server: the server's tensors.
+    client: the client's number, for the message.
+    """
     beyond = sorted(upload.keys() - server.keys())
     if beyond:
         raise UserError(
@@ -108,10 +124,18 @@ def received(upload: Mapping[str, Tensor], server: Mapping[str, Tensor], client:
 def at_work(
     client: Client, lr: float, prepare: Prepare, rng: torch.Generator, task: ModuleType, defence: Defence
 ) -> Iterator[Callable[[Tensor], tuple[Tensor, Tensor]]]:
-    """Have a client's model train at a learning rate. Give the function that takes a step.
+    """Set a client's model to training, and yield a function that takes one step.
 
-    It takes the places of a batch among the client's images, int64 [n], and returns the mean loss and how
-    many answers were right. All chance comes from `rng`: first what `prepare` draws, then dropout's masks.
+    The function takes the places of a batch among the client's images, int64 [n]. It returns the mean loss
+    and how many answers were right.
+
+    client: the client, whose model and optimiser change.
+    lr: the learning rate.
+    prepare: turns stored images into what the network reads.
+    rng: all randomness, in the order of `prepare`, the defence's `inputs`, the dropout masks and the
+    defence's `examples`.
+    task: the module of the task.
+    defence: its places `inputs` and `examples` act here.
     """
     model = client.model.train()
     device = next(model.parameters()).device
@@ -157,10 +181,18 @@ def train_locally(
     task: ModuleType = classification,
     defence: Defence = NONE,
 ) -> Fit:
-    """Train a client's model on its images; return how well it did in the last epoch. All chance comes from
-    `rng`.
+    """Train a client's model on its images, and return how well it did in the last epoch.
 
-    A last batch of one image is left out: batch norm has nothing to normalise it by.
+    A last batch of one image is left out, because batch norm cannot normalise it.
+
+    client: the client, whose model and optimiser change.
+    epochs: passes over the images.
+    size: images of a batch.
+    lr: the learning rate.
+    prepare: as in `at_work`.
+    rng: all randomness.
+    task: the module of the task.
+    defence: as in `at_work`.
     """
     count = len(client.images)
     total, right = torch.zeros((2,), device=next(client.model.parameters()).device)
@@ -179,7 +211,13 @@ def train_locally(
 
 
 def sent(client: Client, server: State, defence: Defence, rng: torch.Generator) -> State:
-    """Return what a client uploads: its model without what is secret, its update protected by the defence."""
+    """Return what a client uploads: its model without secrets, with the update protected by the defence.
+
+    client: the client after its local training.
+    server: the tensors that the server sent out.
+    defence: its places `update` and `rounds` act here.
+    rng: the randomness of the defence.
+    """
     own = shared(client.model, client.secret)
     trained = {name for name, _ in client.model.named_parameters()} & own.keys()
     update = {name: (own[name] - server[name])[None] for name in sorted(trained)}
@@ -198,10 +236,20 @@ def play_round(
     protocol: Protocol | None = None,
     measure: Measure | None = None,
 ) -> Round:
-    """Play one round from the server's tensors. `rngs`: one generator per client.
+    """Play one round from the server's tensors.
 
-    Without a `protocol` clients weigh by their images; with one, `measure` is what a client makes of a model
-    and images. Raises UserError for an upload that holds more or less than the server shares.
+    server: the tensors that the server sends out.
+    clients: the clients.
+    defence: what the clients do against leaks.
+    training: the study's regime.
+    turn: the round, counted from 0.
+    prepare: as in `at_work`.
+    rngs: one generator for each client.
+    protocol: how the federation aggregates. Without it clients are weighted by their number of images.
+    measure: with a `protocol`, how a client validates: maps a model, images and labels to accuracy and mean
+    loss.
+
+    Raises UserError if an upload has more or less than the server shares.
     """
     uploads, fits = [], []
     train: Callable[..., Fit] = partial(train_locally, defence=defence)

@@ -1,5 +1,7 @@
-"""One training loop for victims and generators; a killed run resumes from its last epoch with the same
-result."""
+"""One training loop for victims and generators.
+
+A run that was killed resumes from its last saved epoch with the same result.
+"""
 
 import math
 from collections.abc import Callable
@@ -37,17 +39,29 @@ def fit(
     label: str,
     save_every: float = 10.0,
 ) -> dict[int, State]:
-    """Fit `model` in place; return epoch → weights at each checkpoint of `training` (0 is before the first
-    step).
+    """Fit `model` in place, and return its weights at each checkpoint.
 
-    `inputs` [n, …] and `targets` [n, …] are shuffled each epoch by a stream of (`seed`, epoch), so resuming
-    needs no generator state. Where it has `settled` before, the epoch it did so in is the last checkpoint.
-    `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
+    Samples are shuffled in each epoch by a stream of (`seed`, epoch), so resuming needs no generator state.
+    With `settled` training stops once the mean loss changes by less than this from one epoch to the next, and
+    the epoch in which it stops is the last checkpoint.
+
+    model: the network.
+    inputs: [n, …].
+    targets: [n, …].
+    loss: maps the network's outputs and targets to a scalar.
+    training: optimiser, lr, options, batch_size, epochs, checkpoints, settled and images, as the catalogue
+    has them.
+    seed: determines all randomness.
+    scratch: the resume file, which is removed at the end.
+    label: what the progress line says.
+    save_every: about how many seconds lie between two writes of the resume file.
+
+    Returns epoch → weights; epoch 0 is before the first step.
     """
     options = dict(training["options"])
     optimiser = OPTIMISERS[training["optimiser"]](model.parameters(), lr=training["lr"], **options)
     checkpoints, epochs, size = set(training["checkpoints"]), training["epochs"], training["batch_size"]
-    # Convolutions and pools run twice as fast on a CPU with the channels last.
+    # Convolutions and pools run twice as fast on a CPU if channels lie last.
     layout = torch.channels_last if any(p.dim() == 4 for p in model.parameters()) else torch.contiguous_format
     model.to(memory_format=layout)
     begin, before, kept = 0, math.inf, {0: _snapshot(model)} if 0 in checkpoints else {}

@@ -1,4 +1,4 @@
-"""What a network of two numbers makes of the plane, and some of the points it learned from."""
+"""The plane as a network of two numbers classifies it, and some of the points that it learned from."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,15 @@ STEPS, SHOWN = 61, 250
 
 
 def flat_data(images: Tensor) -> bool:
-    """Say whether images [n, 1, 2, 1] are points in the plane."""
+    """Return whether images [n, 1, 2, 1] are points in the plane."""
     return tuple(images.shape[1:]) == (1, 2, 1)
 
 
 def extent(images: Tensor) -> list[float]:
-    """Return left, right, bottom and top of the square that holds the points and half a unit around them."""
+    """Return left, right, bottom and top of a square that holds all points with half a unit around them.
+
+    images: the points, [n, 1, 2, 1].
+    """
     points = images.reshape(-1, 2)
     low, high = points.min(0).values - 0.5, points.max(0).values + 0.5
     middle, half = (low + high) / 2, float((high - low).max()) / 2
@@ -24,8 +27,13 @@ def extent(images: Tensor) -> list[float]:
 
 @torch.no_grad()
 def surface(model: nn.Module, where: Sequence[float]) -> list[list[float]]:
-    """Return the probability of the second class at the knots of a grid, STEPS × STEPS, from bottom left,
-    rows upward."""
+    """Return the probability of the second class at the knots of a grid of STEPS × STEPS.
+
+    Rows go upward, from bottom left.
+
+    model: the network.
+    where: left, right, bottom and top of the grid.
+    """
     left, right, bottom, top = where
     x, y = torch.linspace(left, right, STEPS), torch.linspace(bottom, top, STEPS)
     knots = torch.stack(torch.meshgrid(x, y, indexing="xy"), -1).reshape(-1, 1, 1, 2)

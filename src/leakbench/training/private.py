@@ -14,18 +14,24 @@ from leakbench.training.server import Fit
 
 
 def steps_of(count: int, size: int) -> int:
-    """Return the steps of a local epoch: as many as there are batches of `size` among `count` images, at
-    least one."""
+    """Return the steps of a local epoch.
+
+    Their number is `count` images over batches of `size`, rounded, and at least one.
+    """
     return max(1, round(count / size))
 
 
 def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> float:
-    """Return ε of (ε, δ)-differential privacy of a client's images against all that sees its models, after
-    `epochs` epochs.
+    """Return ε of (ε, δ)-differential privacy of a client's images.
 
-    For neighbours that differ in one image; batches are Poisson samples of rate size / count. Accounted by
-    Rényi divergences (Mironov 2017). It covers the updates alone: the losses that a client reports for its
-    weight have no noise.
+    Neighbours differ in one image. Batches are Poisson samples of rate size / count. ε is accounted by Rényi
+    divergences (Mironov 2017) and holds against anyone who sees the client's models. It covers only
+    the updates: the losses that a client reports for its weight have no noise.
+
+    privacy: the regime's privacy, with noise and δ.
+    count: the client's number of images.
+    size: the expected number of images of a batch.
+    epochs: the number of local epochs.
     """
     from opacus.accountants import RDPAccountant
 
@@ -35,7 +41,13 @@ def epsilon(privacy: Mapping[str, Any], count: int, size: int, epochs: int) -> f
 
 
 def made_private(client: Client, privacy: Mapping[str, Any], size: int) -> None:
-    """Have a client's model keep each image's gradient, and its optimiser clip and blur them. In place.
+    """Prepare a client for private training, in place.
+
+    Its model then keeps each image's gradient, and its optimiser clips and blurs these gradients.
+
+    client: the client.
+    privacy: the regime's privacy, with noise and clip.
+    size: the expected number of images of a batch.
 
     Raises UserError for a layer that mixes images, such as batch norm, or that has no gradient of each image,
     such as LSTM.
@@ -77,11 +89,18 @@ def train_privately(
     rng: torch.Generator,
     task: ModuleType = classification,
 ) -> Fit:
-    """Train as `train_locally` does, on Poisson samples of the images and with noise. All chance comes from
-    `rng`.
+    """Train as `train_locally` does, but on Poisson samples of the images and with noise.
 
-    The client must be `made_private`. An empty sample is a step of noise alone, as the accountant has it.
-    Source: Abadi et al., Deep learning with differential privacy (2016), algorithm 1.
+    An empty sample is a step of noise alone, as the accountant counts it. Source: Abadi et al., Deep learning
+    with differential privacy (2016), algorithm 1.
+
+    client: a client after `made_private`.
+    epochs: the number of local epochs.
+    size: the expected number of images of a batch.
+    lr: the learning rate.
+    prepare: as in `at_work`.
+    rng: all randomness.
+    task: the module of the task.
     """
     model, optimiser, count = client.model, client.optimiser, len(client.labels)
     optimiser.generator = rng  # type: ignore[attr-defined]

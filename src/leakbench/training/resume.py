@@ -1,4 +1,4 @@
-"""What an interrupted training needs to go on to the same result: tensors in named groups, and facts."""
+"""What an interrupted training needs to reach the same result: tensors in named groups, and facts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,12 @@ State = dict[str, Tensor]
 
 
 def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str, Any]) -> None:
-    """Write the tensors of each group as <group>/<name>, with the facts. Names of groups have no slash."""
+    """Write the tensors of each group as <group>/<name>, with the facts.
+
+    path: the file.
+    groups: group → name → tensor. Names of groups have no slash.
+    facts: further values to keep.
+    """
     tensors = {
         f"{group}/{name}": value.detach().cpu().numpy()
         for group, values in groups.items()
@@ -23,7 +28,7 @@ def save(path: Path, groups: Mapping[str, Mapping[str, Tensor]], facts: dict[str
 
 
 def resume(path: Path) -> tuple[dict[str, State], dict[str, Any]]:
-    """Return the groups that are not empty, and the facts, of what `save` wrote."""
+    """Return the groups that are not empty, and the facts, from a file that `save` wrote."""
     tensors, facts = read_tensors(path)
     groups: dict[str, State] = {}
     for key, array in tensors.items():
@@ -43,7 +48,12 @@ def packed(optimiser: torch.optim.Optimizer) -> State:
 
 
 def unpack(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Give an optimiser of `model`'s parameters back what `packed` returned."""
+    """Give an optimiser the state that `packed` returned.
+
+    optimiser: an optimiser of the model's parameters.
+    model: the model.
+    tensors: what `packed` returned.
+    """
     parameters = list(model.parameters())
     state: dict[int, State] = {}
     for key, value in tensors.items():

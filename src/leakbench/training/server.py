@@ -1,6 +1,7 @@
-"""What a server makes of a round's uploads: weights by a rule, after clients validated each other's models,
-and their sum, plain or encrypted. An upload that cannot be used is left out, and the round goes on with the
-others.
+"""What a server makes of a round's uploads: weights by a rule, and their weighted sum, plain or encrypted.
+
+Before that clients may validate each other's models. An upload that cannot be used is left out, and the round
+goes on with the others.
 """
 
 import logging
@@ -25,8 +26,11 @@ Validate = Callable[[int, State], tuple[float, float]]
 
 
 class Fit(NamedTuple):
-    """How well a client's model does in its last local epoch, while it learns: mean loss, and accuracy in [0,
-    1]."""
+    """How well a client's model does in its last local epoch, while it learns.
+
+    loss: the mean loss.
+    accuracy: in [0, 1].
+    """
 
     loss: float
     accuracy: float
@@ -34,11 +38,14 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class Protocol:
-    """How a federation aggregates. fusion: a model's own share in what others validate, 1 for the model
-    itself.
+    """How a federation aggregates.
 
-    With a `scheme` all clients have the key pair `keys`, and the server its public half. faults: round, from
-    0, → client → kind.
+    rule: maps a round's report to the clients' weights.
+    cross_validates: whether clients validate each other's models.
+    fusion: a model's own share in the mixture that others validate; 1 for the model itself.
+    scheme: the encryption scheme, if the federation encrypts.
+    keys: the key pair that all clients have; the server has its public half.
+    faults: round, counted from 0, → client → kind.
     """
 
     rule: Rule
@@ -52,9 +59,12 @@ class Protocol:
 class Outcome(NamedTuple):
     """One round's aggregate and what led to it.
 
-    weights float64 [clients]; validation_loss, validation_accuracy float64 [clients]: of each client's model,
-    the mean over what the clients hold out, NaN where nobody measured. problems: client → why its upload was
-    left out; it then weighs 0.
+    state: the server's tensors after the round.
+    weights: float64 [clients].
+    validation_loss: of each client's model, the mean over what the clients hold out, float64 [clients]; NaN
+    where nobody measured.
+    validation_accuracy: in the same form.
+    problems: client → why its upload was left out; its weight is then 0.
     """
 
     state: State
@@ -65,11 +75,13 @@ class Outcome(NamedTuple):
 
 
 def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
-    """Return the mean of uploads, weighted by `shares`, such as each client's number of images; counters take
-    the largest.
+    """Return the weighted mean of uploads; counters take the largest value.
 
-    Source: McMahan et al., algorithm 1; batch norm's statistics are averaged like parameters, as in FedKL's
-    code.
+    The mean is that of McMahan et al., algorithm 1. Batch norm's statistics are averaged like parameters, as
+    in FedKL's code.
+
+    uploads: each client's tensors.
+    shares: the weight of each upload, such as the client's number of images; they need not add up to 1.
     """
     total = sum(shares)
     out: State = {}
@@ -85,15 +97,17 @@ def averaged(uploads: Sequence[State], shares: Sequence[float]) -> State:
 
 
 def flat(state: State) -> np.ndarray:
-    """Return all that is no counter, float64 [values], by name: a state that was read from a file is in
-    another order."""
+    """Return all tensors except counters as one array, float64 [values].
+
+    They are in the order of their names, because a state that was read from a file has another order.
+    """
     ordered = [state[name] for name in sorted(state)]
     parts = [v.detach().double().cpu().flatten() for v in ordered if v.is_floating_point()]
     return torch.cat(parts).numpy() if parts else np.zeros(0)
 
 
 def moved(state: State, by: np.ndarray) -> State:
-    """Return a state with `by` [values] added to what is no counter."""
+    """Return a state with `by` [values] added to all tensors except counters."""
     out, start = dict(state), 0
     for name in sorted(state):
         value = state[name]
@@ -105,7 +119,12 @@ def moved(state: State, by: np.ndarray) -> State:
 
 
 def sealed_update(upload: State, server: State, protocol: Protocol, fault: str) -> Sealed:
-    """Return what a client sends: its update, encrypted; damaged as `fault` says, if it says so.
+    """Return what a client sends: its update, encrypted.
+
+    upload: the client's tensors.
+    server: the tensors that the server sent out.
+    protocol: the protocol, with an encryption scheme.
+    fault: how the encrypted update is damaged; an empty text means that it is not.
 
     Raises UserError for a value that the scheme has no room for.
     """
@@ -124,7 +143,7 @@ def _encrypted(
     scheme, keys = protocol.scheme, protocol.keys
     assert scheme is not None
     assert keys is not None
-    # Counters of batches say nothing of the images and are sent as they are.
+    # Counters of batches say nothing about the images and are sent unencrypted.
     counted = averaged(list(uploads.values()), [1.0] * len(uploads))
     base = {name: server[name] if v.is_floating_point() else v for name, v in counted.items()}
 
@@ -138,9 +157,14 @@ def _encrypted(
 def collected(
     server: State, uploads: Sequence[State], protocol: Protocol, turn: int
 ) -> tuple[list[int], Mixer, dict[int, str]]:
-    """Return the clients whose uploads can be used, what mixes these, and why others were left out.
+    """Return the clients with usable uploads, a function that mixes these, and why others were left out.
 
-    Raises UserError where none is left.
+    server: the tensors that the server sent out.
+    uploads: each client's tensors.
+    protocol: how the federation aggregates.
+    turn: the round, counted from 0.
+
+    Raises UserError if no upload can be used.
     """
     faults = protocol.faults.get(turn, {})
     came: dict[int, Any] = {}
@@ -176,7 +200,19 @@ def aggregate(
     turn: int,
     validate: Validate,
 ) -> Outcome:
-    """Return the outcome of round `turn`, counted from 0. Raises UserError where no upload can be used."""
+    """Return the outcome of a round.
+
+    server: the tensors that the server sent out.
+    uploads: each client's tensors.
+    fits: how well each client's model did in its local training.
+    samples: each client's number of images.
+    protocol: how the federation aggregates.
+    turn: the round, counted from 0.
+    validate: maps a client's number and a model to the model's accuracy and mean loss on what that client
+    holds out.
+
+    Raises UserError if no upload can be used.
+    """
     present, mix, problems = collected(server, uploads, protocol, turn)
     count = len(present)
     right, loss = np.full((count, count), np.nan), np.full((count, count), np.nan)

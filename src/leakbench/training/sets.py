@@ -1,4 +1,4 @@
-"""The images of a training study: what is trained on, of one data set or several, and what is tested on."""
+"""The images of a training study: what it trains on, from one data set or several, and what it tests on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,16 +10,19 @@ from torch import Tensor
 
 from leakbench.artefacts import open_tensors
 
-# The published test of word recognition: width at a height of 32, and length of the word (thesis, section
-# 4.3.2.1; its code).
+# Limits of the published test of word recognition: the smallest width at a height of 32, and the lengths of
+# words (thesis, section 4.3.2.1; its code).
 NARROWEST, SHORTEST, LONGEST = 100, 3, 25
 COARSE = 4
 
 
 @dataclass(frozen=True)
 class Examined:
-    """Images to measure a model on: uint8 [n, rows, columns, channels], their labels int64 [n, …], and which
-    of them, bool [n], the published rule counts, where there is one.
+    """Images to measure a model on.
+
+    images: uint8 [n, rows, columns, channels].
+    labels: int64 [n, …].
+    counted: which of the images the published rule counts, bool [n]; None where there is no rule.
     """
 
     images: Tensor
@@ -28,11 +31,14 @@ class Examined:
 
 
 def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np.ndarray, np.ndarray | None]:
-    """Return images, labels and owners int64 [n] of the train splits of data sets, of each the first `most`
-    (none: all).
+    """Return images, labels and owners of the train splits of data sets.
 
-    An owner is the client whose an image is: of several data sets their place; of one what it says itself, if
-    it does.
+    paths: the data sets' files.
+    most: how many images of each data set are taken, the first ones; None takes all.
+
+    Owners are int64 [n], the client to whom an image belongs. With several data sets an owner is the place of
+    the data set among them. With one data set the owners are those that the data set states, or None if it
+    states none.
     """
     found = [open_tensors(path)[0] for path in paths]
     images, labels = (
@@ -50,13 +56,15 @@ def training_images(paths: Sequence[Path], most: int | None) -> tuple[Tensor, np
 
 
 def told_apart(images: Tensor, owners: np.ndarray) -> float:
-    """Return how well a linear classifier tells whose images are whose, in [0, 1]: by chance, the largest
-    owner's share.
+    """Return how well a linear classifier tells to whom images belong, in [0, 1].
 
-    images uint8 [n, rows, columns, channels], owners int64 [n]. It reads an image in grey at a quarter of its
-    size, and four numbers of how it looks: how bright it is, how far its levels, its colours and its
-    neighbouring pixels are apart. Least squares with a ridge, fitted on every other image and tested on the
+    Chance is the largest owner's share. The classifier reads an image in grey at a quarter of its size, and
+    four numbers of how it looks: how bright it is, and how far apart its levels, its colours and its
+    neighbouring pixels are. It is fitted by least squares with a ridge on every other image and tested on the
     rest, both ways (the claim of the thesis' Figure 4.3).
+
+    images: uint8 [n, rows, columns, channels].
+    owners: int64 [n].
     """
     grey = images.float().mean(3)
     window = [min(COARSE, side) for side in grey.shape[1:]]
@@ -77,11 +85,13 @@ def told_apart(images: Tensor, owners: np.ndarray) -> float:
 
 
 def examined(path: Path, most: int | None) -> Examined:
-    """Return the first `most` test images of a data set (none: all), and of words those that the thesis tests
-    on.
+    """Return the first test images of a data set, and which of its words the thesis tests on.
 
-    Those have letters and digits alone, three to 25 of them, on a picture that is no narrower than 100 pixels
-    at a height of 32.
+    These words have only letters and digits, three to 25 of them, and a picture at least 100 pixels wide at a
+    height of 32.
+
+    path: the data set's file.
+    most: how many images are taken; None takes all.
     """
     arrays, _ = open_tensors(path)
     own = {

@@ -1,5 +1,4 @@
-"""How the images of a training study are divided: a part held out for validation, the rest among the
-clients."""
+"""The division of a training study's images: a part held out for validation, the rest among the clients."""
 
 import numpy as np
 
@@ -9,7 +8,12 @@ _DRAWS, _FEWEST = 1000, 2
 
 
 def hold_out(count: int, share: float, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of the images to train on and of a random `share` held out of `count`, both int64."""
+    """Return the places of the images to train on and of those held out, both int64.
+
+    count: the number of images.
+    share: the share that is held out at random.
+    rng: draws the images.
+    """
     order = rng.permutation(count)
     held = round(count * share)
     return order[held:], order[:held]
@@ -23,13 +27,22 @@ def divide(
     rng: np.random.Generator,
     owners: np.ndarray | None = None,
 ) -> list[np.ndarray]:
-    """Return the places of each client's images among `labels` [n]: disjoint, together all of them.
+    """Return the places of each client's images: disjoint, and together all of them.
 
-    `iid`: shuffled shares of one size. `dirichlet`: of each class the clients have proportions drawn from a
-    symmetric Dirichlet distribution of concentration `alpha`, drawn anew until each has two images.
-    `by-client`: as the data has it, whose `owners` [n] count from 0. Raises UserError where no draw gives
-    them, or the data has other clients. Source: Hsu et al., Measuring the effects of non-identical data
-    distribution (2019), section 2.
+    The Dirichlet division is that of Hsu et al., Measuring the effects of non-identical data distribution
+    (2019), section 2.
+
+    labels: the labels of all images, [n].
+    clients: the number of clients.
+    split: `iid` makes shuffled shares of equal size, up to one image. `dirichlet` divides each class in
+    proportions from a symmetric Dirichlet distribution, and draws again until each client has at least two
+    images. `by-client` divides as the data set states.
+    alpha: the concentration of the Dirichlet distribution.
+    rng: draws the shares.
+    owners: for `by-client`, the client to whom each image belongs, counted from 0, [n].
+
+    Raises UserError if no draw gives each client enough images, if the data set states no owners, or if it
+    has other clients.
     """
     if split == "iid":
         return np.array_split(rng.permutation(len(labels)), clients)

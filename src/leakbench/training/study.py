@@ -1,5 +1,7 @@
-"""A training study: rounds of training under a defence, and after each how well the model does, with which
-key."""
+"""A training study: rounds of training under a defence, and after each round how well the model does.
+
+Where a defence has keys, the model is measured with each of them.
+"""
 
 import copy
 import time
@@ -33,13 +35,13 @@ from leakbench.training.shares import divide, hold_out
 
 BATCH = 250
 SAVE_EVERY = 10.0
-# Whose row it is where a model is not one client's.
+# The client of a row whose model is not one client's.
 NOBODY = -1
 COLUMNS = [
     "round", "client", "key", "tested", "validation_accuracy", "validation_loss", "test_accuracy",
     "test_loss", "filtered_accuracy", "training_loss",
 ]  # fmt: skip
-# Of the rows, key "client", that a round by a rule of aggregation has for each client.
+# Further columns of the rows of key "client", which a round by a rule of aggregation has for each client.
 BY_RULE = ["weight", "cross_loss", "cross_accuracy"]
 
 
@@ -48,11 +50,16 @@ def _rng(*names: str | int) -> torch.Generator:
 
 
 def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Module], nn.Module]:
-    """Return each client's untrained model, and the server's view: what a stranger's key makes of the model
-    it hands out.
+    """Return each client's untrained model, and the model of a stranger with a key of its own.
 
-    All start from the same weights and the same secret parameters, such as lock layers, which the server
-    draws; secret buffers, such as keys, are each one's own.
+    All models start from the same weights and the same secret parameters, such as lock layers, which the
+    server draws. Secret buffers, such as keys, are each one's own.
+
+    spec: the study's spec.
+    defence: the defence, which changes the model.
+
+    The stranger's model is the server's view: what a stranger's key makes of the model that the server hands
+    out.
     """
     training, image, entry = spec["training"], spec["dataset"], spec["victim"]
     size = training["size"]
@@ -71,8 +78,13 @@ def locked_models(spec: Mapping[str, Any], defence: Defence) -> tuple[list[nn.Mo
 
 
 def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
-    """Return the share of a model's parameters that are secret ones, in [0, 1]: among all its tensors but
-    keys, which is how the thesis counts, and among its parameters alone.
+    """Return the share of a model's parameters that is secret, in [0, 1].
+
+    `lock_share` is the share among all tensors except keys, as the thesis counts. `lock_share_parameters` is
+    the share among parameters alone.
+
+    model: the model.
+    secret: the names of its secret tensors.
     """
     parameters = dict(model.named_parameters())
     locked = sum(value.numel() for name, value in parameters.items() if name in secret)
@@ -86,8 +98,15 @@ def lock_shares(model: nn.Module, secret: frozenset[str]) -> dict[str, float]:
 
 
 def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> int:
-    """Return the bytes that one upload takes: the protected update of the first round, and batch norm's
-    statistics as they are."""
+    """Return the bytes that one upload takes.
+
+    The model's own tensors stand in for an update, which the defence's place `update` protects. Batch norm's
+    statistics are added as they are.
+
+    model: a client's model.
+    secret: the names of its secret tensors.
+    defence: the defence, which says what a tensor takes.
+    """
     own = shared(model, secret)
     trained = {name: own.pop(name)[None] for name, _ in model.named_parameters() if name in own}
     update = defence.update(trained, _rng("upload"))
@@ -98,8 +117,14 @@ def upload_bytes(model: nn.Module, secret: frozenset[str], defence: Defence) -> 
 def measured(
     model: nn.Module, images: Tensor, labels: Tensor, size: int | None, task: ModuleType
 ) -> tuple[Tensor, float]:
-    """Return which images uint8 [n, rows, columns, channels] a model gets right, bool [n], and its mean
-    loss."""
+    """Return which images a model gets right, bool [n], and its mean loss.
+
+    model: the model, in evaluation mode.
+    images: uint8 [n, rows, columns, channels].
+    labels: int64 [n, …].
+    size: rows and columns that images are scaled to, if given.
+    task: the module of the task.
+    """
     device, loss = next(model.parameters()).device, 0.0
     right = []
     for x, y in zip(images.split(BATCH), labels.split(BATCH), strict=True):
@@ -110,14 +135,27 @@ def measured(
 
 
 def share(right: Tensor, counted: Tensor | None) -> float:
-    """Return the share of right answers [n] in [0, 1] among those that count; NaN where none does, or no rule
-    says which."""
+    """Return the share of right answers in [0, 1] among those that count.
+
+    right: bool [n].
+    counted: which answers count, bool [n]; None where no rule says so.
+
+    The share is NaN if no answer counts.
+    """
     return float("nan") if counted is None or not counted.any() else float(right[counted].float().mean())
 
 
 class Judge:
-    """Measures the server's tensors with each client's secrets, another client's key, and a stranger's key
-    with the locks that the server drew.
+    """Measures the server's tensors with different keys.
+
+    The keys are each client's own secrets, another client's key, and a stranger's key with the lock layers
+    that the server drew.
+
+    clients: the clients.
+    stranger: the stranger's model.
+    validation: the images held out of the train split.
+    tests: the test sets by name.
+    training: the study's regime.
     """
 
     def __init__(
@@ -150,7 +188,7 @@ class Judge:
         return found
 
     def rows(self, server: State) -> list[dict[str, Any]]:
-        """Return a row for each client, key and test set; of no client where nothing is secret."""
+        """Return a row for each client, key and test set; where nothing is secret, a row has no client."""
         if not self.clients[0].secret:
             hold(self.clients[0].model, server)
             return self._rows(NOBODY, "", self.clients[0].model)
@@ -167,8 +205,14 @@ class Judge:
 
 
 def by_rule(outcome: Outcome, losses: list[float], turn: int) -> list[dict[str, Any]]:
-    """Return a row for each client of round `turn`: its weight, and how its model did where clients validated
-    each other's."""
+    """Return a row for each client of a round by a rule of aggregation.
+
+    A row has the client's weight, and how its model did where clients validated each other's models.
+
+    outcome: the round's outcome.
+    losses: each client's training loss.
+    turn: the round, counted from 1.
+    """
     columns = (losses, outcome.weights, outcome.validation_loss, outcome.validation_accuracy)
     return [
         {"round": turn, "client": client, "key": "client"}
@@ -209,17 +253,32 @@ def study(
     save_every: float = SAVE_EVERY,
     further: Sequence[Path] = (),
 ) -> tuple[pd.DataFrame, dict[str, Any], float]:
-    """Return one row per round, client, key and test set; facts; and the seconds that a round's training
-    takes.
+    """Train a study to its end, and return its rows, its facts and the seconds of a round's training.
 
-    Columns: round (from 1), client (-1: of none), key (own, other, random; empty without a lock), tested (the
-    data set whose test images they are), test_ and validation_accuracy in [0, 1], test_ and validation_loss,
-    filtered_accuracy (of the words that the published rule counts; NaN where there is none), training_loss
-    (of the client, or the clients' mean); with a rule of aggregation also rows of key "client" with a
-    client's weight, cross_loss and cross_accuracy. `further` are the data sets to train on beside `data`,
-    then those to test on; of the latter, one that is absent is a fact and no row. The fact `selected` is the
-    round whose mean own accuracy on validation images is highest, of equals the one with the least loss.
-    `scratch` names the resume file: written about every `save_every` seconds, removed at the end.
+    There is one row for each round, client, key and test set. Its columns are:
+    - round, counted from 1;
+    - client, -1 for none;
+    - key (own, other, random; empty without a lock);
+    - tested, the data set whose test images they are;
+    - test_accuracy and validation_accuracy, in [0, 1];
+    - test_loss and validation_loss;
+    - filtered_accuracy, of the words that the published rule counts; NaN where there is no such rule;
+    - training_loss, of the client, or the clients' mean.
+
+    With a rule of aggregation there are also rows of key "client", with a client's weight, cross_loss and
+    cross_accuracy. The fact `selected` is the round whose mean own accuracy on validation images is highest;
+    of rounds with equal accuracy, the one with the smallest loss.
+
+    spec: the study's spec.
+    data: the data set's file.
+    scratch: the resume file, which is removed at the end.
+    device: where the models train, as torch names it.
+    save_every: about how many seconds lie between two writes of the resume file.
+    further: the files of the data sets to train on in addition to `data`, then of those to test on. A data
+    set to test on that is absent becomes a fact and has no row.
+
+    Raises UserError as `divide` and `enlist` do, and if the defence changes what is seen of a round instead
+    of what is trained.
     """
     training, image, seed = spec["training"], spec["dataset"], spec["seed"]
     names = [image["name"], *training.get("beside", []), *training.get("tested_on", [])]

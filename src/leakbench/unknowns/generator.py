@@ -12,23 +12,24 @@ from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Parameterisation, Unknowns
 from leakbench.tensors import Tensors
 
-# Each generator has weights of its own, so that fewer of them fill a cache.
+# Each generator has weights of its own, so few of them already fill a cache.
 AT_ONCE = 8
 
 
 def generator(
     *,
-    # A spec leaves the default out, so that what was recorded before there was a choice keeps its settings.
+    # A spec leaves the default out, so that runs recorded before this parameter existed keep their settings.
     latent: Annotated[int, Field(ge=1, exclude_if=lambda length: length == 128)] = 128,
     collapsed: bool = True,
 ) -> Parameterisation:
-    """Return a parameterisation by the weights of one generator for each trial, drawn trial by trial.
+    """Return a parameterisation by the weights of one generator for each trial, drawn trial by trial (GRNN).
 
-    latent: length of the vector that a generator reads, 1 or more; 128 in GRNN's code, 1,024 in FedKL's.
-    collapsed: keep the first layers of a single image as their product with its latent
-    (`matching.generator_weights`). It serves optimisers that move every element by itself, as RMSprop and
-    Adam do, and not L-BFGS. Source: GRNN. The parameterisation raises Unfit for images that the generator
-    cannot make.
+    latent: the length of the vector that a generator reads, at least 1; 128 in GRNN's code, 1,024 in FedKL's.
+    collapsed: whether the first layers of a single image are kept as their product with its latent
+    (`matching.generator_weights`). This suits optimisers that move every element by itself, such as RMSprop
+    and Adam. It does not suit L-BFGS.
+
+    The parameterisation raises Unfit for images that the generator cannot make.
     """
 
     def made(group: Group, rng: torch.Generator) -> Unknowns:

@@ -14,9 +14,9 @@ from leakbench.tensors import Tensors
 def latent() -> Parameterisation:
     """Return a parameterisation by a latent for each image, whose tanh a class-conditional generator reads.
 
-    Latents are uniform in [0, 1) at first and drawn trial by trial. The classes are the group's labels, the
-    generator is the attacker's own. Source: GGL. The parameterisation raises Unfit if there is no such
-    generator, or if labels are unknown.
+    At first, latents are uniform in [0, 1), drawn trial by trial. The classes are the group's labels, and the
+    generator is the attacker's own (GGL). The parameterisation raises Unfit without such a generator, or if
+    labels are unknown.
     """
     return _of
 

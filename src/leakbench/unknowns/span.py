@@ -1,4 +1,4 @@
-"""Dummy images within the span of the update: of the first dense layer, which all samples lie in."""
+"""Dummy images within the span of the update of the first dense layer, in which all samples lie."""
 
 from typing import Literal
 
@@ -15,10 +15,14 @@ from leakbench.tensors import Tensors
 def span(*, start: Literal["normal", "uniform"] = "normal", boxed: bool = False) -> Parameterisation:
     """Return a parameterisation in which an image is its unknowns, projected onto the span of the update.
 
-    So a batch of k images has k² unknowns that count, in place of as many as it has pixels. start: the noise
-    that unknowns begin as. boxed: keep the unknowns, before they are projected, in the range of pixels after
-    each step. Source: ours; the span is that of `exact.membership`. The parameterisation raises Unfit where
-    `exact.membership.spans` does, and where the first dense layer reads no pixels.
+    So a batch of k images has k² unknowns that count, in place of as many as it has pixels. The
+    parameterisation is our own; the span is that of `exact.membership`.
+
+    start: the noise that the unknowns begin as.
+    boxed: whether the unknowns, before they are projected, are kept in the range of pixels after each step.
+
+    The parameterisation raises Unfit where `exact.membership.spans` does, and where the first dense layer
+    reads no pixels.
     """
     return lambda group, rng: _of(group, group.draw(start, rng), boxed)
 

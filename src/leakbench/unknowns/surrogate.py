@@ -1,5 +1,4 @@
-"""Dummy images, and the place on the line from the weights sent to those returned where their gradient is
-taken."""
+"""Dummy images, and the point on the line of weights from sent to returned where their gradient is taken."""
 
 from functools import partial
 from typing import Annotated, Literal
@@ -23,16 +22,20 @@ def surrogate(
         float, Field(gt=0, description="The learning rate of α as a share of the images' own.")
     ] = 0.001,
 ) -> Parameterisation:
-    """Return a parameterisation by images and a place α of each trial: the gradient is taken at (1 − α) w_0 +
-    α w_T, where w_0 are the weights sent and w_T those that the client returned.
+    """Return a parameterisation by images and a place α of each trial, where the gradient is taken.
+
+    The gradient is taken at (1 − α) w_0 + α w_T, where w_0 are the weights sent and w_T those that the client
+    returned. This needs neither the number of local steps nor their learning rate or order. The method is
+    SME, section 3, with the rates of the authors' code (1 and 0.001).
 
     start: the noise that images begin as, in the space where the victim's images have mean 0 and deviation 1.
-    boxed: keep pixels in their range, from the start. place: of α at first, between 0 (w_0, as one batch
-    takes it) and 1 (w_T), where it stays after each step. share: α's learning rate over that of the images,
-    above 0; it serves optimisers whose steps do not grow with the gradient, as Adam's. It needs neither the
-    number of local steps nor their learning rate or order. Source: SME, section 3 and the authors' code
-    (rates 1 and 0.001). The parameterisation raises Unfit for gradients, simulated steps and hidden
-    parameters.
+    boxed: whether pixels are kept in their range, from the start.
+    place: the first value of α, between 0 (w_0, as one batch takes it) and 1 (w_T). α stays in this range
+    after each step.
+    share: the learning rate of α divided by that of the images, above 0. It suits optimisers whose steps do
+    not grow with the gradient, such as Adam.
+
+    The parameterisation raises Unfit for gradients, simulated steps and hidden parameters.
     """
 
     def made(group: Group, rng: torch.Generator) -> Unknowns:

@@ -1,4 +1,4 @@
-"""attack: from an observation alone to guesses, and the same attack on noise as a null baseline."""
+"""attack: run an attack from an observation alone to guesses, and on noise as a null baseline."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ from leakbench.seeds import stream
 from leakbench.workers import Work
 
 NULL_SHARE = 4
-# Where labels come from, in the words of the tables; any other value names a rule that infers them.
+# Where labels come from, in the words of the tables. Any other value names a rule that infers them.
 LABELS = {"none": "not needed", "oracle": "given", "joint": "joint"}
 
 
@@ -37,11 +37,20 @@ def attack(
 ) -> None:  # fmt: skip
     """Write the tensors of the reconstruction, and under `null/…` those of the attack on randomised updates.
 
-    `labels` is the oracle's file, for an attack that is given labels. `workers` processes share what an
-    attack can share out; the result is the same for any number. `device` is torch's name of the processor or
-    GPU to match gradients on; `cuda` without a number is one that no other job of this machine has leased.
-    `seal` is called before any code of the attack is loaded, and keeps all files from it but its own.
-    `place` is where `out` is put in the end, if elsewhere: a killed attack resumes what is meant for it.
+    capture: the observation.
+    spec: the spec of the job.
+    out: the file of the guesses.
+    generator: the file of the attacker's generator, if the attack uses one.
+    labels: the oracle's file, for an attack that is given labels.
+    record: the file that gets what the job cost.
+    scratch: the folder from which a killed attack resumes.
+    workers: the number of processes that share the attack's work. The result is the same for any number.
+    device: torch's name of the processor or GPU on which gradients are matched. `cuda` without a number is a
+    GPU that no other job of this machine has leased.
+    seal: a function that is called before any code of the attack is loaded. It closes all files except the
+    attack's own.
+    place: where `out` is put in the end, if that is elsewhere. A killed attack resumes what was meant for
+    this place.
     """
     with ExitStack() as on, recording(record, "attack") as cost, unless_unfit("attack", [out]):
         reason = absent([path for path in (capture, generator, labels) if path is not None])
@@ -66,7 +75,7 @@ def attack(
         other = torch.Generator().manual_seed(stream("null", value["attack_name"], value["seed"]))
         rounds = min(value["null_rounds"], -(-observation.rounds // NULL_SHARE))
         cost["updates"] = observation.rounds * len(observation.clients)
-        # In pieces, of which the later ones are made while the file is written.
+        # The reconstruction comes in pieces, of which the later ones are made while the file is written.
         with _own_fault(entry["module"]):
             noise = attacks.seen(observation.randomised(rounds, other), entry)
             observation = attacks.seen(observation, entry)
@@ -78,7 +87,7 @@ def attack(
         found = first[1]
         aware = entry.get("adaptive") or "defence" in entry["parameters"]
         knows = in_words(observation) | {
-            # A capture names its defence for attackers who adapt; the others act as if there were none.
+            # A capture names its defence for attackers who adapt. The others act as if there were none.
             **({} if aware else {"defence": "none"}),
             "labels": LABELS.get(entry["labels"], "inferred"),
             "auxiliary data": "yes: the generator's" if generator else "none",
@@ -105,10 +114,10 @@ def _remove_empty(folder: Path) -> None:
 
 @contextmanager
 def _own_fault(module: str) -> Iterator[None]:
-    """Let a fault in an attack's own code mark its cell, so that it takes no other attack's scores with it.
+    """Turn a fault in an attack's own code into Unfit, so that other attacks keep their scores.
 
-    The job's log has the traceback. What the machine lacks (memory, disk) is no fault of the attack, and a
-    later try may succeed: such errors pass.
+    The traceback is in the job's log. A lack of memory or disk is not a fault of the attack, and a later try
+    may succeed, so such errors pass.
     """
     try:
         yield
@@ -125,9 +134,9 @@ def _own_fault(module: str) -> Iterator[None]:
 
 
 def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
-    """Yield pieces that answer for all they were given, with what follows from the updates about them.
+    """Yield pieces that cover all rounds and clients, with what follows from the updates about them.
 
-    A round that is left out would leave every mean, however it went. Raises Unfit.
+    A round that an attack leaves out would be missing from every mean. Raises Unfit where one is left out.
     """
     for rounds, found in pieces:
         seen = of if rounds is ... else of.part(rounds)
@@ -146,7 +155,7 @@ def _guarded(pieces: Iterator[attacks.Piece], module: str) -> Iterator[attacks.P
 
 
 def _named(device: str) -> str:
-    """Return the name by which results tell of a device; make a GPU repeat its results."""
+    """Return the name by which results refer to a device, and make a GPU repeat its results."""
     if device == "cpu":
         return device
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -156,8 +165,10 @@ def _named(device: str) -> str:
 
 
 def _layout(prefix: str, piece: attacks.Piece, rounds: int) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of the tensors of all `rounds`, of which `piece` is the first or the
-    whole."""
+    """Return name → (shape, dtype) of the tensors of all `rounds`.
+
+    piece: the first piece, or the whole reconstruction.
+    """
     return {
         prefix + name: (
             tuple(tensor.shape) if piece[0] is ... else (rounds, *tensor.shape[1:]),

@@ -1,4 +1,4 @@
-"""audit: what the updates of somebody's own model give away."""
+"""audit: measure what the updates of the user's own model give away."""
 
 import os
 import shlex
@@ -13,10 +13,11 @@ from leakbench.auditing.gate import check, met
 from leakbench.auditing.times import gigabytes, is_rate, seconds_of
 from leakbench.errors import UserError
 
-# Besides the budget: loading libraries and the user's file, and the last steps of an attack.
+# Seconds in addition to the budget, for loading libraries and the user's file, and for the last steps of an
+# attack.
 BESIDES = 60.0
 DEMO_RECORDS, DEMO_STEPS, DEMO_BUDGET = 32, 1, "30s"
-# What is declared → the least and the most that it may be.
+# What the user may declare → the least and the largest value that it may have.
 DECLARED = {"clients": (1.0, 1e12), "rounds": (1.0, 1e12), "prior": (0.0, 1.0)}
 BUDGET = "2m"
 FINDING = 1
@@ -25,7 +26,7 @@ Tell = Callable[[str], None]
 
 
 def _command(target: list[str], given: dict[str, Any], fail_if: list[str]) -> str:
-    """Return the command of these options on one line; what is none or false was not given."""
+    """Return the command with these options on one line; options that are None or False were not given."""
     words = ["leakbench", "audit", *target]
     for name, value in given.items():
         if value is not None and value is not False:
@@ -44,8 +45,29 @@ def audit(
     repeats: bool = False, clients: float | None = None, rounds: float | None = None,
     prior: float | None = None,
 ) -> int:  # fmt: skip
-    """Audit a client's code, recorded rounds or a capture, write the report to `out` and return 0, or 1 if a
-    condition of `fail_if` holds. The parameters are those of the command line."""
+    """Audit a client's code, recorded rounds or a capture, and write the report.
+
+    The arguments are those of the command line.
+
+    target: what is audited: FILE.py:NAME, a folder of rounds, or a capture.
+    out: the folder of the report.
+    model: FILE.py:NAME of the network of recorded rounds.
+    batch: the number of the client's records, the first of its batch.
+    local_steps: the number of steps of a round. With 1 the client sends its gradient.
+    lr: the clients' learning rate, above 0.
+    budget: wall time, such as 90s or 2m.
+    memory: the memory that the user's code and the attacks may use, such as 4g.
+    show: whether the report shows private records.
+    fail_if: conditions on the findings, such as 'exposed > 0 at A..D'.
+    defence: FILE.py:NAME of the user's own defence, a function from update to update.
+    demo: whether to audit a small network on bundled pictures.
+    repeats: whether clients hold the same records in every recorded round.
+    clients: the declared number of clients of the federation.
+    rounds: the declared number of rounds that a client takes part in.
+    prior: the declared probability that somebody attacks, from 0 to 1.
+
+    Returns 0, or 1 if a condition of `fail_if` holds.
+    """
     for condition in fail_if:
         check(condition)
     told = {"clients": clients, "rounds": rounds, "prior": prior}

@@ -1,4 +1,4 @@
-"""capture: play the federation; write what the server saw and, apart from it, what it must not know."""
+"""capture: play the federation; write what the server saw and, in other files, what it must not know."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -43,7 +43,7 @@ def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict
         "network": {**value["victim"], "shape": image["shape"], "classes": image["classes"]},
         "clients": federation["clients"],
         "kind": federation["update"],
-        # `play` calls model.eval(), but a norm that keeps no statistics goes by the batch all the same.
+        # `play` calls model.eval(), but a norm that keeps no statistics uses those of the batch all the same.
         "mode": "train" if by_batch(model) else "eval",
         "dropout": bool(draw_masks(model, (1,), torch.Generator())),
         "local": federation["local"],
@@ -69,11 +69,12 @@ def _observed(value: dict[str, Any], model: nn.Module, defence: Defence) -> dict
 def _layout(
     model: nn.Module, defence: Defence, rounds: int, clients: int, sent: int, each: Tensors | None = None
 ) -> dict[str, tuple[tuple[int, ...], str]]:
-    """Return name → (shape, dtype) of an observation's tensors: `rounds` updates of each client, `sent`
-    models, and `each`, those of which every client was sent its own [clients, *shape].
+    """Return name → (shape, dtype) of an observation's tensors.
 
-    `model` is the one that clients train; what it has of its own is not there, but for what the defence shows
-    of it.
+    model: the one that clients train. Its secret tensors are left out, except those that the defence shows.
+    rounds: the number of updates of each client.
+    sent: the number of models that were sent.
+    each: the tensors [clients, *shape] of which every client was sent its own.
     """
     state, secret = model.state_dict(), defence.secret(model)
     layout = {
@@ -95,8 +96,12 @@ def _layout(
 
 
 def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, update: Tensors) -> None:
-    """Add one client's update [rounds, *shape] to sums of updates [rounds, groups, *shape], each weighed by
-    its share [groups]."""
+    """Add one client's update to weighted sums of updates.
+
+    sums: name → [rounds, groups, *shape].
+    shares: [groups], the weight of the client in each sum.
+    update: parameter → [rounds, *shape].
+    """
     for name, tensor in update.items():
         for group, share in enumerate(shares.tolist()):
             torch.from_numpy(sums[f"updates/{name}"][part, group]).add_(tensor, alpha=share)
@@ -105,8 +110,10 @@ def _added(sums: Mapping[str, np.ndarray], part: slice, shares: torch.Tensor, up
 def _looked_at(
     view: View, updates: Mapping[str, np.ndarray], tensors: Mapping[str, Any], rng: torch.Generator
 ) -> None:
-    """Write what `view` shows of each round of `updates`: "updates/" and a parameter → [rounds, clients,
-    *shape]."""
+    """Write into `tensors` what `view` shows of each round of `updates`.
+
+    updates: "updates/" and a parameter → [rounds, clients, *shape].
+    """
     for number in range(len(next(iter(updates.values())))):
         one = {name: torch.from_numpy(value[number]) for name, value in updates.items()}
         for name, tensor in view.seen(one, rng).items():
@@ -114,8 +121,10 @@ def _looked_at(
 
 
 def _seen_of(values: list[np.ndarray], view: View) -> list[np.ndarray]:
-    """Return what clients hold [rounds, k] by what is seen of them: samples of clients that are seen
-    together, side by side."""
+    """Return what clients hold, [rounds, k] each, for each group that is seen together.
+
+    The samples of the clients of a group are side by side.
+    """
     return [np.hstack([values[i] for i in group]) for group in view.groups]
 
 
@@ -124,8 +133,8 @@ def _evaluation(
 ) -> tuple[list[float], Moved]:
     """Return a list, and a function that adds to it the accuracy of each model that it is given.
 
-    Where the federation does not ask for accuracies, the function adds nothing. Raises Unfit where all test
-    images of the copy that is here are private.
+    Where the federation does not ask for accuracies, the function adds nothing. Raises Unfit where all
+    available test images are private.
     """
     found: list[float] = []
     if not federation["evaluate"]:
@@ -148,10 +157,10 @@ def _sent_out(
     arrays: Mapping[str, np.ndarray],
     names: tuple[str | int, ...],
 ) -> tuple[Tensors, Written]:
-    """Return what the server sends out of a victim: its state, or what a malicious server makes of it; and
-    what else such a server did.
+    """Return what the server sends out of a victim, and what else a malicious server did.
 
-    Raises UserError, which names the spec, where that server does not fit the victim.
+    An honest server sends the victim's state, a malicious one what it makes of that state. Raises UserError,
+    which names the spec, where that server does not fit the victim.
     """
     cheat, written = value.get("malicious"), Written()
     if cheat:
@@ -169,7 +178,7 @@ def _sent_out(
 
 @contextmanager
 def _naming(spec: Path) -> Iterator[None]:
-    """Have whatever is wrong with a job's settings name the file that they are in."""
+    """Make every UserError about a job's settings name the file that they are in."""
     try:
         yield
     except Unfit:
@@ -188,8 +197,10 @@ def _checked(
 ) -> tuple[nn.Module, Facts | None]:
     """Return the network that clients train, for its names and shapes alone, and what the defence certifies.
 
-    shape: rows, columns, channels of a sample. Raises UserError, which names the spec, where the defence does
-    not fit the victim, the federation or the samples.
+    shape: rows, columns, channels of a sample.
+
+    Raises UserError, which names the spec, where the defence does not fit the victim, the federation or the
+    samples.
     """
     with _naming(spec):
         if defence.inputs is not None:
@@ -203,10 +214,16 @@ def _checked(
 def capture(
     spec: Path, data: Path, victim: Path, out: Path, oracle: Path, truth: Path, record: Path | None
 ) -> None:
-    """Write the observation to `out` (docs/observation.md) and to `truth` image indices and labels, the bytes
-    of each update and, if the federation has `evaluate`, the model's accuracy after each round.
+    """Play the federation and write the observation, the labels and the truth.
 
-    `oracle` holds the labels alone, for attacks that are assumed to know them.
+    spec: the spec of the job.
+    data: the data set.
+    victim: the victim.
+    out: the file of the observation (docs/observation.md).
+    oracle: the file of the labels alone, for attacks that are assumed to know them.
+    truth: the file of image indices and labels, the bytes of each update and, if the federation has
+    `evaluate`, the model's accuracy after each round.
+    record: the file that gets what the job cost.
     """
     outputs = [out, oracle, truth]
     with recording(record, "capture"), unless_unfit("capture", outputs):
@@ -243,7 +260,7 @@ def capture(
         total = len(epochs) * rounds
         with _naming(spec):
             defence = defences.build(value["defence"]["module"], value["defence"]["parameters"])
-        # Whoever plays draws the secrets.
+        # Only names and shapes are needed here; `play` draws the secrets.
         protected, certified = _checked(spec, defence, model, federation, len(epochs), image["shape"])
         view = defence.view(clients)
         seen_samples = [sum(clients[i] for i in group) for group in view.groups]
@@ -256,7 +273,7 @@ def capture(
         epochs_by_round = np.repeat(np.array(epochs), rounds)
         sizes = np.zeros((total, len(clients)), np.int64)
         rows, columns, channels = image["shape"]
-        # What clients train on in place of their images, if a defence changes these.
+        # What clients train on in place of their images, if a defence changes them.
         changes = clients if defence.inputs is not None else []
         inputs = [np.zeros((total, k, channels, rows, columns), np.float32) for k in changes]
         observed["knows"] |= view.knows
@@ -268,7 +285,7 @@ def capture(
             if name.startswith("updates/") and view.seen is not unchanged
         }
         with creating(out, layout, observed | made) as tensors:
-            # Updates that are seen as they are sent go straight to the file: they may take more than the
+            # Updates that are seen as they are sent go straight to the file, because they may not fit into
             # memory.
             updates: Mapping[str, Any] = hidden_updates or tensors
 
@@ -337,7 +354,8 @@ def capture(
         about |= {"expected": written.expected} if written.expected else {}
         if certified:
             stop = min(federation["private"]["stop"], len(labels))
-            # What a sample is drawn from, for whoever knows all others of its update.
+            # The number of samples among which one is, for an attacker who knows all other samples of its
+            # update.
             among = stop - federation["private"]["start"] - max(seen_samples) + 1
             about |= {"certificate": certified | {"among": among}}
         write_tensors(truth, secret, about | made)

@@ -1,4 +1,4 @@
-"""check: hold what lies in a checkout to the digests that were recorded of it in dvc.lock."""
+"""check: compare the files of a checkout with the digests that dvc.lock records of them."""
 
 import hashlib
 import json
@@ -14,29 +14,39 @@ from leakbench.yamls import read_yaml, validated
 
 
 class _Out(BaseModel):
-    """An output that DVC recorded: where it lies below the checkout, and its digest."""
+    """An output that DVC recorded.
+
+    path: where it lies below the checkout.
+    md5: its digest.
+    """
 
     path: Annotated[str, Field(pattern=r"^[\w-][\w .-]*(/[\w-][\w .-]*)*$")]
     md5: Annotated[str, Field(pattern=r"^[0-9a-f]{32}(\.dir)?$")]
 
 
 class _Stage(BaseModel):
-    """A stage of dvc.lock, of which only the outputs matter here."""
+    """A stage of dvc.lock, of which only the outputs matter here.
+
+    outs: its outputs.
+    """
 
     outs: Annotated[list[_Out], Field(min_length=1)]
 
 
 class _Lock(BaseModel):
-    """dvc.lock; it may say more."""
+    """dvc.lock, which may hold further keys.
+
+    stages: name → stage.
+    """
 
     stages: dict[str, _Stage]
 
 
 def check(root: Path) -> None:
-    """Read every file that dvc.lock records and is here, and compare its bytes.
+    """Compare the bytes of every file below `root` that dvc.lock records and that is here.
 
-    DVC itself takes the bytes of a remote, and of a file that it has seen before, on trust. Raises UserError
-    that counts the files that differ, after a line for each.
+    DVC itself does not check the bytes of a remote, or those of a file that it has seen before. Prints a line
+    for each file that differs. Raises UserError, which counts them.
     """
     lock = root / "dvc.lock"
     recorded = validated(_Lock, read_yaml(lock), f"{lock}: ", "`git checkout dvc.lock`").stages.values()
@@ -53,8 +63,10 @@ def check(root: Path) -> None:
 
 
 def _differences(root: Path, name: str, md5: str) -> Iterator[str]:
-    """Yield a line for each file of an output that is not as DVC recorded it; the name of a folder's digest
-    ends in `.dir`."""
+    """Yield a line for each file of an output that is not as DVC recorded it.
+
+    The name of a folder's digest ends in `.dir`.
+    """
     if not md5.endswith(".dir"):
         raise_unless_file(root / name, mend="run `dvc pull`")
         if file_digest(root / name, "md5") != md5:

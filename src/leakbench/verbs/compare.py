@@ -1,4 +1,4 @@
-"""compare: scorecards of the same statements, and how many verdicts changed between them."""
+"""compare: compare scorecards of the same statements, and count the verdicts that changed."""
 
 from pathlib import Path
 
@@ -12,9 +12,12 @@ from leakbench.verdicts.compare import compared, read_scorecard, summary, togeth
 def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
     """Print how the verdicts of one scorecard differ from those of one or more others.
 
-    old, new: files of finished runs, such as those of other seeds. out: gets the rows that changed: id,
-    class, old and new of two scorecards; of more of them one column for each, named after its folder. Raises
-    UserError where two of more than two scorecards lie in folders of one name.
+    old: the scorecard of a finished run.
+    new: the scorecards of other finished runs, such as those of other seeds.
+    out: the file that gets the rows that changed. For two scorecards its columns are id, class, old and new.
+    For more it has one column for each, named after its folder.
+
+    Raises UserError where two of more than two scorecards lie in folders of one name.
     """
     before = read_scorecard(old)
     others = {path: read_scorecard(path) for path in new}
@@ -28,7 +31,7 @@ def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
         changed = rows[rows["old"] != rows["new"]]
     if len(new) > 1:
         names = [path.resolve().parent.name for path in (old, *others)]
-        # Each is a column beside these two.
+        # Each name becomes a column beside id and class.
         if len({*names, "id", "class"}) < len(names) + 2:
             raise UserError(
                 f"compare: two of {', '.join(names)} are one name, or one is id or class (put the files in "

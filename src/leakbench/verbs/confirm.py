@@ -1,16 +1,19 @@
-"""confirm: run sampled cells of recorded experiments with today's code, and keep the record valid where they
-give the recorded numbers."""
+"""confirm: keep records of older code valid where today's code is the same program, or gives the recorded
+numbers in a sample."""
 
 import random
 import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leakbench.artefacts import read_csv, to_json, write_text
 from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.code import PACKAGE
+from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
+from leakbench.catalogue.program import same_program
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.process import commit
@@ -19,33 +22,60 @@ from leakbench.reference import read_record, recorded
 from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
-from leakbench.verbs.record import digests, planned
+from leakbench.verbs.record import digests, planned, sources
 from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, WITHIN, compared, numbers
 
 Spec = dict[str, Any]
 
 
+class _Older(NamedTuple):
+    """A record that older code made.
+
+    table: its file below reference/.
+    made: what the record says.
+    asked: today's plan of its scale.
+    code: the digest of today's code.
+    """
+
+    table: Path
+    made: Spec
+    asked: Plan
+    code: str
+
+
 def confirm(
     root: Path, scale: str, targets: bool = False, sample: int = 1, only: Sequence[str] | None = None
 ) -> None:
-    """Compare sampled cells of what is recorded of a scale with what today's code gives.
+    """Name today's code as confirmed in the records of a scale that older code made, where it gives the same.
 
-    Only experiments whose settings are those of today and whose code is older are sampled. Where every number
-    of the sample agrees, the record names today's code as confirmed: on the recorded device each number must
-    be identical, on another within a thousandth or the recorded interval. Where one differs, the record stays
-    as it is and the number is printed.
+    Records of other settings than today's are left alone. Where git has the code that made a record, and
+    today's differs from it in comments, docstrings and layout alone, nothing is run. Of every other record,
+    sampled cells are compared with what today's code gives. On the recorded device each number must be
+    identical; on another device, within a thousandth or within the recorded interval. Where one number
+    differs, the record stays as it is and the number is printed.
 
-    root: the checkout. scale: the scale that was recorded. targets: print what Snakemake must make first, and
-    compare nothing: the setting `only`, so that no other experiment's attacks run beside, and the files.
-    sample: how many conditions of each experiment, above 0. The choice follows from the digest of today's
-    code, so that nobody picks it. only: names of experiments, if not all are meant. Raises UserError where
-    one is not recorded, or a sampled file is missing.
+    root: the checkout.
+    scale: the scale that was recorded, such as "standard".
+    targets: whether to print what Snakemake must make first, and to write nothing: the setting `only`, so
+    that the attacks of no other experiment run too, and the files.
+    sample: how many conditions of each experiment are compared, at least 1. The choice follows from the
+    digest of today's code, so that nobody picks it.
+    only: names of experiments, if not all are meant.
+
+    Raises UserError where an experiment is not recorded, or a sampled file is missing.
     """
-    older = list(_older(root, scale, only))
+    older = []
+    for each in _older(root, scale, only):
+        if not (same := _same_program(each)):
+            older.append(each)
+        elif not targets:
+            _keep(root, each, {"same_program": same})
+            print(f"{each.table.stem}: confirmed, the same program as {same}")
     if targets and older:
-        print(f"only={','.join(table.stem for table, *_ in older)}")
-    for table, made, asked, code in older:
-        spec, *files = _sampled(asked, table.stem, code, sample)
+        print(f"only={','.join(each.table.stem for each in older)}")
+    for each in older:
+        table = each.table
+        spec, *files = _sampled(each.asked, table.stem, each.code, sample)
         values, costs = ([root / "results" / scale / name for name in names] for names in files)
         paths = [*values, *costs]
         if targets:
@@ -54,21 +84,18 @@ def confirm(
         if missing := [path for path in paths if not path.is_file()]:
             raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
         counts, apart = _agreement(_found(spec, values, costs), table)
-        strict = made["device"] == machine()
+        strict = each.made["device"] == machine()
         words = ", ".join(f"{count} {word}" for word, count in counts.items())
         if apart or not counts[IDENTICAL] + counts[WITHIN] or (strict and counts[WITHIN]):
             print(f"{table.stem}: not confirmed, {words}", *apart[:5], sep="\n  ")
             continue
-        made.setdefault("confirmed", {})[code] = {
-            "commit": commit(root), "date": date.today().isoformat(), "device": machine(),
-            "sampled": spec["cells"] or spec["studies"], "numbers": counts,
-        }  # fmt: skip
-        write_text(table.with_suffix(".json"), to_json(made) + "\n")
+        shows = {"device": machine(), "sampled": spec["cells"] or spec["studies"], "numbers": counts}
+        _keep(root, each, shows)
         print(f"{table.stem}: confirmed, {words}")
 
 
-def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[tuple[Path, Spec, Plan, str]]:
-    """Yield table, record, plan and digest of today's code of each record whose code alone is older."""
+def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[_Older]:
+    """Yield each record of a scale of which nothing but the code is older."""
     scales = [folder.name for folder in (root / "reference").glob("*/") if folder.is_dir()]
     if scale not in scales:
         raise UserError(f"--scale {scale}: nothing is recorded at it ({suggest(scale, scales)})")
@@ -82,7 +109,24 @@ def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[tuple
             continue
         specs, code = digests(asked, table.stem)
         if specs == made["specs"] and code != made["code"] and code not in made.get("confirmed", {}):
-            yield table, made, asked, code
+            yield _Older(table, made, asked, code)
+
+
+def _same_program(older: _Older) -> str:
+    """Return the commit whose code made or confirmed a record and is the same program as today's, or ""."""
+    confirmed = older.made.get("confirmed", {})
+    codes = {older.made["code"], *confirmed}
+    commits = [older.made["commit"], *(each.get("commit", "") for each in confirmed.values()), "HEAD"]
+    names = sources(older.asked, older.table.stem)
+    found = same_program(names, list(dict.fromkeys(commits)), lambda files: digest(dict(files)) in codes)
+    return commit(PACKAGE) if found == "HEAD" else found
+
+
+def _keep(root: Path, older: _Older, shows: Spec) -> None:
+    """Write into a record that today's code gives its numbers, and what shows that it does."""
+    now = {"commit": commit(root), "date": date.today().isoformat()}
+    older.made.setdefault("confirmed", {})[older.code] = now | shows
+    write_text(older.table.with_suffix(".json"), to_json(older.made) + "\n")
 
 
 def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec, list[str], list[str]]:

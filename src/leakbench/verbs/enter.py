@@ -32,7 +32,7 @@ EXPERIMENT = "leakbench-entries"
 AGREED = f"papers/leakbench/experiments/{EXPERIMENT}.yaml"
 PARTS = ("Snakefile", "workflow", "config", "profiles", "notebooks", "src", "papers/leakbench/paper.yaml")
 FILE_BYTES = 100_000
-# Core-minutes that an entry may take at a scale that has fewer.
+# The core-minutes that an entry may take, even at a scale with a smaller budget.
 MINUTES = 240
 HEAD = """# Leaderboard of defences
 
@@ -48,13 +48,18 @@ def enter(
 ) -> int:  # fmt: skip
     """Write entries/<name>.json and the leaderboard, entries/README.md; return the exit code.
 
-    root: the checkout. file: the defence, a Python file as below src/leakbench/defences/; a YAML file of the
-    same stem beside it may set its parameters. With `check` it is an entry, whose defence is run again; the
-    code is 1 where a number differs from the entry's. Without a file only the leaderboard is written;
-    `recorded` first writes an entry of each of leakbench's own defences in the recorded table of that scale.
-    scale: how long the attacks run. attacker: the file of an adaptive attacker, as below
-    src/leakbench/adaptive/. cores: how many Snakemake may use. Raises UserError where a file is no defence,
-    the run fails, or an entry is not valid.
+    root: the checkout.
+    file: the defence, a Python file as below src/leakbench/defences/. A YAML file of the same stem beside it
+    may set its parameters. Without a file only the leaderboard is written.
+    scale: the scale, which says how long the attacks run.
+    attacker: the file of an adaptive attacker, as below src/leakbench/adaptive/.
+    check: whether `file` is an entry, whose defence is run again. The exit code is 1 where a number differs
+    from the entry's.
+    cores: the number of cores that Snakemake may use.
+    recorded: whether to first write an entry of each of leakbench's own defences in the recorded table of
+    that scale.
+
+    Raises UserError where a file is not a defence, the run fails, or an entry is not valid.
     """
     find(root / "config", "scales", scale, "--scale")
     if file is None:
@@ -85,7 +90,7 @@ def enter(
 
 
 def agreed(root: Path) -> Agreed:
-    """Return the cells that are agreed, whatever the defences."""
+    """Return the agreed cells, whatever the defences, of the checkout `root`."""
     experiment = read_yaml(root / AGREED)
     cells = [{k: v for k, v in cell.items() if k != "defence"} for cell in experiment["cells"]]
     attacks = load_kind(root / "config", "attacks")
@@ -109,7 +114,7 @@ def _text(file: Path) -> str:
 
 
 def _files(name: str) -> tuple[str, str, str]:
-    """Return where a checkout has a defence's file, its settings and its attacker."""
+    """Return the places in a checkout of a defence's file, its settings and its attacker."""
     own = f"{stem(name)}.py"
     return f"src/leakbench/defences/{own}", f"config/defences/{name}.yaml", f"src/leakbench/adaptive/{own}"
 
@@ -201,7 +206,7 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
     experiment = read_yaml(root / AGREED)
     for cell in experiment["cells"]:
         cell["defence"] = ["none", name]
-    # JSON is YAML.
+    # JSON is valid YAML.
     write_text(copy / AGREED, to_json(experiment))
     for scale in (copy / "config/scales").glob("*.yaml"):
         write_text(scale, to_json(_paying(read_yaml(scale))))
@@ -209,8 +214,10 @@ def _copied(root: Path, name: str, files: dict[str, str]) -> Path:
 
 
 def _paying(scale: dict[str, Any]) -> dict[str, Any]:
-    """Return a scale that leaves out no agreed cell: each gets the fewest trials even where these cost more
-    than the scale pays for a cell of its own."""
+    """Return a scale that leaves out no agreed cell.
+
+    Each cell gets the fewest trials, even where these cost more than the scale pays for a cell of its own.
+    """
     scale = scale | {"left_out": {}}
     if budget := scale.get("budget"):
         trials, total = budget["trials"], max(budget["total"], MINUTES)
@@ -239,11 +246,14 @@ def _summary(source: str, name: str) -> str:
 
 
 def _snakemake(copy: Path, name: str, scale: str, cores: int, given: Mapping[str, str]) -> None:
-    """Run the agreed cells of a copy. Raises UserError, which calls the copy's files as they were given."""
+    """Run the agreed cells of a copy.
+
+    Raises UserError, which calls the copy's files by the names in `given`.
+    """
     files = ("tables", "csv"), ("exhibits", "safetensors")
     targets = [f"results/{scale}/{kind}/{EXPERIMENT}.{suffix}" for kind, suffix in files]
     command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "--config", f"scale={scale}", "--"]
-    # Jobs must load the copy, which has the defence, and not what is installed.
+    # Jobs must load the copy, which has the defence, instead of the installed package.
     own = os.environ | {"PYTHONPATH": str(copy / "src")}
     ran = subprocess.run([*command, *targets], cwd=copy, env=own, capture_output=True, text=True, check=False)
     if ran.returncode:
@@ -272,7 +282,7 @@ def _checked(root: Path, file: Path, cores: int) -> int:
 
 
 def _write_board(root: Path) -> None:
-    """Write entries/README.md of the entries that are valid; name the others and why."""
+    """Write entries/README.md from the valid entries; print why the others are not valid."""
     entries, ensemble = [], agreed(root)
     for path in sorted((root / "entries").glob("*.json")):
         try:

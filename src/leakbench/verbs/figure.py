@@ -31,13 +31,21 @@ def figure(
     paper: Sequence[Path] | None = None,
     recorded: Sequence[Path] | None = None,
 ) -> None:
-    """Write the figure to `out`, an empty file if there is nothing to draw, and the executed notebook to
-    `executed`.
+    """Write the figure, or an empty file if there is nothing to draw, and the executed notebook.
 
-    trials: the single trials behind the table's lines. papers: the folder of works, whose printed numbers and
-    claims about this experiment are shown. paper: what paper.yaml says of the work. recorded: recorded tables
-    of the experiment with the files beside them; the fullest is drawn where it has more than the table.
-    Raises UserError naming the notebook and its failing cell's error.
+    notebook: the notebook.
+    table: the table of the experiment.
+    exhibit: its pictures.
+    spec: the spec of the job.
+    out: the file of the figure.
+    executed: the file of the executed notebook.
+    trials: the single trials behind the table's lines.
+    papers: the folder of works, whose printed numbers and claims about this experiment are shown.
+    paper: what paper.yaml says of the work.
+    recorded: recorded tables of the experiment with the files beside them. The fullest is drawn where it has
+    more than the table.
+
+    Raises UserError, which names the notebook and the error of its failing cell.
     """
     import papermill
     from papermill.exceptions import PapermillExecutionError
@@ -56,7 +64,7 @@ def figure(
         lists |= {"recorded": [kept.table] if kept else None}
         values = {name: str(path.resolve()) for name, path in files.items()}
         several = {name: [str(path.resolve()) for path in paths or ()] for name, paths in lists.items()}
-        # papermill chooses its reader by suffix, and the temporary file has none of its own.
+        # papermill chooses its reader by the suffix, and the temporary file has none.
         copy = ran.with_suffix(".ipynb")
         try:
             papermill.execute_notebook(
@@ -84,10 +92,12 @@ def figure(
 
 
 def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, marks: Path, card: Path) -> None:
-    """Write what the works print of an experiment in our words and unit, and its own verdicts.
+    """Write what the works print of an experiment, in our words and unit, and the experiment's own verdicts.
 
-    Its own are the verdicts that rest on it alone, and on the recorded run that is drawn in its place. lines:
-    of its table. facts: of its exhibit.
+    Its own verdicts are those that rest on it alone, and on the recorded run that is drawn in its place.
+
+    lines: the lines of its table.
+    facts: the facts of its exhibit.
     """
     works, name = read_papers(papers), lines.name
     run = Evidence(
@@ -104,9 +114,11 @@ def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, mar
 
 
 def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:
-    """Return the recorded run that is drawn in place of the table, None where the table is drawn.
+    """Return the recorded run that is drawn in place of the table, or None where the table is drawn.
 
-    facts: of the exhibit. recorded: as for `figure`.
+    table: the table of the experiment.
+    facts: the facts of its exhibit.
+    recorded: as for `figure`.
     """
     rows = table.fillna({"baseline": ""})
     return fuller(rows, recorded_tables(recorded), facts["scale"], pictured=bool(facts["panels"]))

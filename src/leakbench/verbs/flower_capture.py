@@ -1,4 +1,4 @@
-"""capture --from-flower: an observation of what a Flower server received."""
+"""capture --from-flower: write an observation of what a Flower server received."""
 
 import sys
 from pathlib import Path
@@ -19,12 +19,17 @@ KEYS = ("network", "local", "mode", "dropout", "knows")
 
 
 def flower_capture(folder: Path, spec: Path, out: Path) -> None:
-    """Write to `out` the observation of the rounds in `folder`, which `leakbench.flower.record` has kept.
+    """Write the observation of the rounds that `leakbench.flower.record` has kept.
 
-    `spec` is JSON: `network` (the victim that the app trains, as docs/observation.md has it), and if they are
-    known `local` (what clients do), `mode` (train or eval), `dropout` and `knows`. Clients that are not in
-    every round are left out, with a line on standard error that says why. Raises UserError if nothing is
-    left, for a wrong spec, or if the updates do not fit the network; what lies at `out` then stays.
+    Clients that are not in every round are left out, with a line on standard error that says why.
+
+    folder: the folder of the rounds.
+    spec: JSON with `network` (the victim that the app trains, as in docs/observation.md), and where they are
+    known `local` (how clients train), `mode` (train or eval), `dropout` and `knows`.
+    out: the file of the observation.
+
+    Raises UserError if no client is left, for a wrong spec, and if the updates do not fit the network. The
+    file at `out` then stays as it was.
     """
     given = _spec(spec)
     rounds = read_rounds(folder)
@@ -49,7 +54,7 @@ def flower_capture(folder: Path, spec: Path, out: Path) -> None:
 
 
 def _spec(path: Path) -> dict[str, Any]:
-    """Return a hand-written spec. Raises UserError naming the key that is missing, unknown or wrong."""
+    """Return a hand-written spec. Raises UserError, which names the key that is missing, unknown or wrong."""
     given = read_spec(path)
     if unknown := sorted(set(given) - set(KEYS)):
         raise UserError(f"{path}: {unknown[0]}: is no key of it ({suggest(unknown[0], KEYS)})")

@@ -1,4 +1,4 @@
-"""new: write the files of a part, which work as they are."""
+"""new: write the files of a new part, which work as they are."""
 
 import keyword
 import re
@@ -14,16 +14,19 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 
 
 def kinds() -> list[str]:
-    """Return the kinds of parts that there are templates of."""
+    """Return the kinds of parts for which there are templates."""
     return sorted(path.name for path in TEMPLATES.iterdir() if path.is_dir())
 
 
 def new(root: Path, kind: str, name: str) -> None:
     """Write the source and the YAML of a part, and print their paths.
 
-    root: the checkout. kind: one of `kinds()`. name: the part's name in YAML: small letters, digits and
-    hyphens, and a letter first. Raises UserError for another kind or name, and if one of the files exists;
-    then nothing is written, and nothing stays if one of them cannot be written.
+    root: the checkout.
+    kind: one of `kinds()`.
+    name: the part's name in YAML: small letters, digits and hyphens, with a letter first.
+
+    Raises UserError for another kind or name, and if one of the files exists; then nothing is written. If one
+    of the files cannot be written, none stays.
     """
     if kind not in kinds():
         raise UserError(f"no kind of part is called '{kind}' ({suggest(kind, kinds())})")
@@ -40,7 +43,7 @@ def new(root: Path, kind: str, name: str) -> None:
             raise UserError(f"{path}: exists already (choose another name)")
         if not path.parent.is_dir():
             raise UserError(f"{path.parent}: no such folder (is this the root of a leakbench checkout?)")
-    # A part of which one file is missing would fail every later plan.
+    # A part with a missing file would fail every later plan, so all files are written or none.
     with ExitStack() as undone:
         for path, text in made.items():
             write_text(path, text)
@@ -51,8 +54,11 @@ def new(root: Path, kind: str, name: str) -> None:
 
 
 def checked_name(name: str) -> str:
-    """Return the name of a part. Raises UserError where it has other characters than such names have, or no
-    function of Python can have it."""
+    """Return the name of a part.
+
+    Raises UserError where it has characters that such names do not have, or where no function of Python can
+    have it.
+    """
     if not re.fullmatch(NAME, name):
         raise UserError(
             f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "

@@ -1,4 +1,4 @@
-"""plan: check the whole catalogue, write the resolved specs, and say what each experiment costs."""
+"""plan: check the whole catalogue, write the resolved specs, and print what each experiment costs."""
 
 from collections import Counter
 from pathlib import Path
@@ -13,10 +13,15 @@ from leakbench.speed import measured
 def plan(root: Path, scale: str, seed: int | None = None, headlines: bool = False) -> None:
     """Validate everything at one scale; print each verb's number of jobs and each experiment's core-minutes.
 
-    seed: is added to all seeds. headlines: print only experiments that headline findings rest on.
-    Core-minutes are those of this machine, measured in a second, and of the reference core, by which a
-    scale's budget chooses. They are of all jobs that run when the experiment is asked for. Jobs that
-    experiments share count for each of them. The reason is that of most of the cells that are left out.
+    Core-minutes are given for this machine, measured in a second, and for the reference core, by which a
+    scale's budget chooses. They cover all jobs that run when the experiment is asked for, so jobs that
+    experiments share count for each of them. The reason after an experiment is that of most of its cells that
+    are left out.
+
+    root: the checkout.
+    scale: the scale's name.
+    seed: a number that is added to all seeds.
+    headlines: whether to print only experiments that headline findings rest on.
     """
     workflow = Workflow(root, scale, seed)
     found = workflow.plan

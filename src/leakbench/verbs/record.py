@@ -32,9 +32,9 @@ from leakbench.reference import EXHIBIT, KEPT, kept_digests, read_record, run_of
 from leakbench.report.leaks import strongest
 from leakbench.tables.median import medians
 
-# Bytes of an exhibit that is kept in git.
+# The largest number of bytes of an exhibit that is kept in git.
 LARGEST = 2**20
-# What chooses the pictures beside a table: no number and no verdict follows from it.
+# These files only choose the pictures beside a table, so no number and no verdict follows from them.
 PICTURES = ("tables/pictures.py",)
 
 
@@ -44,11 +44,16 @@ def record(
 ) -> None:  # fmt: skip
     """Copy finished tables and their trials to reference/<scale>/ and write beside them what made them.
 
-    experiment: its name; with `headlines` none, and every experiment is meant that a headline finding rests
-    on and that no valid record has. scale: the scale it ran at. device: what it ran on, in words (default:
-    the GPU that its attacks ran on, or this machine). seed: by what every seed was raised; the record then
-    lies in reference/<scale>-seed<N>/. targets: print the tables that Snakemake must make first, and record
-    nothing. Raises UserError where there is no such experiment, or it is not finished.
+    root: the checkout.
+    scale: the scale at which the experiment ran.
+    experiment: its name. It is left out with `headlines`.
+    device: what it ran on, in words. By default it is the GPU that its attacks ran on, or this machine.
+    seed: the number by which every seed was raised. The record then lies in reference/<scale>-seed<N>/.
+    headlines: whether to record every experiment that a headline finding rests on and that has no valid
+    record.
+    targets: whether to print the tables that Snakemake must make first, and record nothing.
+
+    Raises UserError where there is no such experiment, or it is not finished.
     """
     run = run_name(scale, seed)
     if headlines == (experiment is not None):
@@ -67,7 +72,7 @@ def record(
 
 
 def _lacking(root: Path, run: str) -> Iterator[str]:
-    """Yield the experiments of headline findings that no valid record of a run has."""
+    """Yield the experiments of headline findings that have no valid record of a run."""
     known = planned(root, run).experiments
     for name in resting_on_headlines(read_papers(root / "papers"), known):
         table = root / "reference" / run / f"{name}.csv"
@@ -106,7 +111,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip
     kept.mkdir(parents=True, exist_ok=True)
-    # The record is taken away first and written last, so that a fault between leaves none.
+    # The record is removed first and written last, so that a fault in between leaves none.
     _take_away(kept, experiment)
     try:
         shutil.copyfile(trials, kept / f"{experiment}.parquet")
@@ -128,7 +133,7 @@ def _take_away(kept: Path, experiment: str) -> None:
 
 
 def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, Any]]:
-    """Return the facts of the guesses and studies that a table sums up, but for absent ones.
+    """Return the facts of the guesses and studies behind a table, except absent ones.
 
     They may be of another machine than the table.
     """
@@ -139,15 +144,18 @@ def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, An
 
 
 def _united(versions: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """Return the versions that jobs ran with: library → version, or versions with commas between."""
+    """Return library → version that jobs ran with; several versions have commas between them."""
     names = sorted({name for each in versions for name in each})
     return {name: ", ".join(sorted({each[name] for each in versions if name in each})) for name in names}
 
 
 @cache
 def planned(root: Path, run: str) -> Plan:
-    """Return the plan of a run as it stands. It takes seconds, and is made once for all its experiments.
+    """Return the plan of a run as it stands.
 
+    Planning takes seconds, and is done once for all experiments of a run.
+
+    root: the checkout.
     run: a scale, or its name with a raised seed, such as standard-seed1.
     """
     scale, seed = run_of(run)
@@ -155,19 +163,35 @@ def planned(root: Path, run: str) -> Plan:
 
 
 def digests(asked: Plan, experiment: str) -> tuple[str, str]:
-    """Return the digests of all specs, and of all code, that an experiment's table follows from."""
+    """Return the digest of all specs and that of all code on which an experiment's table depends.
+
+    asked: the plan of the run.
+    experiment: the experiment's name.
+    """
     specs = {name: asked.specs[name] for name in asked.needed(experiment)}
+    return digest(specs), digest({name: file_digest(PACKAGE, name) for name in sources(asked, experiment)})
+
+
+def sources(asked: Plan, experiment: str) -> list[str]:
+    """Return the files of the package on which the numbers of an experiment's table depend, sorted.
+
+    asked: the plan of the run.
+    experiment: the experiment's name.
+    """
     verbs = ["capture", "attack", "train", "score", "table"]
-    parts = {part for value in specs.values() for part in parts_of(value)}
+    parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
     files = closure(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
     names = (path.relative_to(PACKAGE).as_posix() for path in files)
-    return digest(specs), digest({name: file_digest(PACKAGE, name) for name in names if name not in PICTURES})
+    return [name for name in names if name not in PICTURES]
 
 
 def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:
-    """Return "" where a recorded table's digests still hold, else in words what has changed since.
+    """Return in words what has changed since a table was recorded, or "" where its digests still hold.
 
+    root: the checkout.
     run: the folder of the record below reference/.
+    experiment: the experiment's name.
+    made: the record of the table.
     """
     try:
         asked = planned(root, run)

@@ -1,4 +1,4 @@
-"""report: the one page."""
+"""report: write the one page of a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -32,15 +32,24 @@ def report(
     recorded: Sequence[Path] | None = None,
     root: Path = Path(),
 ) -> None:
-    """Write report.html from the scorecard, what other seeds say, what `verify` found and, per experiment,
-    its table, threat models and figure.
+    """Write report.html: the scorecard, what other seeds give, what `verify` found, and every experiment.
 
-    tables, exhibits, figures: of the experiments that have something to show, in one order. specs: the specs
-    of every experiment's figure. catalogue: the spec that says which experiments this scale leaves out, and
-    why. Those that no record shows either have a line of their own and no table.
-    The best known leaks are those of the experiments that are drawn as maps of attacks and defences.
-    recorded: files below reference/, of which these experiments' tables are read. root: the checkout, for its
-    commit and its address.
+    An experiment has its table, threat models and figure. An experiment that this scale leaves out and that
+    no record shows either has a line and no table. The best known leaks are those of the experiments that are
+    drawn as maps of attacks and defences.
+
+    scorecard: the scorecard of the run.
+    seeds: the verdicts of statements by seed (`leakbench.verbs.scorecard`).
+    verified: the summary of `verify`.
+    tables: the tables of the experiments that have something to show.
+    exhibits: their exhibits, in the same order.
+    figures: their figures, in the same order.
+    specs: the specs of every experiment's figure.
+    papers: the folder of works.
+    catalogue: the spec that says which experiments this scale leaves out, and why.
+    out: the file of the report.
+    recorded: files below reference/, from which recorded tables of these experiments are read.
+    root: the checkout, for its commit and its address.
     """
     sections, versions, maps = [], {}, []
     costs: dict[str, pd.DataFrame] = {}
@@ -95,13 +104,17 @@ def report(
 
 
 def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
-    """Return scale and cell -> the recorded picture at the median."""
+    """Return (scale, cell) → the recorded picture at the median."""
     files = [(kept.scale, path) for kept in found if (path := kept.beside(".safetensors"))]
     return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
 
 
 def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -> Iterator[Section]:
-    """Yield a section without figure or table of each experiment; `reasons` say why it has none."""
+    """Yield a section without figure or table for each experiment that was left out.
+
+    specs: the specs of these experiments' figures.
+    reasons: experiment → cell → why it is left out.
+    """
     for spec in specs:
         shown = read_spec(spec)
         yield Section(

@@ -1,5 +1,4 @@
-"""score: match the guesses of every attack on a capture with the truth and measure them, one row per private
-image."""
+"""score: match the guesses of every attack on a capture with the truth, one row per private image."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,13 +20,23 @@ def score(
     attack_records: list[Path] | None = None, backbones: Path | None = None, record: Path | None = None,
     judges: list[Path] | None = None,
 ) -> None:  # fmt: skip
-    """Write the rows of all attacks on one capture: each private image, then the null baselines on the first
-    rounds.
+    """Write the rows of all attacks on one capture: each private image, then the null baselines.
 
-    `guesses` and `attack_records` are in the order of the spec's attacks, `judges` of its judges. Where a
-    metric repeats a published convention, pairs of different images of the split are scored too. Where a
-    judge is asked, its answers to the private images themselves follow, as the baseline `original`. The fact
-    `attacks` says of each attack what it knew, or why it is absent.
+    The null baselines are on the first rounds. Where a metric repeats a published convention, pairs of
+    different images of the split are scored too. Where a judge is asked, its answers to the private images
+    themselves follow, as the baseline `original`. The fact `attacks` says of each attack what it knew, or why
+    it is absent.
+
+    guesses: the guesses, in the order of the spec's attacks.
+    truth: the truth of the capture.
+    data: the data set.
+    victim: the victim.
+    spec: the spec of the job.
+    out: the file of the rows.
+    attack_records: what each attack cost, in the order of the spec's attacks.
+    backbones: the file of LPIPS' backbones, None without one.
+    record: the file that gets what the job cost.
+    judges: the judges, in the order of the spec's judges.
     """
     with recording(record, "score"):
         reason = absent([truth, data, victim])

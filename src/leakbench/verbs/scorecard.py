@@ -1,4 +1,4 @@
-"""scorecard: every published number and claim beside the longest evidence there is, with a verdict."""
+"""scorecard: put every published number and claim beside the longest evidence there is, with a verdict."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -33,14 +33,21 @@ def scorecard(
 ) -> None:  # fmt: skip
     """Write scorecard.csv: one row for every published number and every claim.
 
-    Beside it, with the suffix .json, stand the counts of each class's verdicts, by class and word. `seeds`
-    gets the verdicts of those statements that recorded tables of raised seeds measure too, one row for each
-    seed; these tables decide nothing else.
+    Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word.
 
-    tables, trials, exhibits: of every experiment of the run that has something to show, in one order. data:
-    its data sets. recorded, seeded: files below reference/, of own and of raised seeds. papers: the folder of
-    works. spec: what the catalogue says, the run's scale, where facts lie, and which experiments it leaves
-    out and why.
+    tables: the tables of every experiment of the run that has something to show.
+    trials: the trials behind these tables, in the same order.
+    exhibits: the exhibits of these experiments, in the same order.
+    data: the data sets of the run.
+    recorded: files below reference/, of the experiments' own seeds.
+    papers: the folder of works.
+    spec: the spec of the job: what the catalogue says, the run's scale, where facts lie, and which
+    experiments the run leaves out and why.
+    out: the file of the scorecard.
+    root: the checkout.
+    seeds: the file that gets the verdicts of those statements that recorded tables of raised seeds measure
+    too, one row for each seed. These tables decide nothing else.
+    seeded: files below reference/, of raised seeds.
     """
     summary, described = summary_of(out), read_spec(spec)
     if seeds in (out, summary):
@@ -99,7 +106,10 @@ def scorecard(
 
 
 def _recorded(files: Sequence[Path], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
-    """Yield the recorded evidence of each scale, or of each seed of it; what older code recorded says so."""
+    """Yield the recorded evidence of each scale, or of each of its seeds.
+
+    Evidence that older code recorded says so.
+    """
     scales: dict[str, list[Kept]] = {}
     for kept in recorded_tables(files):
         scales.setdefault(kept.scale, []).append(kept)

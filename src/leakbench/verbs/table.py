@@ -1,5 +1,4 @@
-"""table: from the scores of an experiment's cells to one tidy table, its trials, and the pictures it
-shows."""
+"""table: turn the scores of an experiment's cells into one table, its trials, and the pictures it shows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,10 @@ from leakbench.tables.pictures import Files
 
 
 def _files(cells: Sequence[str], *given: Sequence[Path]) -> list[Files]:
-    """Return the files of each cell; `given` has each kind's files once, as cells first need them."""
+    """Return the files of each cell.
+
+    given: the files of each kind, each file once, in the order in which cells first need it.
+    """
     names = [tuple(pictured(cell).values()) for cell in cells]
     kinds = zip(zip(*names, strict=True), given, strict=False)
     found = [dict(zip(dict.fromkeys(kind), files, strict=True)) for kind, files in kinds]
@@ -34,9 +36,19 @@ def table(
 ) -> None:
     """Write tables/<experiment>.csv, trials/<experiment>.parquet and exhibits/<experiment>.safetensors.
 
-    scores: a file for each capture, or for each training study, and then `costs` is what each cost. guesses,
-    truths, victims and data: what the pictures are taken from where the experiment shows any, each file once,
+    The files that pictures are taken from are given where the experiment shows any. Each file is given once,
     in the order in which the spec's cells first need it.
+
+    scores: a file for each capture, or for each training study.
+    spec: the spec of the job.
+    out: the file of the table.
+    exhibit: the file of the pictures.
+    trials: the file of the trials.
+    costs: what each training study cost, in the order of `scores`.
+    guesses: the guesses that pictures are taken from.
+    truths: the truths that pictures are taken from.
+    victims: the victims that pictures are taken from.
+    data: the data sets that pictures are taken from.
     """
     value = read_spec(spec)
     if "studies" in value:

@@ -1,5 +1,4 @@
-"""train: fit a victim on the train split, an attacker's generator on auxiliary pairs, or the models of a
-training study."""
+"""train: fit a victim, an attacker's generator, or the models of a training study."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,15 +25,20 @@ from leakbench.victims.layers import Normalise, dense_input, describe
 
 def to_images(array: np.ndarray) -> Tensor:
     """Return uint8 [n, rows, columns, channels] as float [n, channels, rows, columns] in [0, 1]."""
-    # By rows of pixels, as data sets hold them. With one channel the strides choose the convolution, and with
-    # it the last bits of what is trained.
+    # The memory is by rows of pixels, as data sets hold them. With one channel the strides choose the
+    # convolution, and that decides the last bits of what is trained.
     by_rows = pixels(array).transpose(0, 2, 3, 1).copy()
     return torch.from_numpy(by_rows).permute(0, 3, 1, 2).contiguous()
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
-    """Return the share of images that `model` classifies rightly."""
+    """Return the share of images that `model` classifies correctly.
+
+    model: the network.
+    images: [n, channels, rows, columns].
+    labels: [n].
+    """
     right = sum(
         int((model(x).argmax(1) == y).sum())
         for x, y in zip(images.split(1000), labels.split(1000), strict=True)
@@ -43,11 +47,19 @@ def accuracy(model: nn.Module, images: Tensor, labels: Tensor) -> float:
 
 
 def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> dict[str, Any]:
-    """Fit a victim; write epoch-<n>/<parameter> for each checkpoint. Returns the file's facts."""
+    """Fit a victim on the train split and write epoch-<n>/<parameter> for each checkpoint.
+
+    spec: the spec of the job.
+    data: the data set.
+    out: the file of the victim.
+    scratch: the file from which a killed run resumes.
+
+    Returns the file's facts.
+    """
     entry, image = spec["victim"], spec["dataset"]
     arrays, _ = open_tensors(data)
     training = entry["training"]
-    # Variants of one architecture start from the same weights, and so differ in nothing but what varies.
+    # Variants of one architecture start from the same weights, so they differ only in what varies.
     torch.manual_seed(stream("initialise", image["name"], entry["module"], spec["seed"]))
     model = victims.build(entry["module"], tuple(image["shape"]), image["classes"], entry["parameters"])
     for layer in model.modules():
@@ -67,8 +79,8 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
             "train",
         )
     measured = {}
-    # An untrained network guesses, and to see that of ten thousand images can take longer than all attacks on
-    # it.
+    # An untrained network guesses, and to measure that on ten thousand images can take longer than all
+    # attacks on it.
     if training and "test/images" in arrays:
         test, test_labels = to_images(arrays["test/images"]), torch.from_numpy(arrays["test/labels"].copy())
         for epoch, state in states.items():
@@ -95,14 +107,21 @@ def train_victim(spec: dict[str, Any], data: Path, out: Path, scratch: Path) -> 
 def train_generator(
     spec: dict[str, Any], data: Path, victim: Path | None, out: Path, scratch: Path
 ) -> dict[str, Any]:
-    """Fit a generator on auxiliary images only, or take its published weights; write them. Returns the file's
-    facts.
+    """Fit a generator on auxiliary images only, or take its published weights; write the weights.
 
-    One that reads features goes from the victim's dense-layer input back to the image. Fidel trains on
-    one-sample updates of each auxiliary image; their weight/bias ratio IS the dense layer's input, so the
-    pairs are made by one forward pass. One that reads a latent and a class has a `learner`
-    (`generators.cvae`). One that reads nothing keeps the images themselves. The last `validation` share of
-    the auxiliary images is held out; if training is to see fewer images, the others are left alone.
+    A generator that reads features goes from the input of the victim's dense layer back to the image. Fidel
+    trains on one-sample updates of each auxiliary image. Their weight/bias ratio IS the dense layer's input,
+    so one forward pass makes the pairs. A generator that reads a latent and a class has a `learner`
+    (`generators.cvae`). A generator that reads nothing keeps the images themselves. The last `validation`
+    share of the auxiliary images is held out. If training is to see fewer images, the others are left unused.
+
+    spec: the spec of the job.
+    data: the data set of the auxiliary images, or the published weights.
+    victim: the victim, for a generator that reads features.
+    out: the file of the generator.
+    scratch: the file from which a killed run resumes.
+
+    Returns the file's facts.
     """
     entry, image = spec["generator"], spec["dataset"]
     seed = stream("generator", image["name"], spec["seed"])
@@ -158,7 +177,7 @@ def train_generator(
 
 
 def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]:
-    """Return an attacker's own images and labels, and how many of them are not held out."""
+    """Return an attacker's own images and labels, and the number of them that are not held out."""
     auxiliary, cap = entry["auxiliary"], (entry["training"] or {"images": None})["images"]
     wanted = auxiliary["stop"]
     if cap is not None:
@@ -171,7 +190,7 @@ def _auxiliary(entry: dict[str, Any], arrays: Any) -> tuple[Tensor, Tensor, int]
 
 
 def _refuse_private(auxiliary: dict[str, Any], data: Path, private: Path) -> None:
-    """Raise UserError where auxiliary images are those of the set to attack, under another set's name."""
+    """Raise UserError where auxiliary images are those of the attacked set under another set's name."""
     own = {
         image.tobytes()
         for name, images in open_tensors(private)[0].items()
@@ -188,7 +207,14 @@ def _refuse_private(auxiliary: dict[str, Any], data: Path, private: Path) -> Non
 
 
 def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    """Load published weights into `network`. Raises UserError if they are another network's."""
+    """Load published weights into `network`.
+
+    network: the generator.
+    state: parameter → value.
+    path: the file of the weights, for the message.
+
+    Raises UserError if the weights are those of another network.
+    """
     try:
         network.load_state_dict(state)
     except RuntimeError as problem:
@@ -201,8 +227,8 @@ def load_weights(network: nn.Module, state: dict[str, Tensor], path: Path) -> No
 def _lacking(value: dict[str, Any], data: Path, further: Sequence[Path]) -> str | None:
     """Return why the data sets of a job lack the images that it trains on, or tests a study on.
 
-    None where they lack none. A network that is not trained needs no images, and one whose weights are
-    published has none.
+    Returns None where they lack none. A network that is not trained needs no images, and a network whose
+    weights are published has none.
     """
     if "study" in value:
         reasons = [lacking(data, "train", "test"), *(lacking(path, "train") for path in further)]
@@ -216,9 +242,18 @@ def _lacking(value: dict[str, Any], data: Path, further: Sequence[Path]) -> str 
 def train_study(
     spec: dict[str, Any], data: Path, further: Sequence[Path], out: Path, scratch: Path, device: str
 ) -> float:
-    """Train and measure as a regime says; write a row per round, client, key and test set. Returns the
-    seconds of a round."""
-    # Found by its name, so that no victim depends on how studies train.
+    """Train and measure as a regime says; write a row per round, client, key and test set.
+
+    spec: the spec of the job.
+    data: the data set.
+    further: the other data sets of the study.
+    out: the file of the rows.
+    scratch: the folder from which a killed run resumes.
+    device: where the study trains.
+
+    Returns the seconds of a round.
+    """
+    # The module is found by its name, so that no victim depends on how studies train.
     made = provenance(spec, "leakbench.verbs.train", device=device)
     resume = scratch / f"{resuming(made, out, data, *further)}.safetensors"
     with leased(device) as leasehold:
@@ -237,16 +272,21 @@ def train(
     device: str = "cpu",
     further: Sequence[Path] | None = None,
 ) -> None:
-    """Run the job that `spec` describes; with a `generator` in it, `victim` is the network the generator
-    serves.
+    """Run the job that `spec` describes.
 
-    `further`: the data sets of a study besides `data`, those to train on and those to test on, in the order
-    of its spec; of a generator, the set that it is to attack if it is trained on another. `device` is where a
-    training study trains; victims and generators do so on the processor.
+    spec: the spec of the job.
+    data: the data set.
+    out: the file that the job writes.
+    victim: the network that a generator serves, for a job with a `generator`.
+    record: the file that gets what the job cost.
+    scratch: the folder from which a killed run resumes.
+    device: where a training study trains. Victims and generators train on the processor.
+    further: for a study its data sets in addition to `data`, those to train on and those to test on, in the
+    order of its spec. For a generator, the set that it is to attack, if it is trained on another one.
     """
     with recording(record, "train") as cost:
         value = read_spec(spec)
-        # Of data sets to test on, those that are there will do.
+        # Data sets to test on may be absent; a study uses those that are there.
         needed = list(further or [])[: len(value.get("training", {}).get("beside", []))]
         reason = absent([data, *needed] if victim is None else [data, victim]) or _lacking(
             value, data, needed

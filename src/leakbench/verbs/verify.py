@@ -1,4 +1,4 @@
-"""verify: a finished tree's numbers beside those recorded of an earlier run, one by one."""
+"""verify: compare the numbers of a finished tree, one by one, with those recorded of an earlier run."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from leakbench.provenance import versions
 from leakbench.reference import Files, hold, kept_digests
 from leakbench.yamls import validated
 
-# What a clock tells is never the same twice.
+# Times are never the same twice, so they are not compared.
 TIMES = ("seconds", "seconds_per_round")
 STATISTICS = ("mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate")
 KEYS = ["experiment", "line", "metric", "convention"]
 NUMBERS = ["mean", "ci_low", "ci_high", "n"]
-# Of the recorded value: as much as float32 sums in another order may move a mean. Beyond it the recorded
-# interval decides.
+# The share of the recorded value by which float32 sums in another order may move a mean. Beyond it the
+# recorded interval decides.
 TOLERANCE = 1e-3
 # How the record of a tree is made.
 _AGAIN = "restore it with `git checkout`, or run `leakbench verify --record DEVICE`"
@@ -31,8 +31,14 @@ IDENTICAL, WITHIN, DIFFERENT, MISSING, NEW = "identical", "within tolerance", "d
 
 
 class _Tree(BaseModel):
-    """What made a recorded tree, beside its numbers: device, library → version, table → digest of its text,
-    suffix → digest of the file of the numbers, and how many tables a second run had the same of how many."""
+    """What made a recorded tree, beside its numbers.
+
+    device: what the tree ran on, in words.
+    versions: library → version.
+    tables: table → digest of its text.
+    files: suffix → digest of the file of the numbers.
+    twice: how many tables there are, and how many of them a second run gave identically.
+    """
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
 
@@ -44,7 +50,10 @@ class _Tree(BaseModel):
 
 
 def _recorded(csv: Path, made: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the numbers of a recorded tree and what made them. Raises UserError naming file and key."""
+    """Return the numbers of a recorded tree and what made them.
+
+    Raises UserError, which names the file and the key.
+    """
     facts = read_json(made, f"{csv.name}'s record", _AGAIN)
     validated(_Tree, facts, f"{made}: ", "reference/README.md")
     hold(csv, facts["files"], f"{made}: ", _AGAIN)
@@ -69,15 +78,15 @@ def _read(table: Path) -> pd.DataFrame:
 
 
 def table_digest(table: Path) -> str:
-    """Return the sha256 of a table's text without the lines of what a clock tells."""
+    """Return the sha256 of a table's text without the lines of times."""
     return hashlib.sha256(_read(table).to_csv(index=False).encode()).hexdigest()
 
 
 def numbers(tables: Sequence[Path]) -> pd.DataFrame:
-    """Return what tables say of their attacks and studies themselves: one row per number, with `KEYS` and
-    `NUMBERS`, all as text.
+    """Return the numbers that `tables` give of their attacks and studies themselves, all as text.
 
-    Null baselines and what was measured on the way are left to `table_digest`, which sees every byte.
+    There is one row per number, with the columns `KEYS` and `NUMBERS`. Null baselines and intermediate
+    measurements are left to `table_digest`, which sees every byte.
     """
     found = [pd.DataFrame(columns=[*KEYS, *NUMBERS], dtype=str)]
     for table in tables:
@@ -99,11 +108,13 @@ def _place(path: Path, scale: str) -> tuple[Path, Path]:
 
 
 def keep(root: Path, scale: str, device: str, twin: Path | None) -> None:
-    """Keep the numbers of a finished tree in reference/<scale>.csv and what made them in
-    reference/<scale>.json.
+    """Keep the numbers of a finished tree, and what made them, in reference/<scale>.csv and .json.
 
-    `twin`: another checkout with the results of a second run from scratch on the same machine, compared byte
-    by byte.
+    root: the checkout.
+    scale: the scale that was run.
+    device: what it ran on, in words.
+    twin: another checkout with the results of a second run from scratch on the same machine. Its tables are
+    compared byte by byte.
     """
     tables = _tables(root, scale)
     again = {} if twin is None else {path.stem: table_digest(path) for path in _tables(twin, scale)}
@@ -131,8 +142,13 @@ def _tables(root: Path, run: str) -> list[Path]:
 
 
 def status(measured: float, known: float, low: float, high: float) -> str:
-    """Return how a measured mean stands to a recorded one with interval [low, high] (NaN where it has
-    none)."""
+    """Return in one word how a measured mean compares with a recorded one.
+
+    measured: the measured mean.
+    known: the recorded mean.
+    low: the lower end of the recorded interval, NaN where there is none.
+    high: the upper end of the recorded interval, NaN where there is none.
+    """
     if measured == known or (np.isnan(measured) and np.isnan(known)):
         return IDENTICAL
     near = abs(measured - known) <= TOLERANCE * abs(known)
@@ -140,8 +156,13 @@ def status(measured: float, known: float, low: float, high: float) -> str:
 
 
 def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
-    """Return every number of either side with its status, and `difference`, measured minus recorded."""
-    # The same number may stand in a table for more than one line of a condition that no column states.
+    """Return every number of either side with its status, and `difference`, measured minus recorded.
+
+    found: the measured numbers, as from `numbers`.
+    known: the recorded numbers, in the same form.
+    """
+    # A table may have several lines with the same keys, for a condition that no column states. The turn
+    # distinguishes them.
     for frame in (found, known):
         frame["turn"] = frame.groupby(KEYS).cumcount()
     both = found.merge(known, "outer", [*KEYS, "turn"], suffixes=("", "_recorded"), indicator=True).drop(
@@ -160,7 +181,7 @@ def compared(found: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
 
 
 def summary_of(out: Path) -> Path:
-    """Return where the summary of a table that is written lies. Raises UserError where that is its place."""
+    """Return the path of the summary beside the table `out`. Raises UserError where `out` is that path."""
     if out.suffix == ".json":
         raise UserError(f"--out {out}: its summary has this place (name a .csv file)")
     return out.with_suffix(".json")
@@ -175,17 +196,25 @@ def verify(
     twin: Path | None = None,
     seed: int | None = None,
 ) -> None:
-    """Compare `tables` (by default all of a scale) with what is recorded of it; print the sum, write every
-    number to `out`.
+    """Compare tables with what is recorded of them; print a summary and write every number to `out`.
 
-    `out` gets the rows of `compared`, and beside it, with the suffix .json, the counts and what made the
-    recorded ones. With `record`, the device in words, the tree's numbers are kept instead (`keep`). Recorded
-    numbers are of the seeds that the experiments name: those of a run whose seeds are raised by `seed` are
-    compared with none. Raises UserError where there are no tables, and for a scale that there is not.
+    Recorded numbers are of the seeds that the experiments name, so a run with raised seeds is compared with
+    nothing.
+
+    root: the checkout.
+    scale: the scale of the run.
+    tables: the tables that are compared, by default all of the run.
+    out: the file that gets the rows of `compared`. Beside it, with the suffix .json, lie the counts and what
+    made the recorded numbers.
+    record: the device in words. The tree's numbers are then kept instead (`keep`).
+    twin: as for `keep`.
+    seed: the number by which every seed of the run was raised.
+
+    Raises UserError where there are no tables, and for an unknown scale.
     """
     if out is not None:
         summary_of(out)
-    # A name that is no scale's could lead anywhere.
+    # The name becomes part of a path, so only the name of a scale is accepted.
     find(root / "config", "scales", scale, "--scale")
     if record is not None:
         if seed is not None:

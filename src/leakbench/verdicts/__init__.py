@@ -1,1 +1,1 @@
-"""Which word a statement gets, how near is near enough, and how two scorecards differ."""
+"""The verdicts: which word a statement gets, at which tolerance, and how two scorecards differ."""

@@ -1,4 +1,4 @@
-"""Scorecards of the same statements: how many verdicts changed, from which word to which."""
+"""Scorecards of the same statements, compared: how many verdicts changed, and from which word to which."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ NEEDED = ("id", "verdict")
 
 
 def read_scorecard(path: Path) -> pd.DataFrame:
-    """Return a scorecard's rows as text. Raises UserError where the file is none."""
+    """Return a scorecard's rows as text. Raises UserError where the file is no scorecard."""
     rows: pd.DataFrame = read_csv(path, dtype=str, keep_default_na=False)
     another = "give the scorecard.csv of a finished run"
     if missing := [name for name in NEEDED if name not in rows.columns]:
@@ -40,10 +40,10 @@ def compared(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(rows: pd.DataFrame) -> dict[str, int]:
-    """Return numbers of `compared`'s rows.
+    """Return numbers of rows, as `compared` returns them.
 
-    They count all rows, those measured in either scorecard, those decided in both, those changed from one
-    decided word into another, and those changed at all.
+    They are the numbers of all rows, of rows measured in either scorecard, of rows decided in both, of rows
+    that changed from one decided word to another, and of rows that changed at all.
     """
     decided = rows["old"].isin(DECIDED) & rows["new"].isin(DECIDED)
     changed = rows["old"] != rows["new"]
@@ -57,10 +57,11 @@ def counts(rows: pd.DataFrame) -> dict[str, int]:
 
 
 def together(cards: Mapping[str, pd.DataFrame]) -> tuple[pd.DataFrame, str]:
-    """Return the rows of which the scorecards say different words, and in words how many these are.
+    """Return the rows on which the scorecards give different words, and a sentence on how many they are.
 
-    cards: name -> scorecard. Columns: id, class (empty without one), one for each name. Rows that a scorecard
-    lacks are left out.
+    cards: name -> scorecard.
+
+    Columns: id, class (empty without one), one for each name. Rows that a scorecard lacks are left out.
     """
     first, *others = cards.items()
     rows = pd.DataFrame(
@@ -92,10 +93,10 @@ def _told(rows: pd.DataFrame) -> str:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """Return in words what changed among `compared`'s rows.
+    """Return in words what changed among rows, as `compared` returns them.
 
-    It names the counts, those of each class, from which word to which, and the ids of the rows that have
-    another decided word.
+    The text gives the counts, the counts of each class, the changes from word to word, and the ids of the
+    rows that have another decided word.
     """
     lines = [_told(rows)]
     lines += [f"  {kind}: {_told(part)}" for kind, part in rows.groupby(rows["class"].map(str)) if kind]

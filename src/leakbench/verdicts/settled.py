@@ -1,33 +1,36 @@
-"""Whether a run that is shorter than the published one had settled: by its loss, and by what it is judged on.
+"""Whether a run that is shorter than the published one had settled, by its loss and by its metric.
 
-The rule was fixed by argument, before any verdict was seen. A run of N of L iterations has log2(L / N)
-doublings still before it, and its last half was one. The shortest runs here are about a thousandth of the
-published length, which is ten doublings. If the last doubling changed the loss by less than 1 % and the
-metric by less than a tenth of its tolerance, ten more at that pace change the loss by a tenth and the metric
-by one tolerance at most, within which a number counts as reproduced anyway.
+The rule was fixed by argument, before any verdict was seen. A run of N of L iterations still has log2(L / N)
+doublings before it, and its last half was one doubling. The shortest runs here are about a thousandth of the
+published length, which is ten doublings. Suppose that the last doubling changed the loss by less than 1 % and
+the metric by less than a tenth of its tolerance. Ten more doublings at that pace change the loss by a tenth
+and the metric by one tolerance at most, within which a number counts as reproduced anyway.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-# The share of its loss by which a trial that has settled falls at most.
+# The largest share by which the loss of a settled trial falls.
 FALL = 0.01
-# The share of the metric's tolerance by which the metric of a trial that has settled moves at most.
+# The largest share of the metric's tolerance by which the metric of a settled trial moves.
 MOVE = 0.1
-# The share of trials that must have settled. A few may lie where they go on for ever.
+# The share of trials that must have settled. A few may lie where they go on falling for ever.
 TRIALS = 0.9
-# The fewest kept losses from which anything is seen: five in each quarter of the run.
+# The smallest number of kept losses that shows anything: five in each quarter of the run.
 POINTS = 20
 
 
 def falls(losses: np.ndarray) -> np.ndarray:
-    """Return by what share the loss of each trial fell in the last half of its run.
+    """Return the share by which the loss of each trial fell in the last half of its run.
+
+    The share compares the medians of the last two quarters, since single losses are noisy. The share is 0 for
+    a trial that ended before the run did, because more iterations were of no use to it.
 
     losses: float [..., points], at evenly spaced iterations from the first to the last; not finite after a
-    trial's own end. A share compares the medians of the last two quarters, since single losses are noisy. It
-    is 0 for a trial that ended before the run did: it had no use for more iterations. The result is empty
-    where fewer than POINTS losses were kept, for they show nothing.
+    trial's own end.
+
+    Returns float [...]; empty where fewer than POINTS losses were kept, because they show nothing.
     """
     losses = np.asarray(losses, np.float64)
     quarter = losses.shape[-1] // 4
@@ -43,9 +46,11 @@ def falls(losses: np.ndarray) -> np.ndarray:
 def settled(falls: Sequence[float], moves: Sequence[float] = (), tolerance: float = 0.0) -> bool:
     """Return whether a run had settled.
 
-    falls: the share by which the loss of each trial fell in the last half of the run; empty where that is not
-    known. moves: by how much the metric of each trial changed since the first half; empty where no image of
-    the first half was kept, and then the loss decides alone. tolerance: that of the metric, in its unit.
+    falls: the share by which the loss of each trial fell in the last half of the run; empty where it is not
+    known.
+    moves: by how much the metric of each trial changed since the first half. It is empty where no image of
+    the first half was kept, and then the loss decides alone.
+    tolerance: that of the metric, in its unit.
     """
     loss = np.asarray(falls, np.float64) < FALL
     metric = np.abs(np.asarray(moves, np.float64)) <= MOVE * tolerance

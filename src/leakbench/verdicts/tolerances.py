@@ -1,4 +1,4 @@
-"""How near a measured number must come to a printed one, fixed in one table before anything is measured."""
+"""How near a measured number must come to a printed one: a table fixed before anything is measured."""
 
 from fnmatch import fnmatchcase
 from math import inf
@@ -11,8 +11,10 @@ class Tolerance(NamedTuple):
     """How near is near enough for a metric, in its own unit.
 
     amount: the tolerance; where `relative`, as a share of the printed number.
-    low, high: the range that its outcomes take, infinite where there is none; unseen outcomes are placed
+    low: the least value that its outcomes take, infinite where there is none; unseen outcomes are placed
     there.
+    high: the greatest value, in the same way.
+    relative: whether the tolerance is a share of the printed number.
     monotone: whether a larger number always says the same about quality; a unit that is not decides nothing.
     """
 
@@ -34,7 +36,7 @@ COMPUTED = Tolerance(0.01, 0, 1)
 COUNT = _factor(1.1)
 RATIO = _factor(1.25)
 
-# A name may end in *; the longest name that fits counts.
+# A name may hold the wildcards * and [...]; the longest name that fits counts.
 TOLERANCES: dict[str, Tolerance] = {
     # Images. Above 60 dB two images are as good as identical.
     "psnr": Tolerance(1.5, 0, 60),
@@ -118,7 +120,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "other": _factor(1.1, low=-inf),
 }
 
-# Metrics with values beyond the range in which outcomes are told apart.
+# Metrics that have values beyond the range in which outcomes are told apart.
 _WIDER: dict[str, tuple[float, float]] = {
     "psnr": (0, inf), "psnr_uint8_wrap": (0, inf), "psnr_of_rmse": (-inf, inf), "ssim": (-1, 1),
     "lpips_*": (0, inf),
@@ -126,11 +128,14 @@ _WIDER: dict[str, tuple[float, float]] = {
 
 
 def possible(metric: str, low: float, high: float, unit: float = 1.0) -> tuple[float, float]:
-    """Return the interval of a mean as it is shown: without what no value of the metric can be.
+    """Return the interval of a mean as it is shown: cut off at the least and greatest value of the metric.
 
-    Student's t knows no range. The verdict takes its interval as it is (docs/verdicts.md).
-    metric: its name; of an unknown one nothing is cut off. low, high: NaN stays NaN. unit: as in
-    `tolerance_of`.
+    Student's t does not respect a range. The verdict takes its interval uncut (docs/verdicts.md).
+
+    metric: its name; the interval of an unknown metric is not cut.
+    low: the lower end; NaN stays NaN.
+    high: the upper end; NaN stays NaN.
+    unit: as in `tolerance_of`.
     """
     names = [name for name in TOLERANCES if fnmatchcase(metric, name)]
     if not names:
@@ -145,7 +150,8 @@ def tolerance_of(metric: str, published: float, unit: float = 1.0) -> tuple[floa
 
     metric: a metric's name, or one of the kinds at the end of the table.
     published: the printed number, in the printed unit; relative tolerances refer to it.
-    unit: what our unit is multiplied by to give the printed one, such as 100 for percent; positive.
+    unit: the factor from our unit to the printed one, such as 100 for percent; positive.
+
     Raises UserError for a metric that has no line in the table.
     """
     names = [name for name in TOLERANCES if fnmatchcase(metric, name)]

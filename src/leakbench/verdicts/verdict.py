@@ -1,8 +1,8 @@
-"""The rule that turns a published statement and a measured sample into a verdict: the only place where one
-is made.
+"""The rule that turns a published statement and a measured sample into a verdict.
 
-docs/verdicts.md explains the rule to readers and has its operating characteristic; the simulations that
-hold it to its promise are in tests/unit/scorecard/test_verdict_simulation.py.
+No verdict is made in any other place. docs/verdicts.md explains the rule to readers and has its operating
+characteristic. The simulations that hold the rule to its promise are in
+tests/unit/scorecard/test_verdict_simulation.py.
 """
 
 import math
@@ -23,9 +23,10 @@ FAR = 3.0  # tolerances from which on a number must not be called reproduced
 CLEARLY = 2.0  # arms of its interval by which an order must hold where the value differs
 SURE = 0.99  # level at which an interval must stay nearer than FAR; 0.95 fails for skewed samples
 UNSEEN = 0.05  # chance with which outcomes of the share `unseen(n)` stay out of a sample of n
-# Where a quantity has no bound, an outcome that did not show lies this many deviations beyond the interval.
+# Where a quantity has no bound, an unseen outcome lies this many deviations beyond the interval.
 BEYOND = 4.0
-# The number of trials of what is no sample: counted in an architecture, computed from a configuration.
+# The number of trials of a quantity that is no sample: counted in an architecture, or computed from a
+# configuration.
 EXACT = 10**9
 
 
@@ -33,16 +34,18 @@ EXACT = 10**9
 class Statement:
     """What a source says of one number: a number that it prints (relation "="), or a claim.
 
-    relation, against: the printed number and "=", or the threshold of a claim and its inequality.
+    relation: "=" for a printed number, the inequality of a claim.
+    against: the printed number, or the threshold of a claim.
     rounding: half a unit of the last printed place; 0 for a claim.
-    std, n: the printed standard deviation and number of trials, None where they are not printed.
+    std: the printed standard deviation, None where it is not printed.
+    n: the printed number of trials, None where it is not printed.
     tolerance: distance within which a number counts as reproduced, in the printed unit; see `tolerances`.
     bounds: the range of the quantity, infinite where it has none.
-    monotone: whether a larger number always says the same about quality; False for 8-bit wrap-around PSNR,
-        which therefore decides nothing.
-    success: whether the statement says that an attack succeeds; it then must beat the null baselines.
-    sign: the printed sign (-1, 1) of this row minus the row that it is ordered against; 0 where it is ordered
-        against none.
+    monotone: whether a larger number always says the same about quality. False for 8-bit wrap-around PSNR,
+    which therefore decides nothing.
+    success: whether the statement says that an attack succeeds; the attack must then beat the null baselines.
+    sign: the printed sign (-1, 1) of this row minus the row that it is ordered against; 0 where there is no
+    such row.
     """
 
     relation: Relation
@@ -61,10 +64,12 @@ class Statement:
 class Ordering:
     """The paired difference of a row to the row that the print orders it against.
 
-    value, low, high: the mean difference with its 95 % interval, NaN where there is none; n: independent
-    pairs.
-    equal_budget: whether both sides ran with equal budgets; length: the shorter of both shares of the
-    published length.
+    value: the mean difference.
+    low: the lower end of its 95 % interval, NaN where there is none.
+    high: the upper end of its 95 % interval, NaN where there is none.
+    n: independent pairs.
+    equal_budget: whether both sides ran with equal budgets.
+    length: the shorter of both shares of the published length.
     """
 
     value: float
@@ -79,13 +84,15 @@ class Ordering:
 class Sample:
     """What was measured for a statement, in the printed unit.
 
-    value, low, high: the mean with its 95 % interval (`metrics.interval`), low and high NaN where there is
-    none.
+    value: the mean.
+    low: the lower end of its 95 % interval (`metrics.interval`), NaN where there is none.
+    high: the upper end of its 95 % interval, NaN where there is none.
     n: independent trials; `EXACT` for a quantity that is no sample, whose low and high are its value.
-    length: share of the published length that ran; 1 where that has no meaning or the run is shown to have
-    settled.
+    length: share of the published length that ran; 1 where a length has no meaning or the run is shown to
+    have settled.
     beats_null: whether the attack is better than the null baselines; None where there is none to compare
     with.
+    ordering: the difference to the row that the print orders this one against, None where there is none.
     """
 
     value: float
@@ -101,7 +108,9 @@ class Sample:
 class Verdict:
     """One of the five words, and one sentence with the numbers that decide it.
 
-    weighed: whether there was enough to weigh: trials, length, an interval, a monotone unit. Without, the
+    word: the word.
+    reason: the sentence.
+    weighed: whether there was enough to weigh: trials, length, an interval, a monotone unit. Without them the
     word says nothing of the statement, and other evidence may be asked.
     """
 
@@ -118,43 +127,46 @@ def unseen(n: int) -> float:
 def decide(statement: Statement, sample: Sample) -> Verdict:
     """Judge one published number or claim.
 
+    statement: the published number or claim.
+    sample: what was measured for it.
+
     What was measured is **inconclusive** unless the unit is monotone, the quantity is defined and has an
     interval, there are at least 5 independent trials, and the run is at least half as long as the published
-    one. What was not measured is **not-run**, and is not asked about here.
+    one. What was not measured is **not-run**, and does not reach this function.
 
-    A number: d is measured - published with its 95 % interval, h half its width. The rounding of the print,
-    and the published mean's own sampling error where deviation and number of trials are printed, are added
-    in quadrature. tol is the tolerance, or the rounding where that is larger.
+    A number: d is measured - published with its 95 % interval, h half its width. The interval includes, added
+    in quadrature, the rounding of the print, and the published mean's own sampling error where deviation and
+    number of trials are printed. tol is the tolerance, or the rounding where that is larger.
 
-    1. **reproduced**: |d| <= tol or the interval contains 0; h <= 2 tol; and the interval of 99 % lies
-       within ±3 tol. The interval of 95 % is enough where |d| <= tol and it is Wilson's or the bootstrap's,
-       which are skewed as the sample is; Student's misses the mean of a skewed sample too often.
-    2. **direction**: the value is not near reproduction (twice the tolerance would not reproduce it
-       either), but the interval of the paired difference to the row that it is ordered against excludes 0
-       on the printed side, with at least 5 pairs, equal budgets, and half of the length on both sides.
-       Where the value differs (3), the interval must exclude 0 even with twice its arm: the same
-       experiment with other seeds would else change between the two words. In between is inconclusive.
+    1. **reproduced**: |d| <= tol or the interval contains 0; h <= 2 tol; and the interval of 99 % lies within
+       ±3 tol. The interval of 95 % is enough where |d| <= tol and it is Wilson's or the bootstrap's, which
+       are skewed as the sample is. Student's misses the mean of a skewed sample too often.
+    2. **direction**: the value is not near reproduction (twice the tolerance would not reproduce it either),
+       but the interval of the paired difference to the row that it is ordered against excludes 0 on the
+       printed side. There must be at least 5 pairs, equal budgets, and half of the length on both sides.
+       Where the value differs (3), the interval must exclude 0 even with twice its arm. Otherwise the same
+       experiment with other seeds would change between the two words. A value in between is inconclusive.
     3. **differs**: the whole interval, widened by unseen outcomes, lies outside ±tol.
-    4. Else **inconclusive**.
+    4. Otherwise **inconclusive**.
 
-    A claim (an inequality) is **reproduced** when it holds through the whole interval, **differs** when it
-    fails through the whole interval of 99 %, widened by unseen outcomes where the quantity has bounds, and
-    is else **inconclusive**; it has no direction.
+    A claim (an inequality) is **reproduced** when it holds through the whole interval. It **differs** when it
+    fails through the whole interval of 99 %, widened by unseen outcomes where the quantity has bounds.
+    Otherwise it is **inconclusive**; a claim has no direction.
 
     A statement that an attack succeeds is neither reproduced nor holds its direction where the attack does
-    not beat the null baselines: it is **inconclusive** then, or **differs**.
+    not beat the null baselines. It is then **inconclusive**, or **differs**.
 
-    Unseen outcomes: n trials miss a kind of outcome of share w = 1 - 0.05^(1/n) with a chance of 5 % (n =
-    5: 45 %, 10: 26 %, 20: 14 %, 50: 6 %). Before a statement is said to differ, the mean is therefore
-    allowed to have a share w of outcomes at either bound of the quantity. Where there is no bound, the
-    interval grows by 4 w deviations.
+    Unseen outcomes: n trials miss a kind of outcome of share w = 1 - 0.05^(1/n) with a chance of 5 % (n = 5:
+    45 %, 10: 26 %, 20: 14 %, 50: 6 %). Before a statement is said to differ, the mean is therefore allowed to
+    have a share w of outcomes at either bound of the quantity. Where there is no bound, the interval grows by
+    4 w deviations.
 
-    What this promises, by simulation of normal, bounded, skewed and bimodal samples of 2 to 50: at a true
+    What the rule promises, by simulation of normal, bounded, skewed and bimodal samples of 2 to 50: at a true
     difference of at most one tolerance, "differs" is said in at most 5 % of samples; at three tolerances or
     more, "reproduced" in at most 5 %. "Reproduced" has two limits. A kind of outcome whose share is below w
-    stays unseen in more than 5 % of samples of n, and no rule that sees the sample alone can know of it.
-    And below 20 trials of skewness above 2 (an exponential distribution has 2) the tail is such an outcome:
-    up to 10 % with a skewness of 6 and n = 5.
+    stays unseen in more than 5 % of samples of n, and no rule that sees the sample alone can detect it. Below
+    20 trials of skewness above 2 (an exponential distribution has 2), the tail is such an outcome: up to 10 %
+    with a skewness of 6 and n = 5.
     """
     if reason := _undecidable(statement, sample):
         return Verdict("inconclusive", reason, weighed=False)
@@ -167,8 +179,8 @@ def decide_text(measured: str, published: str) -> Verdict:
     """Judge a fact or setting: **reproduced** when the texts are equal, else **differs**.
 
     Where the published text is a list `key=value; ...`, each of its cells must equal the measured cell of
-    that key; what the source leaves out is not compared. Numbers are equal by value, words regardless of
-    case and spaces.
+    that key; a key that the source leaves out is not compared. Numbers are equal by value, words regardless
+    of case and spaces.
     """
     ours, theirs = _cells(measured), _cells(published)
     wrong = [key for key, value in theirs.items() if not _same(value, ours.get(key, ""))]
@@ -182,11 +194,15 @@ def decide_text(measured: str, published: str) -> Verdict:
 def decide_outcome(
     successes: Sequence[bool], published: Literal["success", "failure"], length: float
 ) -> Verdict:
-    """Judge a printed success or failure by independent trials, each of which succeeded or not.
+    """Judge a printed success or failure by independent trials.
 
     The attack succeeds when Wilson's 95 % interval of its share of successes lies above 1/2, and fails when
-    it lies below; else, with fewer than 5 trials or less than half of the published `length`, the row is
-    **inconclusive**.
+    the interval lies below. Otherwise the row is **inconclusive**, and also with fewer than 5 trials or less
+    than half of the published length.
+
+    successes: whether each trial succeeded.
+    published: the printed outcome.
+    length: share of the published length that ran.
     """
     n, hits = len(successes), sum(map(bool, successes))
     if reason := _too_little(n, length):
@@ -200,7 +216,7 @@ def decide_outcome(
 
 
 def _too_little(n: int, length: float) -> str:
-    """Return why a run says too little, or nothing."""
+    """Return why a run says too little, or an empty text."""
     if n < FEWEST:
         return f"{n} independent trial{'s' * (n != 1)}, of which at least {FEWEST} are needed"
     if not length >= SHORTEST:
@@ -211,7 +227,7 @@ def _too_little(n: int, length: float) -> str:
 
 
 def _undecidable(statement: Statement, sample: Sample) -> str:
-    """Return why nothing can be decided, or nothing."""
+    """Return why nothing can be decided, or an empty text."""
     if not statement.monotone:
         return f"measured {_show(sample.value)}; this unit is not monotone in quality, so it decides nothing"
     if math.isnan(sample.value) or math.isnan(statement.against):
@@ -285,8 +301,10 @@ def _claim(statement: Statement, sample: Sample) -> Verdict:
 
 
 def _ordered(sign: int, ordering: Ordering | None) -> float:
-    """Return how far the difference lies on the printed side of 0, in lengths of the arm of its interval
-    that points to 0: above 1 the interval excludes 0. It is 0 where the pairs decide nothing.
+    """Return how far the difference lies on the printed side of 0, in arms of its interval.
+
+    The arm is the one that points to 0: above 1 the interval excludes 0. The result is 0 where the pairs
+    decide nothing.
     """
     if not sign or ordering is None or not ordering.equal_budget or _too_little(ordering.n, ordering.length):
         return 0.0
@@ -298,7 +316,7 @@ def _ordered(sign: int, ordering: Ordering | None) -> float:
 
 
 def _near(value: float, low: float, high: float, sure: tuple[float, float, float], tolerance: float) -> bool:
-    """Return whether a difference with its 95 % interval and its surer one is reproduced at a tolerance."""
+    """Return whether a difference is reproduced at a tolerance, by its 95 % interval and its surer one."""
     return (
         (abs(value) <= tolerance or low <= 0 <= high)
         and (high - low) / 2 <= RESOLUTION * tolerance
@@ -330,7 +348,7 @@ def _by_student(sample: Sample) -> bool:
 
 
 def _doubted(bounds: tuple[float, float], sample: Sample) -> tuple[float, float]:
-    """Return the interval of a sample, widened by outcomes at its bounds that did not show."""
+    """Return the interval of a sample, widened by unseen outcomes at its bounds."""
     low, high = _surely(sample)
     share, centre = unseen(sample.n), min(max(sample.value, bounds[0]), bounds[1])
     least, most = (
@@ -341,7 +359,7 @@ def _doubted(bounds: tuple[float, float], sample: Sample) -> tuple[float, float]
 
 
 def _widened(bounds: tuple[float, float], sample: Sample) -> tuple[float, float]:
-    """Return the interval of a sample, widened by outcomes that did not show, whether bounded or not."""
+    """Return the interval of a sample, widened by unseen outcomes, whether bounded or not."""
     from scipy.special import stdtrit
 
     low, high = _range(sample)
@@ -357,7 +375,7 @@ def _widened(bounds: tuple[float, float], sample: Sample) -> tuple[float, float]
 def _difference(
     statement: Statement, sample: Sample, ends: tuple[float, float]
 ) -> tuple[float, float, float]:
-    """Return measured - published with its interval: `ends` of the sample and the print's own error."""
+    """Return measured - published, with the interval of the sample's `ends` and the print's own error."""
     from scipy.special import stdtrit
 
     error = statement.rounding

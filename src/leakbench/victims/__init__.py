@@ -1,4 +1,4 @@
-"""The networks under attack, one file each; a victim's file is found by its name."""
+"""The networks under attack, one file each, which is found by the victim's name."""
 
 from typing import Any
 
@@ -10,9 +10,12 @@ from leakbench.parts import part
 def build(module: str, shape: tuple[int, int, int], classes: int, parameters: dict[str, Any]) -> nn.Module:
     """Build an untrained victim.
 
-    `shape` is (rows, columns, channels) of its images, which it takes as float [n, channels, rows, columns]
-    in [0, 1]; it returns logits [n, classes]. `parameters` are the keywords of the function that the file is
-    named after.
+    The network takes images as float [n, channels, rows, columns] in [0, 1] and returns logits [n, classes].
+
+    module: the file's name.
+    shape: (rows, columns, channels) of the images.
+    classes: the number of classes.
+    parameters: keyword arguments of the function that the file is named after.
     """
     network: nn.Module = part("victims", module)(shape, classes, **parameters)
     return network

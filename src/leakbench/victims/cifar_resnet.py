@@ -10,7 +10,11 @@ from leakbench.victims.resnet20_4 import three_stages
 
 
 class ZeroPadding(nn.Module):
-    """A shortcut without parameters: every `stride`-th pixel, and as many more channels of zeros."""
+    """A shortcut without parameters, which adds channels of zeros.
+
+    more: the number of channels that are added.
+    stride: every `stride`-th pixel in both directions is kept.
+    """
 
     def __init__(self, more: int, stride: int) -> None:
         super().__init__()
@@ -32,14 +36,22 @@ def cifar_resnet(
     activation: Literal["relu", "sigmoid"] = "relu",
     statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
-    """Stem 3×3×16 – three stages of (depth - 2) / 6 blocks, 16, 32, 64 channels, strides 1, 2, 2 – mean pool
-    – dense classes.
+    """Return ResNet-20 or ResNet-32, untrained.
 
-    `shortcut`: what joins stages of different shape, a 1×1 convolution or zeros. `initialisation`: torch's
-    own, or Kaiming-normal weights (fan in) of convolutions and dense layer. `statistics`: batch norm's own,
-    as in evaluation mode, or each batch's, as in training mode. Source: He et al., section 4.2; in FedKL's
-    code the network with the lock has projections and torch's initialisation, the one without zeros and
-    Kaiming's; its tests of leakage have sigmoids and batch statistics.
+    Stem 3×3×16 – three stages of (depth - 2) / 6 blocks, 16, 32, 64 channels, strides 1, 2, 2 – mean pool –
+    dense classes. Source: He et al., section 4.2. In FedKL's code the network with the lock has projections
+    and torch's initialisation; the network without it has zeros and Kaiming's initialisation. The code's
+    tests of leakage have sigmoids and batch statistics.
+
+    depth: 20 for ResNet-20, 32 for ResNet-32.
+    shortcut: what joins stages of different shape, a 1×1 convolution (`projection`) or zeros.
+    initialisation: torch's own (`default`), or Kaiming-normal weights (fan in) of convolutions and dense
+    layer.
+    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
+    they are.
+    activation: the activation in place of every ReLU.
+    statistics: batch norm normalises by its own `running` statistics, as in evaluation mode, or by those of
+    each `batch`, as in training mode.
     """
     network = three_stages(shape[2], classes, 16, (depth - 2) // 6, statistics)
     if shortcut == "zero-padding":

@@ -15,10 +15,14 @@ def cnn(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "relu",
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
 ) -> nn.Module:
-    """Conv 3×3×32 valid, no activation – max-pool 2×2 – dense 128 (activation under test) – dropout – dense
-    64 ReLU – dense classes.
+    """Return Fidel's convolutional network, untrained.
 
-    The first dense layer sees 32 channels of 13×13 (MNIST) or 15×15 (CIFAR-10). Source: Fidel, Table II.
+    Conv 3×3×32 valid, no activation – max-pool 2×2 – dense 128 (activation under test) – dropout – dense 64
+    ReLU – dense classes. The first dense layer reads 32 channels of 13×13 (MNIST) or 15×15
+    (CIFAR-10). Source: Fidel, Table II.
+
+    activation: the activation under test, of the first dense layer.
+    dropout: the rate of the dropout, in [0, 1).
     """
     rows, columns, channels = shape
     flat = 32 * ((rows - 2) // 2) * ((columns - 2) // 2)

@@ -16,9 +16,14 @@ def convnet(
     width: Annotated[int, Field(gt=0)] = 64,
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
 ) -> nn.Module:
-    """Eight 3×3 convolutions with batch norm and ReLU, 64 to 256 channels, two max-pools, dense classes.
+    """Return ConvNet: eight 3×3 convolutions with batch norm and ReLU, two max-pools and a dense layer.
 
-    Widths 1, 2, 2, 4, 4, 4, pool, 4, 4, pool, times `width`. Source: InvG's code, ConvNet.
+    The layers are 1, 2, 2, 4, 4, 4, pool, 4, 4, pool, where a number times `width` is a convolution's
+    channels; by default these are 64 to 256. Source: InvG's code, ConvNet.
+
+    width: the channels of the first convolution.
+    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
+    they are.
     """
     rows, columns, channels = shape
     layers: OrderedDict[str, nn.Module] = OrderedDict()

@@ -1,5 +1,7 @@
-"""The CRNN of FedBoosting's code: convolutions, two bidirectional LSTMs over the columns, and a character or
-none per step."""
+"""The CRNN of FedBoosting's code: convolutions, and two bidirectional LSTMs over the columns.
+
+Each step yields a character or none.
+"""
 
 from collections import OrderedDict
 from typing import Annotated
@@ -12,14 +14,14 @@ from leakbench.victims.layers import glorot, normalised
 
 
 class Columns(nn.Module):
-    """Features [n, channels, rows, columns] as a sequence [n, columns, channels × rows]."""
+    """Turn features [n, channels, rows, columns] into a sequence [n, columns, channels × rows]."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.flatten(1, 2).transpose(1, 2)
 
 
 class Sequence(nn.Module):
-    """A bidirectional LSTM that returns its states alone, [n, steps, 2 × units]."""
+    """A bidirectional LSTM that returns only its states, [n, steps, 2 × units]."""
 
     def __init__(self, features: int, units: int) -> None:
         super().__init__()
@@ -31,14 +33,17 @@ class Sequence(nn.Module):
 
 
 def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Field(gt=0)] = 64) -> nn.Module:
-    """Return the network, untrained: pixels [n, 3, 32, columns] in [0, 1] → logits [n, steps, classes + 1],
-    blank last.
+    """Return the network, untrained, from pixels [n, 3, 32, columns] in [0, 1] to logits.
 
-    There is a step for every four columns. Convolutions have 1, 2, 4, 4, 8, 8, 8 times `width` channels,
-    LSTMs 4 times `width` units in each direction; 64 is the published one. Batch norm stands behind the
-    third, fifth and last ReLU. Raises ValueError for images that are not 32 rows high. Source: Shi et al.,
-    and FedBoosting's code, whose paddings these are; initialised as Keras does it, but batch norm with
-    torch's constants, which few rounds can follow.
+    Logits are [n, steps, classes + 1], with the blank last, and there is a step for every four columns. The
+    convolutions have 1, 2, 4, 4, 8, 8, 8 times `width` channels, and the LSTMs have 4 times `width` units in
+    each direction. Batch norm follows the third, fifth and last ReLU. Source: Shi et al., and FedBoosting's
+    code, from which the paddings are. The network is initialised as Keras does it, except that batch norm has
+    torch's constants, with which its statistics follow within few rounds.
+
+    width: the channels of the first convolution; 64 as published.
+
+    Raises ValueError for images that are not 32 rows high.
     """
     rows, _, channels = shape
     if rows != 32:
@@ -76,8 +81,11 @@ def crnn(shape: tuple[int, int, int], classes: int, *, width: Annotated[int, Fie
 
 @torch.no_grad()
 def recurrent(model: nn.Module) -> nn.Module:
-    """Initialise LSTMs as Keras does by default: Glorot-uniform and orthogonal weights, forget gates open by
-    a bias of 1."""
+    """Initialise LSTMs in place as Keras does by default, and return the model.
+
+    Input weights are Glorot-uniform, recurrent weights are orthogonal, and a bias of 1 opens the forget
+    gates.
+    """
     for layer in model.modules():
         if isinstance(layer, nn.LSTM):
             for name, value in layer.named_parameters():

@@ -18,13 +18,20 @@ def densenet(
     layers: tuple[int, int, int, int] = (6, 12, 24, 16),
     momentum: float = 0.1,
 ) -> nn.Module:
-    """Return torchvision's network, untrained, for images of any size with three channels.
+    """Return torchvision's DenseNet, untrained, for images of any size with three channels.
 
-    `stem`: 7×7 with stride 2 and a max-pool, or 3×3 with neither. `growth`: channels that each dense layer
-    adds; the stem has twice as many. `layers`: dense layers of each block; the default is DenseNet-121.
-    `momentum`: share of the newest batch in batch norm's own statistics; a larger one follows a short
-    training. Parameters are named as in torchvision. Raises ValueError for other channels. Source: Huang et
-    al. 2017; Ren's thesis (section 3.3.4) identifies faces with it.
+    Parameters are named as in torchvision. Source: Huang et al. 2017; Ren's thesis (section 3.3.4) identifies
+    faces with this network.
+
+    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
+    they are.
+    stem: `large` is 7×7 with stride 2 and a max-pool, `small` is 3×3 with neither.
+    growth: the channels that each dense layer adds; the stem has twice as many.
+    layers: the number of dense layers of each block; the default is DenseNet-121.
+    momentum: share of the newest batch in batch norm's own statistics; a larger share follows a short
+    training.
+
+    Raises ValueError for images without three channels.
     """
     from torchvision.models.densenet import DenseNet
 
@@ -41,7 +48,7 @@ def densenet(
             layer.inplace = False
         if isinstance(layer, nn.BatchNorm2d):
             layer.momentum = momentum
-    # torchvision's own forward pass overwrites what the last batch norm returned.
+    # The head is rebuilt: torchvision's own forward pass overwrites what the last batch norm returned.
     head = [("relu", nn.ReLU()), ("pool", nn.AdaptiveAvgPool2d(1)), ("flatten", nn.Flatten())]
     network = nn.Sequential(OrderedDict([("features", features), *head, ("classifier", built.classifier)]))
     return normalised(network, normalise)

@@ -16,11 +16,15 @@ def fcnn(
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
     width: Annotated[int, Field(gt=0)] = 128,
 ) -> nn.Module:
-    """Dense 128 (activation under test) – dropout – dense 128 ReLU – dense 64 ReLU – dense classes (softmax
-    in the loss).
+    """Return Fidel's fully connected network, untrained.
 
-    `width` changes the first layer's 128. Source: Fidel, Table I; dropout after the first dense layer and its
-    rate 0.5 from the demonstration code.
+    Dense 128 (activation under test) – dropout – dense 128 ReLU – dense 64 ReLU – dense classes (softmax in
+    the loss). Source: Fidel, Table I; dropout after the first dense layer and its rate of 0.5 are from the
+    demonstration code.
+
+    activation: the activation under test, of the first dense layer.
+    dropout: the rate of the dropout, in [0, 1).
+    width: the neurons of the first dense layer; 128 in Table I.
     """
     rows, columns, channels = shape
     return glorot(

@@ -16,10 +16,15 @@ def fedavg_cnn(
     hidden: Annotated[int, Field(gt=0)] = 200,
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
 ) -> nn.Module:
-    """Conv 3×3 `width`, ReLU, mean-pool 2×2 – conv 3×3 twice as wide, ReLU, mean-pool 2×2 – dense `hidden`,
-    ReLU – dense classes.
+    """Return the network of SME and DLF, as torch initialises it.
 
-    Initialised as torch does. Source: SME, its code for CIFAR-100 (64, 200); DLF has 32 and 100 for FEMNIST.
+    Conv 3×3 `width`, ReLU, mean-pool 2×2 – conv 3×3 twice as wide, ReLU, mean-pool 2×2 – dense `hidden`, ReLU
+    – dense classes. Source: SME, its code for CIFAR-100 (64, 200); DLF has 32 and 100 for FEMNIST.
+
+    width: the channels of the first convolution.
+    hidden: the neurons of the first dense layer.
+    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
+    they are.
     """
     rows, columns, channels = shape
     flat = 2 * width * (rows // 4) * (columns // 4)

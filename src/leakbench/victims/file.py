@@ -1,4 +1,4 @@
-"""A trained victim's file."""
+"""A trained victim's file, and how it is read."""
 
 from pathlib import Path
 
@@ -10,8 +10,11 @@ from leakbench.artefacts import Facts, open_tensors
 
 
 def load_victim(path: Path, epoch: int | None = None) -> tuple[nn.Module, Facts]:
-    """Return the victim with its weights of `epoch` (default: the last kept), in evaluation mode, and its
-    facts."""
+    """Return a victim in evaluation mode with the weights of one epoch, and its facts.
+
+    path: the victim's file.
+    epoch: the epoch whose weights are loaded; by default the last that is kept.
+    """
     tensors, facts = open_tensors(path)
     network = facts["network"]
     model = victims.build(

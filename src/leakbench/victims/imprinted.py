@@ -1,4 +1,4 @@
-"""A network behind an imprint block: what a malicious server adds in front of it."""
+"""A network behind an imprint block, which a malicious server adds in front of it."""
 
 import math
 from typing import Annotated, Literal
@@ -26,14 +26,19 @@ def imprinted(
         Field(description="Whether the block's first neurons are cut off at 1 as well as at 0."),
     ] = False,
 ) -> nn.Module:
-    """Put a dense layer, ReLUs and a dense layer back to the sample's shape in front of DLG's LeNet.
+    """Return DLG's LeNet behind a dense layer, ReLUs and a dense layer back to the sample's shape.
 
-    The second layer's initial weights are equal, so that a sample adds the same to each neuron that it opens.
-    With `clients` a 3×3 convolution comes first, without a bias, of one kernel for each channel of each
-    client's samples. norm: a batch norm behind the LeNet's first convolution, by its own statistics.
-    bounded: a neuron then passes a gradient on only between 0 and 1, and each can have a bin of its own.
-    Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4; the convolution and the bounds are LOKI's
-    (Zhao et al., S&P 2024).
+    The second dense layer has equal initial weights, so that a sample adds the same to each neuron that it
+    opens. Source: Robbing the Fed (Fowl et al., ICLR 2022), section 4; the convolution and the bounds are
+    LOKI's (Zhao et al., S&P 2024).
+
+    bins: the neurons of the block's first layer.
+    clients: the number of clients that a 3×3 convolution before the block keeps apart; 0 means no
+    convolution. It has no bias, and one kernel for each channel of each client's samples.
+    norm: `batch` adds a batch norm behind the LeNet's first convolution, which normalises by its own
+    statistics.
+    bounded: whether the block's first neurons are cut off at 1 as well as at 0. A neuron then passes a
+    gradient on only between 0 and 1, and each neuron can have a bin of its own.
     """
     rows, columns, channels = shape
     inputs = math.prod(shape)

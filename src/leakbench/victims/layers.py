@@ -18,8 +18,8 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "linear": nn.Identity,
 }
 
-# Mean and standard deviation of each channel's pixels in [0, 1], as the code of InvG, torchvision, GGL
-# and iLRG has them.
+# Mean and standard deviation of each channel's pixels in [0, 1], from the code of InvG, torchvision, GGL and
+# iLRG.
 STATISTICS = {
     "half": ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
     "mnist": ((0.1306637,), (0.3081078,)),
@@ -30,14 +30,18 @@ STATISTICS = {
 
 
 def sequential(**layers: nn.Module) -> nn.Sequential:
-    """Return the named layers as one network, in the order that they are given in."""
+    """Return the named layers as one network, in the order of the arguments."""
     return nn.Sequential(OrderedDict(layers))
 
 
 def activate(network: nn.Module, activation: str) -> nn.Module:
-    """Give every part of `network` that has an attribute `relu` an activation of its own in that place.
+    """Replace the attribute `relu` of every part of `network` that has one, and return the network.
 
-    None works in place: what a layer returned is read again when gradients are taken.
+    Each part gets an activation of its own. None works in place, because what a layer returned is read again
+    when gradients are taken.
+
+    network: the network, which is changed in place.
+    activation: a name in ACTIVATIONS.
     """
     for layer in list(network.modules()):
         if hasattr(layer, "relu"):
@@ -48,8 +52,9 @@ def activate(network: nn.Module, activation: str) -> nn.Module:
 class Normalise(nn.Module):
     """Shift and scale values in [0, 1] to mean 0 and standard deviation 1.
 
-    mean, deviation: of each channel [channels, 1, 1]; or of each value [channels, rows, columns], `measured`
-    of the training data, and sent with the weights.
+    mean: of each channel [channels, 1, 1], or of each value [channels, rows, columns].
+    deviation: the standard deviation, in the same shape.
+    measured: whether both are measured on the training data; they are then sent with the weights.
     """
 
     mean: Tensor
@@ -65,17 +70,24 @@ class Normalise(nn.Module):
         return (x - self.mean) / self.deviation
 
     def measure(self, x: Tensor) -> None:
-        """Take mean and deviation of training data [n, channels, rows, columns]; a constant is not scaled."""
+        """Take mean and deviation from training data [n, channels, rows, columns].
+
+        A value that is constant is not scaled.
+        """
         deviation = x.double().std(0, correction=0)
         self.mean.copy_(x.double().mean(0))
         self.deviation.copy_(deviation.where(deviation > 0, 1.0))
 
 
 def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] = (1, 1, 3)) -> nn.Module:
-    """Return `network` behind the normalisation of a data set in STATISTICS; itself for "none".
+    """Return `network` behind a normalisation of its input.
 
-    For "train" it is that of each value of `shape` (rows, columns, channels), which training measures; for
-    "batch" that of each channel of the batch at hand, a batch norm without weights that keeps no statistics.
+    network: the network.
+    statistics: a name in STATISTICS, by whose mean and deviation each channel is normalised. With `none` the
+    network itself is returned. With `train` each value of a sample is normalised by statistics that training
+    measures. With `batch` each channel is normalised by the statistics of the batch at hand, by a batch norm
+    that has no weights and keeps no statistics.
+    shape: (rows, columns, channels) of the images, for `train` and `batch`.
     """
     if statistics == "none":
         return network
@@ -93,7 +105,7 @@ def normalised(network: nn.Module, statistics: str, shape: tuple[int, int, int] 
 
 
 class Cast(nn.Module):
-    """Give images another precision."""
+    """A layer that converts images to another precision."""
 
     def __init__(self, precision: torch.dtype) -> None:
         super().__init__()
@@ -104,7 +116,10 @@ class Cast(nn.Module):
 
 
 def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
-    """Return `network` with all weights in a precision, to which images are cast; itself for float32."""
+    """Return `network` with all weights in a precision, to which images are converted.
+
+    For float32 the network itself is returned.
+    """
     if precision == torch.float32:
         return network
     return sequential(cast=Cast(precision), network=network.to(precision))
@@ -113,7 +128,7 @@ def in_precision(network: nn.Module, precision: torch.dtype) -> nn.Module:
 def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
     """Return mean and deviation [channels, 1, 1] of the model's own normalisation; 0 and 1 if it has none.
 
-    Those that training measures are of each value, [channels, rows, columns].
+    A normalisation that training measures has [channels, rows, columns] instead.
     """
     for layer in model.modules():
         if isinstance(layer, Normalise):
@@ -122,11 +137,14 @@ def normalisation(model: nn.Module, channels: int) -> tuple[Tensor, Tensor]:
 
 
 class Drawn(nn.Module):
-    """A layer whose chance is handed in, so that all of it comes from one named stream and batches over
-    clients.
+    """A layer whose random numbers are handed in.
 
-    `keep` is what was drawn for the samples at hand, [n, width]; the scalar 1 evaluates. `active`: whether it
-    needs any. `trials`: how many batches, one behind the other, lie in what it reads.
+    All random numbers thus come from one named stream, and the layer can be batched over clients.
+
+    keep: what was drawn for the samples at hand, [n, width]; the scalar 1 stands for evaluation.
+    active: whether the layer needs random numbers.
+    trials: the number of batches that lie one behind the other in what the layer reads.
+    width: how many numbers are drawn for each sample.
     """
 
     keep: Tensor
@@ -139,12 +157,12 @@ class Drawn(nn.Module):
         self.register_buffer("keep", torch.ones(()), persistent=False)
 
     def draw(self, n: tuple[int, ...], rng: torch.Generator) -> Tensor:
-        """Draw for samples of the shape `n`: [*n, width]."""
+        """Draw random numbers for samples of the shape `n`: [*n, width]."""
         raise NotImplementedError
 
 
 class Dropout(Drawn):
-    """Dropout; a mask is of 0 and 1/(1 - rate)."""
+    """Dropout, whose masks hold 0 and 1/(1 - rate)."""
 
     def __init__(self, rate: float, width: int) -> None:
         super().__init__(width)
@@ -160,14 +178,23 @@ class Dropout(Drawn):
 
 
 def by_batch(model: nn.Module) -> bool:
-    """Return whether batch norms go by the batch at hand in evaluation mode too: none keeps statistics."""
+    """Return whether the model's batch norms use the batch at hand in evaluation mode too.
+
+    They do if none of them keeps statistics.
+    """
     norms = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     return bool(norms) and all(norm.running_mean is None for norm in norms)
 
 
 def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> dict[str, Tensor]:
-    """Draw the chance of every layer of `model` that needs any: buffer name → [*n, width]; empty for a model
-    without dropout and the like."""
+    """Draw the random numbers of every layer of `model` that needs any.
+
+    model: the network.
+    n: the shape of the samples.
+    rng: draws the numbers.
+
+    Returns buffer name → [*n, width], which is empty for a model without dropout and similar layers.
+    """
     return {
         f"{name}.keep": layer.draw(n, rng)
         for name, layer in model.named_modules()
@@ -176,8 +203,10 @@ def draw_masks(model: nn.Module, n: tuple[int, ...], rng: torch.Generator) -> di
 
 
 def glorot(model: nn.Module) -> nn.Module:
-    """Initialise as Keras does by default: Glorot-uniform weights, zero biases (Fidel's demonstration
-    code)."""
+    """Initialise a model in place as Keras does by default, and return it.
+
+    Weights are Glorot-uniform and biases are zero. Source: Fidel's demonstration code.
+    """
     for layer in model.modules():
         if isinstance(layer, nn.Linear | nn.Conv2d | nn.ConvTranspose2d):
             nn.init.xavier_uniform_(layer.weight)
@@ -187,7 +216,10 @@ def glorot(model: nn.Module) -> nn.Module:
 
 
 def last_dense(model: nn.Module) -> str:
-    """Return the name of the last dense layer. Raises Unfit if the model has none."""
+    """Return the name of the last dense layer.
+
+    Raises Unfit if the model has none.
+    """
     names = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear)]
     if not names:
         raise Unfit("attack: the victim has no dense layer (set labels: oracle)")
@@ -196,12 +228,16 @@ def last_dense(model: nn.Module) -> str:
 
 @torch.no_grad()
 def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
-    """Return the name of the first dense layer, in order of use, that reads something flattened, and what it
-    read.
+    """Return the name of the first dense layer that reads something flattened, and what it read.
 
-    images: [n, channels, rows, columns]. What was read is unflattened, [n, channels, rows, columns]: the
-    images or features of them. It does not matter whether a module or a function flattens it. Raises Unfit if
-    there is no such layer.
+    The first is the first in order of use. It does not matter whether a module or a function flattens its
+    input.
+
+    model: the network.
+    images: [n, channels, rows, columns].
+
+    What was read is returned unflattened, [n, channels, rows, columns]: the images or features of them.
+    Raises Unfit if there is no such layer.
     """
     few = [images[:2]]
     found: list[tuple[str, int]] = []
@@ -217,7 +253,7 @@ def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
     name, place = found[0]
     if len(images) == len(few[0]):
         return name, few[place]
-    # The second pass keeps one tensor alone: all tensors of a deep network take gigabytes.
+    # The second pass keeps only one tensor, because all tensors of a deep network take gigabytes.
     seen, kept = count(1), [images]
     _watch(model, images, lambda x: kept.extend([x] if next(seen) == place else []))
     return name, kept[-1]
@@ -227,7 +263,13 @@ def _watch(
     model: nn.Module, images: Tensor, note: Callable[[Tensor], None],
     read: Callable[[str, Tensor], None] | None = None,
 ) -> None:  # fmt: skip
-    """Send images through a model: `note` gets every tensor of pixels, `read` the inputs of dense layers."""
+    """Send images through a model and report what its layers read and return.
+
+    model: the network.
+    images: [n, channels, rows, columns].
+    note: receives every tensor [n, channels, rows, columns] that a layer reads or returns.
+    read: receives the name and the input of each dense layer.
+    """
 
     def noted(values: Any) -> None:
         for x in values if isinstance(values, tuple) else (values,):
@@ -257,8 +299,10 @@ def dense_input(model: nn.Module, images: Tensor) -> Tensor:
 
 
 def describe(model: nn.Module) -> list[dict[str, str]]:
-    """Return the layers of a sequential network as the papers' tables print them: layer, size, stride,
-    padding, activation."""
+    """Return the layers of a sequential network as the papers' tables print them.
+
+    Each layer is a row with its name, size, stride, padding and activation, as far as it has them.
+    """
     rows: list[dict[str, str]] = []
     for layer in model.children():
         match layer:

@@ -14,11 +14,13 @@ def lenet5(
     *,
     normalise: Literal["none", "half", "mnist", "cifar10", "cifar100"] = "none",
 ) -> nn.Module:
-    """Conv 5×5×6 - max-pool - conv 5×5×16 - max-pool - dense 120, 84, classes, with ReLUs.
+    """Return LeNet-5: conv 5×5×6 - max-pool - conv 5×5×16 - max-pool - dense 120, 84, classes, with ReLUs.
 
-    normalise: the data set whose mean and standard deviation pixels are normalised by. Convolutions start
-    with normal weights by He's rule (fan-out), the rest as torch has it. Source: the code of iLRG (Ma et al.,
-    2023).
+    Convolutions start with normal weights by He's rule (fan-out), all other layers as torch initialises
+    them. Source: the code of iLRG (Ma et al., 2023).
+
+    normalise: the data set by whose mean and standard deviation pixels are normalised. `half` takes 0.5 for
+    both, `none` leaves them as they are.
     """
     network = lenet5_layers(shape, classes, nn.ReLU)
     for layer in (network.conv1, network.conv2):
@@ -29,8 +31,14 @@ def lenet5(
 def lenet5_layers(
     shape: tuple[int, int, int], classes: int, activation: Callable[[], nn.Module]
 ) -> nn.Sequential:
-    """Return LeNet-5's layers as torch starts them, with an activation before each pool and after each dense
-    layer but the last."""
+    """Return the layers of LeNet-5 as torch initialises them.
+
+    An activation comes before each pool and after each dense layer except the last.
+
+    shape: (rows, columns, channels) of the images.
+    classes: the number of classes.
+    activation: makes one activation.
+    """
     rows, columns, channels = shape
     flat = 16 * ((rows - 12) // 4) * ((columns - 12) // 4)
     return sequential(

@@ -15,11 +15,14 @@ def lenet_dlg(
     norm: Literal["none", "batch"] = "none",
     statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
-    """Conv 5×5×12 stride 2 – the same – conv 5×5×12 – dense classes; sigmoid after each convolution.
+    """Return the LeNet of DLG, with a sigmoid after each convolution.
 
-    All weights and biases are uniform in [-bound, bound]. For 32×32 images the dense layer reads 768 values.
-    `norm`: a batch norm behind the first convolution, by statistics of its own or (`statistics`) each
-    batch's. Source: DLG's code; with batch norm FedKL's.
+    Conv 5×5×12 stride 2 – the same – conv 5×5×12 – dense classes. For 32×32 images the dense layer reads 768
+    values. Source: DLG's code; with batch norm FedKL's.
+
+    bound: all weights and biases are uniform in [-bound, bound].
+    norm: `batch` adds a batch norm behind the first convolution.
+    statistics: the batch norm normalises by its own `running` statistics or by those of each `batch`.
     """
     rows, columns, channels = shape
     flat = 12 * -(-rows // 4) * -(-columns // 4)

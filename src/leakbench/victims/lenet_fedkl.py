@@ -1,5 +1,7 @@
-"""The second LeNet of FedKL: three convolutions and two dense layers with sigmoids, batch norm behind the
-first two."""
+"""The second LeNet of FedKL: three convolutions and two dense layers with sigmoids.
+
+Batch norm follows the first two convolutions.
+"""
 
 from typing import Literal
 
@@ -11,12 +13,15 @@ from leakbench.victims.layers import sequential
 def lenet_fedkl(
     shape: tuple[int, int, int], classes: int, *, statistics: Literal["running", "batch"] = "running"
 ) -> nn.Module:
-    """Conv 5×5×6 – max-pool – conv 5×5×16 – max-pool – conv 5×5×120 – dense 84, classes; sigmoid before each
-    pool and dense.
+    """Return the second LeNet of FedKL, as torch initialises it.
 
-    Batch norm before the first two sigmoids, by statistics of its own or (`statistics`) each batch's.
-    Parameters are as torch draws them. 32×32 images leave one pixel to the third convolution; smaller ones
-    raise ValueError. Source: FedKL's code, its test of GRNN.
+    Conv 5×5×6 – max-pool – conv 5×5×16 – max-pool – conv 5×5×120 – dense 84, classes. A sigmoid comes before
+    each pool and each dense layer, and batch norm before the first two sigmoids. From 32×32 images the third
+    convolution makes one pixel. Source: FedKL's code, its test of GRNN.
+
+    statistics: batch norm normalises by its own `running` statistics or by those of each `batch`.
+
+    Raises ValueError for images smaller than 32×32.
     """
     rows, columns, channels = shape
     high, long = ((size - 12) // 4 - 4 for size in (rows, columns))

@@ -20,16 +20,20 @@ def mlp(
     normalise: Literal["none", "half", "mnist", "cifar10", "cifar100", "train", "batch"] = "none",
     precision: Literal["float32", "float64"] = "float32",
 ) -> nn.Module:
-    """Dense layers of the widths `hidden`, each behind the activation, and a dense layer of the classes.
+    """Return dense layers, each followed by the activation, and a dense layer of the classes.
 
-    hidden: the number of neurons of each layer, the first reads pixels or records. activation: of all hidden
-    layers. initial: `glorot` as Keras does, with zero biases, or torch's defaults. deviation: if given, the
-    first layer's weights are normal with this standard deviation instead. normalise: the data set whose mean
-    and standard deviation pixels are normalised by; `train` measures both of the training data, for each
-    value, and sends them with the weights; `batch` takes those of each channel of the batch at hand, which
-    nobody else learns. precision: of the weights, so that a client computes and sends its
-    update in it. Source of the defaults: arXiv:2609.09659, whose first layer has 1,000 ReLUs, glorot and a
-    deviation of 0.5.
+    The default width and activation are those of arXiv:2609.09659, whose first layer has 1,000 ReLUs. That
+    paper also has glorot and a deviation of 0.5, which are not the defaults here.
+
+    hidden: the number of neurons of each hidden layer; the first layer reads pixels or records.
+    activation: the activation of all hidden layers.
+    initial: `glorot` initialises as Keras does, with zero biases; `torch` by torch's defaults.
+    deviation: if given, the first layer's weights are normal with this standard deviation instead.
+    normalise: the data set by whose mean and standard deviation pixels are normalised. `half` takes 0.5 for
+    both, `none` leaves them as they are. `train` measures both on the training data, for each value, and
+    sends them with the weights. `batch` takes those of each channel of the batch at hand, which nobody else
+    learns.
+    precision: the precision of the weights, in which a client computes and sends its update.
     """
     rows, columns, channels = shape
     widths = [rows * columns * channels, *hidden]

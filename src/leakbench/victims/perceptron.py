@@ -15,8 +15,13 @@ def perceptron(
     activation: Literal["relu", "sigmoid", "tanh", "linear"] = "sigmoid",
     width: Annotated[int, Field(gt=0)] = 8,
 ) -> nn.Module:
-    """Dense `width` (activation) – dense classes (softmax in the loss). Source: Ren's thesis, section
-    4.3.1."""
+    """Return a dense layer with an activation, and a dense layer of classes (softmax in the loss).
+
+    The source is Ren's thesis, section 4.3.1.
+
+    activation: the activation of the hidden layer.
+    width: the neurons of the hidden layer.
+    """
     rows, columns, channels = shape
     return glorot(
         sequential(

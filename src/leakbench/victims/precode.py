@@ -21,11 +21,13 @@ def precode(
     width: Annotated[int, Field(gt=0)] = 256,
     weight: Annotated[float, Field(ge=0)] = 1e-3,
 ) -> nn.Module:
-    """Put a bottleneck before the last layer of a network.
+    """Put a variational bottleneck before the last layer of a network.
 
-    network: two layers of 1,024 ReLUs, or DLG's LeNet. width: the numbers that the bottleneck draws. weight:
-    of its divergence in the loss. Source: the authors' code (github.com/dAI-SY-Group/PRECODE), whose MLP and
-    defaults these are.
+    The MLP and the defaults are those of the authors' code (github.com/dAI-SY-Group/PRECODE).
+
+    network: two layers of 1,024 ReLUs (`mlp`), or DLG's LeNet.
+    width: how many numbers the bottleneck draws.
+    weight: the weight of the bottleneck's divergence in the loss.
     """
     if network == "mlp":
         whole: Any = mlp(shape, classes, hidden=(1024, 1024))
@@ -38,11 +40,13 @@ def precode(
 
 
 class Bottleneck(Drawn):
-    """Encode features as means and deviations of `width` normal numbers, draw these, and decode them.
+    """Encode features as means and deviations of normal numbers, draw these numbers, and decode them.
 
-    features: what the layer reads and returns, for each sample. weight: of the divergence of the drawn
-    numbers from standard normal ones, in bits, which is part of the loss. Whoever hands no noise in decodes
-    the means.
+    Without noise from outside the layer decodes the means.
+
+    features: how many numbers the layer reads and returns for each sample.
+    width: how many numbers are drawn for each sample.
+    weight: the weight in the loss of the divergence of the drawn numbers from standard normal ones, in bits.
     """
 
     def __init__(self, features: int, width: int, weight: float) -> None:
@@ -63,11 +67,12 @@ class Bottleneck(Drawn):
 
 
 class _Divergence(torch.autograd.Function):
-    """Return means and deviations [n, width] as they are, and give them the gradient of their divergence too.
+    """Return means and deviations [n, width] unchanged, and add to their gradients that of their divergence.
 
-    The divergence is of the loss, which no layer sees: so its gradient enters here. It is the mean over all
-    samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`. Of several batches the sum of their
-    means is wanted: `weight` is then as many times larger.
+    The divergence is a term of the loss, but no layer sees the loss, so its gradient enters here. The
+    divergence is the mean over all samples of KL(N(mean, deviation²) ‖ N(0, 1)) in bits, times `weight`. With
+    several batches one behind the other the sum of their means is needed; `weight` is then multiplied by the
+    number of batches.
     """
 
     generate_vmap_rule = True

@@ -1,5 +1,7 @@
-"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them, and as GRNN changes them for small
-images."""
+"""ResNet-18, ResNet-34 and ResNet-50 as torchvision builds them.
+
+Parameters change them for small images as GRNN does.
+"""
 
 from typing import Literal
 
@@ -22,13 +24,24 @@ def resnet(
 ) -> nn.Module:
     """Return torchvision's network, untrained, for images of any size with three channels.
 
-    `stem`: 7×7 with stride 2 and a max-pool, the same without the pool, or 3×3 with neither. `statistics`:
-    batch norm's own, as in evaluation mode, or each batch's, as in training mode. `bound`: all parameters are
-    uniform in [-bound, bound], batch norm's too; none: torchvision's own initialisation. `momentum`: share of
-    the newest batch in batch norm's own statistics; a larger one follows a short training. Raises ValueError
-    for other channels. Source: He et al.; AGIC attacks ResNet-50 on ImageNet; GRNN's code has sigmoids, the
-    small stem, batch statistics and a bound of 0.5; FedKL's networks with a lock have no max-pool, those
-    without one have it.
+    The network is that of He et al. AGIC attacks ResNet-50 on ImageNet. GRNN's code has sigmoids, the small
+    stem, batch statistics and a bound of 0.5. FedKL's networks with a lock have no max-pool; those without a
+    lock have it.
+
+    depth: 18, 34 or 50, as in the network's name.
+    normalise: the data set by whose mean and standard deviation pixels are normalised. `half` takes 0.5 for
+    both, `none` leaves them as they are.
+    activation: the activation in place of every ReLU.
+    stem: `large` is 7×7 with stride 2 and a max-pool, `unpooled` the same without the pool, `small` 3×3 with
+    neither.
+    statistics: batch norm normalises by its own `running` statistics, as in evaluation mode, or by those of
+    each `batch`, as in training mode.
+    bound: all parameters, batch norm's too, are uniform in [-bound, bound]; without it they are initialised
+    as torchvision does.
+    momentum: share of the newest batch in batch norm's own statistics; a larger share follows a short
+    training.
+
+    Raises ValueError for images without three channels.
     """
     from torchvision.models import resnet18, resnet34, resnet50
 

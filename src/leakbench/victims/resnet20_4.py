@@ -12,7 +12,13 @@ from leakbench.victims.layers import normalised
 
 
 class Block(nn.Module):
-    """Two 3×3 convolutions beside a shortcut, which is a 1×1 convolution where the shape changes."""
+    """Two 3×3 convolutions next to a shortcut, which is a 1×1 convolution where the shape changes.
+
+    channels: channels that come in.
+    width: channels that go out.
+    stride: the stride of the first convolution and of the shortcut.
+    norm: makes a batch norm for a number of channels.
+    """
 
     def __init__(self, channels: int, width: int, stride: int, norm: Callable[[int], nn.Module]) -> None:
         super().__init__()
@@ -36,8 +42,11 @@ class Block(nn.Module):
 def three_stages(channels: int, classes: int, width: int, blocks: int, statistics: str) -> nn.Sequential:
     """Return a narrow residual network as torch initialises it: a 3×3 stem, three stages, mean pool, dense.
 
-    `channels`: those of the images. Stages have `blocks` blocks, 1, 2 and 4 times `width` channels, and
-    strides 1, 2, 2. `statistics`: see `resnet20_4`.
+    channels: channels of the images.
+    classes: the number of classes.
+    width: the channels of the stem. The stages have 1, 2 and 4 times as many, and strides 1, 2, 2.
+    blocks: the number of blocks of each stage.
+    statistics: as in `resnet20_4`.
     """
     norm = partial(nn.BatchNorm2d, track_running_stats=statistics == "running")
     layers: OrderedDict[str, nn.Module] = OrderedDict(
@@ -67,13 +76,18 @@ def resnet20_4(
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
     statistics: Literal["running", "batch"] = "running",
 ) -> nn.Module:
-    """Stem 3×3×64 – three stages of three blocks, 64, 128, 256 channels, strides 1, 2, 2 – mean pool – dense
-    classes.
+    """Return ResNet20-4, untrained.
 
-    1 + 18 + 2 projections = 21 convolutions, which is AGIC's N_conv. Kaiming-normal weights (fan out), batch
-    norm at 1 and 0. `width` changes the 64 (below 8 the backward pass of torch's own strided 1×1 convolution,
-    channels last, corrupts memory on a CPU). `statistics`: batch norm's own, as in evaluation mode, or each
-    batch's, as in training mode. Source: InvG, section 5; AGIC, Table I.
+    Stem 3×3×64 – three stages of three blocks, 64, 128, 256 channels, strides 1, 2, 2 – mean pool – dense
+    classes. 1 + 18 + 2 projections = 21 convolutions, which is AGIC's N_conv. Weights are Kaiming-normal (fan
+    out), batch norm starts at 1 and 0. Source: InvG, section 5; AGIC, Table I.
+
+    width: the channels of the first stage, 64 as published. Below 8 the backward pass of torch's own strided
+    1×1 convolution, channels last, corrupts memory on a CPU.
+    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
+    they are.
+    statistics: batch norm normalises by its own `running` statistics, as in evaluation mode, or by those of
+    each `batch`, as in training mode.
     """
     network = three_stages(shape[2], classes, width, 3, statistics)
     for layer in network.modules():

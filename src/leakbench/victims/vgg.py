@@ -21,12 +21,18 @@ def vgg(
     hidden: int = 4096,
     normalise: Literal["none", "cifar10", "cifar100", "imagenet"] = "none",
 ) -> nn.Module:
-    """Return VGG-16, untrained, with batch norm behind every convolution or nowhere.
+    """Return VGG-16, untrained.
 
-    `width` channels in the first layers and eight times as many in the last, `hidden` units in each dense
-    layer; as published 64 and 4,096. `shape` must have three channels and at least 32 rows and columns;
-    raises ValueError for others. Source: Simonyan and Zisserman, configuration D; torchvision's first
-    weights.
+    The layers are configuration D of Simonyan and Zisserman, and the first weights are torchvision's.
+
+    batch_norm: whether batch norm follows every convolution.
+    dropout: the rate of the dropout behind the first two dense layers.
+    width: the channels of the first layers; the last have eight times as many. 64 as published.
+    hidden: the neurons of each dense layer except the last; 4,096 as published.
+    normalise: the data set by whose mean and standard deviation pixels are normalised; `none` leaves them as
+    they are.
+
+    Raises ValueError for images without three channels, or with fewer than 32 rows or columns.
     """
     from torchvision.models.vgg import make_layers
 
@@ -40,7 +46,7 @@ def vgg(
         classifier=nn.Sequential(
             nn.Linear(8 * width * POOLED**2, hidden),
             nn.ReLU(),
-            # Dropout whose masks are handed in.
+            # This project's dropout, whose masks are handed in.
             Dropout(dropout, hidden),
             nn.Linear(hidden, hidden),
             nn.ReLU(),

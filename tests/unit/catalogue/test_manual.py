@@ -80,3 +80,15 @@ def test_a_parameter_described_in_its_annotation_has_a_column_for_it(monkeypatch
     assert (
         "| `norm` | number above 0 | **required** | The largest length. |" in manual(ROOT)["config/README.md"]
     )
+
+
+def test_every_parameter_of_a_part_has_its_meaning() -> None:
+    parts = (
+        manual(ROOT)["config/README.md"].split("\n## Parts and their parameters\n")[1].split("\n#### ")[1:]
+    )
+    assert len(parts) > 100
+    for part in parts:
+        rows = [line.strip("|").split(" | ") for line in part.splitlines() if line.startswith("| `")]
+        for cells in rows:
+            assert len(cells) == 4, (part.partition("\n")[0], cells)
+            assert cells[3].strip(" |"), (part.partition("\n")[0], cells)

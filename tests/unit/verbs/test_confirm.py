@@ -1,6 +1,8 @@
-"""Recorded tables of older code: kept valid by a sample that gives the same numbers, and by nothing else."""
+"""Recorded tables of older code: the same program or a sample with the same numbers keeps them valid, and
+nothing else does."""
 
 import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
 
 from leakbench.artefacts import read_json, read_table, write_table
+from leakbench.catalogue.digest import digest
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
 from leakbench.provenance import machine
@@ -44,6 +47,8 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
                 monkeypatch.setitem(where, name, value)
             else:
                 monkeypatch.setattr(where, name, value)
+    monkeypatch.setattr(module, "same_program", lambda names, commits, known: "")
+    monkeypatch.setattr(module, "sources", lambda asked, experiment: [])
     return folder / "x.json"
 
 
@@ -85,6 +90,28 @@ def test_on_the_recorded_device_near_is_not_enough(cell: Cell, recorded: Path) -
     recorded.write_text(json.dumps(made))
     confirm(cell.root, "quick")
     assert read_json(recorded, "", "")["confirmed"]["new"]["numbers"]["within tolerance"] > 0
+
+
+def test_the_same_program_confirms_a_record_and_nothing_is_run(
+    cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def same(names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, str]], bool]) -> str:
+        assert (names, commits) == (["a.py"], ["abc", "HEAD"])
+        assert not known({"a.py": "another"})
+        return "abc" if known({"a.py": "its sha256"}) else ""
+
+    monkeypatch.setattr(module, "sources", lambda asked, experiment: ["a.py"])
+    monkeypatch.setattr(module, "same_program", same)
+    made = read_json(recorded, "", "") | {"code": digest({"a.py": "its sha256"})}
+    recorded.write_text(json.dumps(made))
+    cell.scores.unlink()
+    confirm(cell.root, "quick", targets=True)
+    assert capsys.readouterr().out == ""
+    assert read_json(recorded, "", "") == made
+    confirm(cell.root, "quick")
+    assert "x: confirmed, the same program as abc" in capsys.readouterr().out
+    assert read_json(recorded, "", "")["confirmed"]["new"]["same_program"] == "abc"
+    assert age(cell, recorded) == ""
 
 
 def test_what_must_be_made_first_is_listed_and_asked_for(

@@ -1,4 +1,7 @@
-"""The layers that the engines know, one registry: type → weight gradient, product, and rates in a chain."""
+"""The registry of the layers that the engines know: type of layer → `Rule`.
+
+To add a type of layer, write its `Rule` (`matching.layers.rule`) and register it in `RULES`.
+"""
 
 from torch import nn
 
@@ -38,11 +41,11 @@ RULES: dict[type[nn.Module], Rule] = {
 
 
 def rule(layer: nn.Module) -> Rule | None:
-    """Return what the engines know of a layer; none for a type that is not registered, also if it is derived
-    from one that is.
+    """Return what the engines know of a layer, or None if its exact type is not registered.
 
-    Of a layer that is set in a way that its rule does not know, such as a convolution of groups, torch's own
-    derivative is taken.
+    A type that is derived from a registered one is not registered. If a layer has settings that the rule of
+    its type does not cover, such as a convolution with groups, the returned rule takes torch's own
+    derivative.
     """
     found = RULES.get(type(layer))
     return found if found is None or found.fits(layer) else _BY_AUTOGRAD

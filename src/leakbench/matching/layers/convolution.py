@@ -1,5 +1,8 @@
-"""Convolutions: of the trials' images beside each other, a group of channels for each, so that each has its
-own weights."""
+"""Convolutions of all trials at once, with a group of channels for each trial.
+
+The images of the trials lie beside each other as channels, so each trial can have its own weights: the rates
+of the weights differ from trial to trial.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,8 +20,17 @@ from leakbench.tensors import Tensors
 def derivatives(
     conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, groups: int, mask: Sequence[bool]
 ) -> list[Tensor]:
-    """Return the derivatives of a convolution of `groups`, in what it read and in its weights, as `mask`
-    asks."""
+    """Return the derivatives of a convolution with groups in what it read and in its weights.
+
+    conv: the layer, which gives stride, padding and dilation.
+    slope: the slope of the loss at what the convolution returned, [n, groups·out, rows, columns].
+    x: what it read, [n, groups·in, rows, columns].
+    weight: [groups·out, in, rows, columns].
+    groups: the number of groups.
+    mask: which of the two derivatives are computed.
+
+    Returns the two derivatives and that in the bias, with None for each that is not computed.
+    """
     found: list[Tensor] = torch.ops.aten.convolution_backward(
         slope, x, weight, None, conv.stride, conv.padding, conv.dilation, False, [0, 0], groups,
         [*mask, False],
@@ -33,14 +45,14 @@ def _convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None, 
 
 
 def _transposed(conv: nn.Conv2d, slope: Tensor, x: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """Return a convolution's derivative in what it read, x, of which the shape alone matters."""
+    """Return the derivative of a convolution in what it read, x, of which only the shape matters."""
     if groups == 1 and unfolded.pays(conv, x):
         return unfolded.transposed(conv, slope, weight, x.shape)
     return derivatives(conv, slope, x, weight, groups, (True, False))[0]
 
 
 class _WeightGradient(torch.autograd.Function):
-    """The weight gradient of a convolution of groups; its own derivative is two more convolutions."""
+    """The weight gradient of a convolution with groups. Its own derivative is two more convolutions."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, slope: Tensor, conv: nn.Conv2d, groups: int) -> Tensor:
@@ -81,7 +93,7 @@ def _operands(conv: nn.Conv2d, x: Tensor, slope: Tensor, n: int) -> tuple[Tensor
 
 
 def _all(value: Tensor, trials: int) -> Tensor:
-    """Return a bias, or a weight channels last, once for each trial: [trials·out, …]."""
+    """Repeat a bias, or a weight with the channels last, for each trial: [trials·out, …]."""
     if trials == 1 or value.dim() == 1:
         return value if trials == 1 else value.repeat(trials)
     return value.permute(0, 2, 3, 1).contiguous().repeat(trials, 1, 1, 1).permute(0, 3, 1, 2)
@@ -152,7 +164,10 @@ def _back(
 
 
 def _known(conv: nn.Conv2d) -> bool:
-    """Return whether a convolution reads windows of zero-padded images, all channels in each."""
+    """Return whether a convolution reads zero-padded images, and all channels in each window.
+
+    The padding must be given in numbers.
+    """
     return conv.groups == 1 and conv.padding_mode == "zeros" and not isinstance(conv.padding, str)
 
 

@@ -1,11 +1,13 @@
 """Convolutions of fewer channels than a vector register holds, for many trials at once.
 
-A convolution of groups takes as long for 12 channels of each trial as for 24, so that two sums of one output
-are best taken as one: what the first reads and what the second reads lie beside each other as channels.
+A convolution with groups takes as long for 24 channels of each trial as for 12. If an output is the sum of
+two convolutions, both are therefore computed as one: the channels that the first reads and the channels that
+the second reads lie beside each other.
 
-The transpose of a convolution of stride s writes each pixel from every s-th tap alone. So it is a convolution
-of smaller kernels that makes s·s pixels at a place, as channels, which then change places (the sub-pixel
-convolution of Shi et al. 2016, the other way). Onto three channels it is twice as fast.
+In the transpose of a convolution with stride s, each pixel depends on every s-th tap of the kernel only. The
+transpose is therefore a convolution with smaller kernels. It makes the s·s pixels of a place as channels,
+which are then put in their places (the sub-pixel convolution of Shi et al. 2016, in the other direction). For
+a transpose onto three channels this is twice as fast.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,15 +19,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
-# Numbers of float32 in a register of 512 bits, and in half of one.
+# How many float32 numbers fit in a register of 512 bits, and in half of one.
 NARROW, NARROWEST = 16, 8
 _MADE: WeakKeyDictionary[nn.Conv2d, dict[str, tuple[Tensor, Any, Tensor]]] = WeakKeyDictionary()
 
 
 def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) -> Tensor:
-    """Return what `make` makes of a narrow convolution's weights, made again where they have changed."""
+    """Return what `make` makes of a convolution's weights, kept for the next call if the layer is narrow.
+
+    A kept tensor is made again when the weights or the number of trials have changed.
+
+    conv: the layer.
+    name: the name under which the tensor is kept.
+    trials: the number of trials.
+    make: makes the tensor.
+    """
     if max(conv.in_channels, conv.out_channels) > NARROW:
-        # Large weights, for all trials, would take the memory of everything else.
+        # Large weights, kept for all trials, would take too much memory.
         return make()
     known, key = _MADE.setdefault(conv, {}), (trials, conv.weight._version)
     if name not in known or known[name][0] is not conv.weight or known[name][1] != key:
@@ -34,49 +44,70 @@ def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) ->
 
 
 def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
-    """Return two tensors, channels last, as one that has each trial's part of a before that of b."""
+    """Join two tensors, channels last, along an axis: each trial's part of a, then its part of b."""
     each = [value.permute(0, 2, 3, 1).unflatten(axis, (trials, -1)) for value in (a, b)]
     return torch.cat(each, axis + 1).flatten(axis, axis + 1).permute(0, 3, 1, 2)
 
 
 def beside(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Return images beside each other: twice [n, trials·channels, rows, columns] → [n, trials·2·channels,
-    rows, columns]."""
+    """Lay two sets of images beside each other as channels of each trial.
+
+    a: [n, trials·channels, rows, columns].
+    b: images of the same shape.
+    trials: the number of trials.
+
+    Returns [n, trials·2·channels, rows, columns].
+    """
     return _joined(a, b, 3, trials)
 
 
 def reading_both(a: Tensor, b: Tensor) -> Tensor:
-    """Return the weights of two convolutions as one that reads `beside` and makes the sum: twice [trials·out,
-    in, rows, columns] → [trials·out, 2·in, rows, columns]."""
+    """Join the weights of two convolutions into one that reads `beside` and makes the sum.
+
+    a: [trials·out, in, rows, columns], the weights for the first images.
+    b: weights of the same shape, for the second images.
+
+    Returns [trials·out, 2·in, rows, columns].
+    """
     return _joined(a, b, 3, 1)
 
 
 def making_both(a: Tensor, b: Tensor, trials: int) -> Tensor:
-    """Return the weights of two convolutions as one whose transpose reads `beside` and makes the sum: twice
-    [trials·out, in, rows, columns] → [trials·2·out, in, rows, columns]."""
+    """Join the weights of two convolutions into one whose transpose reads `beside` and makes the sum.
+
+    a: [trials·out, in, rows, columns], the weights for the first slopes.
+    b: weights of the same shape, for the second slopes.
+    trials: the number of trials.
+
+    Returns [trials·2·out, in, rows, columns].
+    """
     return _joined(a, b, 0, trials)
 
 
 def _axes(conv: nn.Conv2d) -> list[tuple[int, int, int]]:
-    """Return kernel, stride and padding of rows and of columns."""
+    """Return kernel size, stride and padding, of the rows and of the columns."""
     assert not isinstance(conv.padding, str)
     return list(zip(conv.kernel_size, conv.stride, conv.padding, strict=True))
 
 
 def _margins(conv: nn.Conv2d) -> list[int]:
-    """Return the padding of the transpose, of rows and of columns."""
+    """Return the padding of the transpose as a convolution, of the rows and of the columns."""
     return [-(-k // s) - 1 - p // s for k, s, p in _axes(conv)]
 
 
 def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: int = NARROW) -> bool:
-    """Return whether `turned` is of use for what was read and returned, [n, channels, rows, columns] each.
+    """Return whether the transpose of a convolution is computed faster with `turned` weights.
 
-    below: the channels read from which on it is not. With weights that change it pays for fewer of them.
+    conv: the layer.
+    read: the shape of what it read, [n, channels, rows, columns].
+    returned: the shape of what it returned, [n, channels, rows, columns].
+    below: the number of channels read from which on it is not faster. It is smaller for weights that change,
+    which must be turned again each time.
     """
     if conv.in_channels >= below or conv.stride == (1, 1) or conv.dilation != (1, 1):
         return False
     sizes = zip(_axes(conv), _margins(conv), read[2:], returned[2:], strict=True)
-    # Places that the transpose makes, against those that hold all that was read.
+    # The transpose must make at least as many places as hold all pixels that were read.
     return all(
         p % s == 0 and margin >= 0 and out + 2 * margin + 1 - -(-k // s) >= -(-size // s)
         for (k, s, p), margin, size, out in sizes
@@ -87,8 +118,12 @@ def turns(conv: nn.Conv2d, read: Sequence[int], returned: Sequence[int], below: 
 def _places(
     shape: tuple[int, int, int, int], stride: tuple[int, int], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Return where each number of a turned weight stands in one of `shape`, [out, in, rows, columns] channels
-    last, and which are none of its."""
+    """Return where each number of a turned weight stands in the weight, and which numbers stand nowhere.
+
+    shape: [out, in, rows, columns] of one trial's weight, whose channels are last in memory.
+    stride: of the rows and of the columns.
+    device: of the returned tensors.
+    """
     out, channels, rows, columns = shape
     small = [-(-k // s) for k, s in zip((rows, columns), stride, strict=True)]
     order = torch.full((out, small[0] * stride[0], small[1] * stride[1], channels), -1)
@@ -101,9 +136,13 @@ def _places(
 
 
 def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
-    """Return the weights of the transpose, as a convolution of `trials` groups that reads what came out.
+    """Return the weights of a convolution's transpose, as a convolution that reads what came out.
 
-    weight [trials·out, in, rows, columns], channels last; returned [trials·s·s·in, out, …], channels last.
+    conv: the layer, of stride (s, t).
+    weight: [trials·out, in, rows, columns], channels last.
+    trials: the number of trials, and of the groups of the transpose.
+
+    Returns [trials·s·t·in, out, …], channels last.
     """
     places, none = _places((conv.out_channels, *weight.shape[1:]), conv.stride, weight.device)
     found = weight.permute(0, 2, 3, 1).reshape(trials, -1).index_select(1, places).masked_fill_(none, 0)
@@ -112,7 +151,14 @@ def turned(conv: nn.Conv2d, weight: Tensor, trials: int) -> Tensor:
 
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int], trials: int) -> Tensor:
-    """Return a convolution's transpose, of shape `read`, of what came out, by `turned` weights."""
+    """Return the transpose of a convolution, computed with `turned` weights.
+
+    conv: the layer.
+    slope: the slope of the loss at what the convolution returned, [n, trials·out, rows, columns].
+    weight: the weights from `turned`.
+    read: the shape of what the convolution read, and of the result.
+    trials: the number of trials.
+    """
     found = conv2d(slope, weight, None, 1, _margins(conv), 1, trials)
     n, channels, rows, columns = read
     (s, t), (down, across) = (

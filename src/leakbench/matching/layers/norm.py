@@ -1,4 +1,4 @@
-"""Batch norms, also those whose scale and shift each trial has for itself."""
+"""Batch norms, with the same scale and shift for all trials or with those of each trial."""
 
 import torch
 from torch import Tensor, nn
@@ -12,8 +12,13 @@ Normed = nn.BatchNorm2d | HiddenNorm
 
 
 def _wide(value: Tensor, trials: int) -> Tensor:
-    """Return what each trial's channels have, [trials, channels], or all trials', [channels] or [1,
-    channels], beside images [batch, trials·channels, rows, columns]."""
+    """Return values of channels in the layout of images [batch, trials·channels, rows, columns].
+
+    value: [trials, channels], or the same for all trials, [channels] or [1, channels].
+    trials: the number of trials.
+
+    Returns [trials·channels, 1, 1].
+    """
     if trials == 1:
         return value.view(-1, 1, 1)
     rows = value if value.dim() == 2 else value[None]
@@ -21,14 +26,14 @@ def _wide(value: Tensor, trials: int) -> Tensor:
 
 
 def _by_images(norm: Normed) -> bool:
-    """Return whether a norm keeps no statistics of its own, so that it uses those of the images."""
+    """Return whether a norm has no running statistics, so that it uses those of the images."""
     return norm.running_mean is None or norm.running_var is None
 
 
 def _forward(norm: Normed, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
     gain, shift = _wide(norm.weight, trials), _wide(norm.bias, trials)
     if norm.running_mean is None or norm.running_var is None:
-        # A trial's channels are nobody else's, so all may go as those of one.
+        # Each channel belongs to one trial, so the channels of all trials may be taken for those of one.
         normed, scale = standardise(x, 1, norm.eps)
         return torch.addcmul(shift, normed, gain), (normed, scale, gain)
     scale = (norm.running_var + norm.eps).rsqrt()
@@ -81,7 +86,15 @@ def _chained(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
 def own_rates(
     norm: Normed, kept: Kept, slope: Tensor, moved: Tensor | None, rate: Tensor, trials: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the rates of the loss's slopes at a norm's scale and shift, [trials, channels] each."""
+    """Return the rates of the loss's slopes at a norm's scale and shift, [trials, channels] each.
+
+    norm: the layer.
+    kept: what the norm kept in the forward pass.
+    slope: [batch, trials·channels, rows, columns], the slope at what the norm returned.
+    moved: the rate of what the norm read, or None if that does not move.
+    rate: the rate of `slope`.
+    trials: the number of trials.
+    """
     at_scale, at_shift = _chained(norm, kept, rate, trials).values()
     if moved is not None:
         still = pulled(moved, *kept[:2]) if _by_images(norm) else moved * kept[1]

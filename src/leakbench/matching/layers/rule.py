@@ -1,4 +1,4 @@
-"""What the engines know of a type of layer."""
+"""What the engines know of a type of layer: its `Rule`, and its `Link` in a chain."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -13,15 +13,30 @@ Kept = Sequence[Tensor]
 
 
 class Link(NamedTuple):
-    """What a layer does in each of the four passes of a chain; `read` is the shape of what it read, `kept`
-    what `forward` keeps.
+    """What a layer does in each of the four passes of a chain.
 
-    forward(layer, x, trials) → what it returns, kept. backward(layer, kept, read, slope) → the loss's slope
-    at what it read. rate(layer, kept, read, rate, own, trials) → the rate of what it returns, of that of what
-    it reads (None: it does not move) and of those of its own parameters, [trials, *shape]. back(layer, kept,
-    read, slope, moved, rate, own) → the rate of `backward`, of that of `slope`; `moved` is the rate of what
-    it read. gradients(layer, kept, slope, trials) → parameter → [trials, *shape]. kinked: whether it is
-    linear but for kinks, so that `rate` is what it does with the pattern it has kept.
+    The first two passes are the usual ones: `forward` computes what the layer returns, and `backward` takes
+    the slope of the loss from the layer's output to its input. `gradients` computes the slopes at the layer's
+    own parameters. The other two passes are the derivatives of the first two as the weights move: `rate` is
+    that of `forward`, `back` is that of `backward`. `matching.chain` says what slopes and rates are, and
+    gives the shapes of x, slope and rate. For y = W x the passes compute W x, Wᵀ slope, own x + W rate, and
+    ownᵀ slope + Wᵀ rate, where own is the rate of W.
+
+    In all of them `layer` is the module, `trials` the number of trials, `kept` what `forward` kept, and
+    `read` the shape of what the layer read. `slope` is the slope at what the layer returned. `own` has the
+    rates of the layer's own parameters, name → [trials, *shape].
+
+    forward: (layer, x, trials) → what the layer returns, and a sequence of tensors that it keeps for the
+    other passes.
+    backward: (layer, kept, read, slope) → the slope at what the layer read.
+    rate: (layer, kept, read, rate, own, trials) → the rate of what the layer returns. `rate` is the rate of
+    what it read, or None if that does not move.
+    back: (layer, kept, read, slope, moved, rate, own) → the rate of what `backward` returns. `moved` is the
+    rate of what the layer read, or None if that does not move; `rate` is the rate of `slope`.
+    gradients: (layer, kept, slope, trials) → name of a parameter → gradient [trials, *shape]. A layer without
+    parameters has none.
+    kinked: whether the layer is linear except for kinks, as a ReLU or a max-pool is. With the pattern that it
+    kept, `rate` is then also the layer itself.
     """
 
     forward: Callable[..., tuple[Tensor, Kept]]
@@ -33,10 +48,18 @@ class Link(NamedTuple):
 
 
 def by_autograd(layer: nn.Module, x: Tensor, slope: Tensor, trials: int, normed: Tensor | None) -> Tensors:
-    """Return a layer's gradients [trials, *shape] by its own derivative, trial by trial.
+    """Return a layer's weight gradients by torch's own derivative of the layer, trial by trial.
 
-    torch.func would take all trials at once, but what it gives of layer, instance and batch norm has a wrong
-    derivative in x.
+    torch.func would take all trials at once, but the derivative in x of its weight gradients is wrong for
+    layer, instance and batch norm.
+
+    layer: the module.
+    x: [trials·batch, …], what the layer read.
+    slope: [trials·batch, …], the slope of the loss at what the layer returned.
+    trials: the number of trials.
+    normed: not used.
+
+    Returns name of a parameter → gradient [trials, *shape], which can be differentiated in x and slope.
     """
     found = []
     again = torch.is_grad_enabled()
@@ -49,13 +72,17 @@ def by_autograd(layer: nn.Module, x: Tensor, slope: Tensor, trials: int, normed:
 
 
 class Rule(NamedTuple):
-    """A layer whose output is linear in its weights, so that their gradients do not depend on these.
+    """What the engines know of a layer whose output is linear in its weights.
 
-    gradients(layer, x, slope, trials, normed) → parameter → [trials, *shape], differentiable in x and slope:
-    what it read and the loss's slope at what it returned, [trials·batch, …]; `normed`: a norm's input,
-    normalised, if it kept it. operands(layer, x, slope, n) → what makes the weight gradient of each of n
-    parts as a product, [n, places, inputs] and [n, places, outputs]; none: it is no product. link: what the
-    layer does in a chain; none: it breaks it. fits(layer): whether all this holds for the layer as it is set.
+    The gradients of such weights do not depend on the weights. In all functions `x` is what the layer read
+    and `slope` the slope of the loss at what it returned, both [trials·batch, …].
+
+    gradients: (layer, x, slope, trials, normed) → name of a parameter → gradient [trials, *shape], which can
+    be differentiated in x and slope. `normed` is a norm's input, normalised, if the norm kept it.
+    operands: (layer, x, slope, n) → the two factors of the weight gradient for each of n parts of the batch,
+    [n, places, inputs] and [n, places, outputs]. None if the weight gradient is no product of two matrices.
+    link: what the layer does in each pass of a chain. None if a chain cannot contain the layer.
+    fits: (layer) → whether the rule covers the settings of the layer.
     """
 
     gradients: Callable[..., Tensors] = by_autograd

@@ -1,8 +1,9 @@
-"""Convolutions of one small image, as products with its windows.
+"""Convolutions of one small image, as matrix products with its windows.
 
-torch hands a single image of few pixels to its own unfolding and MKL. Here the windows of an image whose
-channels are a run of memory are nine copies beside each other, the products are oneDNN's, and each takes half
-the time: 0.40 and not 0.80 ms for 256 channels on 8×8 pixels (a core of an AMD EPYC with AVX-512).
+For a single image of few pixels, torch uses its own unfolding and MKL. Here the channels of a pixel lie next
+to each other in memory, so the windows of an image are copies of it beside each other, nine for a 3×3 kernel,
+and the products are oneDNN's. Each of the two takes half the time: 0.40 instead of 0.80 ms for 256 channels
+on 8×8 pixels (a core of an AMD EPYC with AVX-512).
 
 Images are [1, channels, rows, columns] and weights [out, in, rows, columns], both channels last.
 """
@@ -15,12 +16,12 @@ from torch import Tensor, nn
 
 from leakbench.matching.products import WORTH, product
 
-# torch's own limit, in numbers of the image, and of windows without dilation.
+# torch's own limits for this case: the most numbers in an image, and the largest window without dilation.
 SMALL, WINDOW = 20480, 3
 
 
 def pays(conv: nn.Conv2d, x: Tensor) -> bool:
-    """Return whether a convolution of these images, and its derivatives, are faster so."""
+    """Return whether a convolution of images x, and its derivatives, are faster as products with windows."""
     if x.device.type != "cpu" or x.dtype != torch.float32 or len(x) > 1 or x.numel() > SMALL:
         return False
     if conv.dilation != (1, 1) or max(conv.kernel_size) > WINDOW:
@@ -35,13 +36,13 @@ def _padding(conv: nn.Conv2d) -> tuple[int, int]:
 
 
 def _returned(conv: nn.Conv2d, read: Sequence[int]) -> list[int]:
-    """Return rows and columns of what comes out."""
+    """Return the rows and columns of the convolution's output."""
     axes = zip(read[2:], conv.kernel_size, conv.stride, _padding(conv), strict=True)
     return [(size + 2 * p - k) // s + 1 for size, k, s, p in axes]
 
 
 def _places(conv: nn.Conv2d, read: Sequence[int]) -> list[tuple[slice, slice]]:
-    """Return, for each tap, where the padded image is read."""
+    """Return for each tap of the kernel which rows and columns of the padded image it reads."""
     spans = [
         [slice(tap, tap + stride * (count - 1) + 1, stride) for tap in range(size)]
         for size, stride, count in zip(conv.kernel_size, conv.stride, _returned(conv, read), strict=True)
@@ -50,24 +51,30 @@ def _places(conv: nn.Conv2d, read: Sequence[int]) -> list[tuple[slice, slice]]:
 
 
 def _windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
-    """Return the windows of an image: [places, taps·in]."""
+    """Return the windows of an image, [places, taps·in]."""
     down, across = _padding(conv)
     padded = nn.functional.pad(x.permute(0, 2, 3, 1), (0, 0, across, across, down, down))
     return torch.cat([padded[:, i, j] for i, j in _places(conv, x.shape)], 3).flatten(0, 2)
 
 
 def _matrix(weight: Tensor) -> Tensor:
-    """Return weights as [out, taps·in]."""
+    """Return weights as a matrix, [out, taps·in]."""
     return weight.permute(0, 2, 3, 1).flatten(1)
 
 
 def _pixels(image: Tensor) -> Tensor:
-    """Return an image as [places, channels]."""
+    """Return an image as a matrix, [places, channels]."""
     return image.permute(0, 2, 3, 1).flatten(0, 2)
 
 
 def convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return the convolution of an image."""
+    """Return the convolution of an image.
+
+    conv: the layer, which gives kernel size, stride and padding.
+    x: [1, in, rows, columns].
+    weight: [out, in, rows, columns].
+    bias: [out], if there is one.
+    """
     found = product(_windows(conv, x), _matrix(weight).T)
     if bias is not None:
         found += bias
@@ -75,7 +82,13 @@ def convolved(conv: nn.Conv2d, x: Tensor, weight: Tensor, bias: Tensor | None) -
 
 
 def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[int]) -> Tensor:
-    """Return the transpose of a convolution, of shape `read`, of what came out."""
+    """Return the transpose of a convolution: from the slope at its output to the slope at its input.
+
+    conv: the layer, which gives kernel size, stride and padding.
+    slope: [1, out, rows, columns].
+    weight: [out, in, rows, columns].
+    read: the shape of what the convolution read, and of the result.
+    """
     (down, across), (height, width) = _padding(conv), read[2:]
     taps = product(_pixels(slope), _matrix(weight)).view(1, *slope.shape[2:], -1, read[1])
     padded = slope.new_zeros(1, height + 2 * down, width + 2 * across, read[1])
@@ -85,6 +98,11 @@ def transposed(conv: nn.Conv2d, slope: Tensor, weight: Tensor, read: Sequence[in
 
 
 def weight_gradient(conv: nn.Conv2d, slope: Tensor, x: Tensor) -> Tensor:
-    """Return the gradient of the weights, [out, in, rows, columns]."""
+    """Return the gradient of the weights, [out, in, rows, columns].
+
+    conv: the layer.
+    slope: [1, out, rows, columns], the slope of the loss at what the convolution returned.
+    x: [1, in, rows, columns], what it read.
+    """
     found = product(_pixels(slope).T, _windows(conv, x))
     return found.view(len(found), *conv.kernel_size, -1).permute(0, 3, 1, 2)

@@ -1,4 +1,4 @@
-"""Layers without parameters, in a chain."""
+"""The links of layers without parameters in a chain."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,11 @@ aten = torch.ops.aten
 
 
 def _linear_map(forward: Callable[..., tuple[Tensor, Kept]], backward: Callable[..., Tensor]) -> Link:
-    """Return the rule of a layer without parameters whose rates go the way of its values."""
+    """Return the link of a linear layer without parameters, whose rates pass as its values do.
+
+    forward: as in `Link`.
+    backward: as in `Link`.
+    """
     return Link(
         forward,
         backward,
@@ -27,8 +31,16 @@ def _activation(
     times_slope: Callable[[Tensor, Tensor], Tensor],
     curvature: Callable[[Tensor, Tensor], Tensor] | None,
 ) -> Link:
-    """Return the rule of y = function(x): times_slope(t, y) = t·y'; curvature(t, y) = t·y''/y', None:
-    nothing."""
+    """Return the link of an activation y = function(x), applied to each number.
+
+    The slope at x is slope · y'. The rate of this slope is rate · y' + slope · y'' · moved, where `rate` is
+    the rate of `slope` and `moved` the rate of x. So it is y' times the sum of `rate` and slope · moved ·
+    y''/y'.
+
+    function: x → y.
+    times_slope: (t, y) → t · y'.
+    curvature: (t, y) → t · y''/y'; None if y'' is 0 except at kinks.
+    """
 
     def back(
         layer: nn.Module, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
