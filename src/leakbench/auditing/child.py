@@ -73,7 +73,8 @@ def supervised(
             _in_child(work, writing, output, mark)
         os.close(writing)
         try:
-            said = _heard(reading, child, tell, what, seconds, memory, ours, mark)
+            within = _limits(what, seconds, memory, ours)
+            said = _heard(_lines(reading, child), mark, what, tell, within)
         finally:
             os.close(reading)
             _end(ours)
@@ -149,36 +150,17 @@ def _raised(problem: BaseException) -> str:
     return f"{type(problem).__name__}{': ' if text else ''}{text}{place}"
 
 
-def _heard(
-    reading: int,
-    child: int,
-    tell: Tell,
-    what: str,
-    seconds: float,
-    memory: float,
-    ours: set[int],
-    mark: bytes,
-) -> dict[str, Any]:
-    """Pass on the child's lines and return its last message.
+def _limits(what: str, seconds: float, memory: float, ours: set[int]) -> Callable[[], None]:
+    """Return a function that raises UserError once the child has used up its time or its memory.
 
-    Raises UserError at a limit, if the child ends without a result, or if anything but leakbench writes into
-    the pipe.
+    what: the name of the code in messages.
+    seconds: of wall time, from now on.
+    memory: in gigabytes, of the child and all processes that it starts.
+    ours: the children that this process had before.
     """
-    until, rest = time.monotonic() + seconds, b""
-    while True:
-        # This is asked before reading: if the child has ended, all its messages are in the pipe by now.
-        runs = _runs(child)
-        ready, _, _ = select.select([reading], [], [], _TICK)
-        data = os.read(reading, 1 << 16) if ready else None
-        rest += data or b""
-        *lines, rest = rest.split(b"\n")
-        for line in lines:
-            said = _message(line, mark, what)
-            if "line" not in said:
-                return said
-            tell(said["line"])
-        if data == b"" or (data is None and not runs):
-            raise UserError(f"{what}: its process ended without a result")
+    until = time.monotonic() + seconds
+
+    def check() -> None:
         if time.monotonic() > until:
             raise UserError(
                 f"{what}: not finished after {seconds:.0f} s (raise --budget, or make it quicker)"
@@ -186,6 +168,47 @@ def _heard(
         used = sum(_used(each) for each in _descendants(ours))
         if used > memory * _GIGABYTE:
             raise UserError(f"{what}: used {used / _GIGABYTE:.1f} GB, more than {memory:g} (raise --memory)")
+
+    return check
+
+
+def _lines(reading: int, child: int) -> Iterator[bytes | None]:
+    """Yield each line that the child writes into the pipe, and None once in each tick, until it ends."""
+    rest = b""
+    while True:
+        # This is asked before reading: if the child has ended, all its messages are in the pipe by now.
+        runs = _runs(child)
+        ready, _, _ = select.select([reading], [], [], _TICK)
+        data = os.read(reading, 1 << 16) if ready else None
+        *lines, rest = (rest + (data or b"")).split(b"\n")
+        yield from lines
+        if data == b"" or (data is None and not runs):
+            return
+        yield None
+
+
+def _heard(
+    lines: Iterator[bytes | None], mark: bytes, what: str, tell: Tell, within: Callable[[], None]
+) -> dict[str, Any]:
+    """Pass on the child's lines and return its last message.
+
+    lines: as `_lines` yields them.
+    mark: the beginning of each message.
+    what: the name of the code in messages.
+    tell: hears the lines.
+    within: raises UserError at a limit.
+
+    Raises UserError if the child ends without a result, or if anything but leakbench writes into the pipe.
+    """
+    for line in lines:
+        if line is None:
+            within()
+            continue
+        said = _message(line, mark, what)
+        if "line" not in said:
+            return said
+        tell(said["line"])
+    raise UserError(f"{what}: its process ended without a result")
 
 
 def _message(line: bytes, mark: bytes, what: str) -> dict[str, Any]:
