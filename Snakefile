@@ -8,7 +8,7 @@ from snakemake.utils import min_version
 
 min_version("9.27")
 
-# The checkout; results and data lie in the working directory, which another workflow may choose (docs/workflow.md).
+# The checkout. Results and data lie in the working directory, which another workflow may choose (docs/workflow.md).
 ROOT = Path(workflow.current_basedir)
 sys.path.insert(0, str(ROOT / "src"))
 
@@ -19,17 +19,17 @@ from leakbench.errors import UserError
 try:
     settings = checked(config)
     flow = Workflow(ROOT, settings.scale, settings.seed, Path.cwd(), settings.only)
-    # Snakemake itself knows its targets later, and answers a mistake in them in several lines.
+    # Snakemake itself learns its targets only later, and reports a mistake in them in several lines.
     flow.check(sys.argv[1:])
 except UserError as mistake:
     print(f"leakbench: {mistake}", file=sys.stderr)
     sys.exit(2)
-# A plan's values live as long as the process: Python's collector need not visit them again and again.
+# A plan's values live as long as the process, so Python's collector need not visit them again and again.
 gc.freeze()
 R, LOGS, DEVICE = flow.results, flow.logs, settings.device
 
 
-# Here and not in an included file, whose default target Snakemake passes over.
+# This rule is here instead of in an included file, because Snakemake ignores the default target of such a file.
 rule all:
     input:
         f"{R}/report.html",

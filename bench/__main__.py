@@ -22,12 +22,15 @@ SHOWN = [name for name in COLUMNS if name not in ("work", "turns", "load_before"
 
 
 def main(entries: Sequence[str], small: bool) -> None:
-    """Print every row of some entries; of all, write those that no busy machine spoilt.
+    """Run entries of the bench, print every row, and write the rows of a whole run.
 
-    Every side may use all cores.
+    Rows that were measured on a busy machine are not written. Every side may use all cores.
+
+    entries: the entries to run. Without any, all of them run, and their rows are written.
+    small: whether every comparison has a tiny size; then nothing is written.
     """
     cores = len(os.sched_getaffinity(0))
-    # As every job does, before torch is loaded.
+    # Every job calls this before torch is loaded.
     prepare(cores)
     from bench.ceiling import PRECISIONS, measured
 

@@ -1,8 +1,10 @@
-"""Run breaching on a task file; executed by the environment that breaching is installed in, apart from the
-project's.
+"""Run breaching on a task file.
 
-`python breaching_worker.py TASK OUT THREADS`: TASK holds the victim's state, the gradients, labels and first
-images of each target; OUT gets the reconstructions and, as a fact, the seconds of the reconstructions alone.
+The environment in which breaching is installed executes this file instead of the project's own environment.
+
+`python breaching_worker.py TASK OUT THREADS` reads from TASK the victim's state, and the gradients, labels
+and first images of each target. It writes to OUT the reconstructions and, as a fact, the seconds that the
+reconstructions alone took. THREADS is the number of torch's threads.
 """
 
 import sys
@@ -17,7 +19,12 @@ from leakbench.artefacts import read_tensors, write_tensors
 
 
 def main(task: Path, out: Path, threads: int) -> None:
-    """Reconstruct every target of `task`, one after another, as breaching does."""
+    """Reconstruct every target of a task by breaching, one after another.
+
+    task: the file with the victim and the targets.
+    out: the file for the reconstructions.
+    threads: the number of torch's threads.
+    """
     import breaching
 
     torch.set_num_threads(threads)

@@ -1,4 +1,4 @@
-"""The most that a core of this machine can do: large products and convolutions, by precision."""
+"""The highest speed that a core of this machine reaches in large products and convolutions, by precision."""
 
 import math
 import time
@@ -16,9 +16,11 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 def flop_of(run: Callable[[int], object], units: float) -> float:
-    """Return the floating-point operations of a unit: of its products and convolutions.
+    """Return the floating-point operations of the products and convolutions in one unit of work.
 
-    run: does as many iterations as it is given, each of `units` units. What it does once does not count.
+    run: does as many iterations as it is given. Work that it does only once, whatever the number of
+    iterations, is not counted.
+    units: the number of units in one iteration.
     """
     few, many = 2, 6
     return (flop(lambda: run(many)) - flop(lambda: run(few))) / ((many - few) * units)
@@ -26,7 +28,7 @@ def flop_of(run: Callable[[int], object], units: float) -> float:
 
 def flop(run: Callable[[], object]) -> int:
     """Return the floating-point operations of the products and convolutions of `run`."""
-    # torch counts a weight gradient of groups as if each channel met those of every other group.
+    # torch counts the weight gradient of a grouped convolution as if each channel met those of every group.
     counts: dict[Any, Callable[..., int]] = {torch.ops.aten.convolution_backward: _derivatives}
     if hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         counts[torch.ops.mkldnn._linear_pointwise] = _product
@@ -36,7 +38,7 @@ def flop(run: Callable[[], object]) -> int:
 
 
 def _product(x: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
-    """Return the operations of a product of x with the transpose of `weight`, by their shapes."""
+    """Return the operations of a product of x with the transpose of `weight`, both given by their shapes."""
     return 2 * math.prod(x) * weight[0]
 
 
@@ -45,19 +47,30 @@ def _derivatives(
     padding: object, dilation: object, transposed: bool, output_padding: object, groups: int,
     mask: Sequence[bool], *, out_shape: object = None, **_: object,
 ) -> int:  # fmt: skip
-    """Return the operations of a convolution's derivatives in what it read and in its weights, of those that
-    `mask` asks for.
+    """Return the operations of a convolution's derivatives with respect to its input and its weights.
 
-    slope, x, weight: shapes. Each derivative takes as many operations as the convolution, which multiplies
-    every weight once at each place that it goes to.
+    Each derivative takes as many operations as the convolution. The convolution multiplies every weight once
+    at each place of its output, or at each place of its input if it is transposed.
+
+    slope: the shape of the gradient with respect to the output.
+    x: the shape of the input.
+    weight: the shape of the weights.
+    transposed: whether the convolution is transposed.
+    mask: which derivatives are asked for: with respect to the input, the weights and the bias.
     """
     places = (x if transposed else slope)[2:]
     return 2 * x[0] * math.prod(places) * math.prod(weight) * sum(mask[:2])
 
 
 def measured(precision: str = "float32", seconds: float = 1.0) -> dict[str, float]:
-    """Return operations a second of one core, the best of about `seconds`: `product` of two matrices of
-    1024×1024, and `convolution` 3×3 of 64 channels, eight images of 32×32, forward."""
+    """Return the operations a second of one core, by kind of work.
+
+    `product` multiplies two matrices of 1024×1024. `convolution` is the forward pass of a 3×3 convolution of
+    64 channels on eight images of 32×32.
+
+    precision: a name of PRECISIONS.
+    seconds: how long each kind is repeated, about; the fastest repetition counts.
+    """
     kind = PRECISIONS[precision]
     matrix, images, kernel = (
         torch.randn(*shape).to(kind) for shape in ((1024, 1024), (8, 64, 32, 32), (64, 64, 3, 3))

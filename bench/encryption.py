@@ -1,5 +1,8 @@
-"""What each encryption costs: seconds and bytes for a value, and the largest error, beside one value per
-ciphertext."""
+"""What each encryption costs: seconds and bytes for a value, and the largest error.
+
+Seconds and bytes stand beside those of one value per ciphertext, and the error beside the bound that the
+scheme states.
+"""
 
 from collections.abc import Iterator
 from functools import partial
@@ -12,7 +15,7 @@ from bench.measure import Row, Side, compare, stated
 from leakbench import encryption
 from leakbench.encryption import Keys, Scheme
 
-# Scheme → its file, keywords, and how many values one call encrypts.
+# Scheme → its file, its keyword arguments, and the number of values that one call encrypts.
 SCHEMES: dict[str, tuple[str, dict[str, Any], int]] = {
     "Paillier 2048": ("paillier", {"bits": 2048}, 1020),
     "Paillier 3072": ("paillier", {"bits": 3072}, 760),
@@ -35,13 +38,17 @@ def _error(scheme: Scheme, keys: Keys, number: int) -> tuple[float, float]:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield the bench's rows. Both ways have the same keys and draw their blinding in the same way.
+    """Yield the bench's rows for every scheme.
 
-    ceiling: not used, since whole numbers are multiplied here. small: few values, to try it.
+    With Paillier, the keys of both ways have the same number of bits, and both ways draw their blinding in
+    the same way.
+
+    ceiling: not used, because whole numbers are multiplied here.
+    small: whether to encrypt only a few values, to see that the comparison works.
     """
     for name, (module, parameters, whole) in SCHEMES.items():
-        # One value per ciphertext of the same key size; CKKS has no such form, and Paillier 2048 stands
-        # beside it.
+        # The rival encrypts one value per ciphertext, with keys of the same size. CKKS has no such form, and
+        # is compared with Paillier 2048.
         bits = parameters.get("bits", 2048)
         number, count = (40, 1) if small else (whole, ALONE)
         scheme, single = (

@@ -1,7 +1,7 @@
-"""Exact attacks: seconds of one core for an update, beside Fidel on the same update and gradient matching.
+"""Exact attacks: the seconds of one core for an update, beside Fidel and gradient matching.
 
-Peeling of 64 CIFAR-10 images and SPEAR of 32, both from gradients of 1,000 neurons in single precision. InvG
-runs for as many iterations as take the exact attack's seconds.
+All attacks read the same update. Peeling reconstructs 64 CIFAR-10 images and SPEAR 32, both from gradients of
+1,000 neurons in single precision. InvG runs for as many iterations as take the exact attack's seconds.
 """
 
 import time
@@ -33,7 +33,11 @@ INVG = {
 
 
 def setting(batch: int, network: dict[str, Any]) -> Observation:
-    """Return what a server sees of one client with `batch` test images, and their labels for InvG alone."""
+    """Return what a server sees of one client with `batch` test images; only InvG uses the labels in it.
+
+    batch: the number of images.
+    network: the parameters of the victim `mlp`.
+    """
     arrays, _ = open_tensors(ROOT / "data" / "cifar10.safetensors")
     chosen = np.random.default_rng(0).choice(10_000, batch, replace=False)
     images = torch.from_numpy(np.array(arrays["test/images"])[chosen]).permute(0, 3, 1, 2).float() / 255
@@ -63,7 +67,11 @@ def _seconds(observation: Observation, entry: dict[str, Any]) -> float:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield the bench's rows. small: a tiny batch, to try it."""
+    """Yield the bench's rows for both exact attacks.
+
+    ceiling: not used.
+    small: whether to take a tiny batch, to see that the comparison works.
+    """
     cores = torch.get_num_threads()
     torch.set_num_threads(1)
     for module, work in WORK.items():

@@ -1,9 +1,9 @@
 """Fidel's 200 measurements at k = 30: capture, attack and scoring, batched against one measurement at a time.
 
-The rival takes one measurement after the other, and correlates all its neurons with all its samples at once
-(numpy.corrcoef). Ours is a process of one thread on each core, as a pipeline's jobs are. The rival is taken
-both ways: with the libraries' threads on all cores, and as such processes. Small products are slowed down by
-threads, so that the second is the fair one.
+The project's way runs in a process of one thread on each core, as the jobs of a pipeline do. The rival takes
+one measurement after the other, and correlates all neurons of a measurement with all its samples at once
+(numpy.corrcoef). The rival is timed twice: with the libraries' threads on all cores, and in a process of one
+thread on each core. Threads slow small products down, so the second comparison is the fair one.
 """
 
 import os
@@ -48,8 +48,10 @@ def _setting(rounds: int) -> tuple[torch.nn.Module, Tensor, np.ndarray, dict[str
 
 
 def batched(rounds: int) -> np.ndarray:
-    """Return how many samples each measurement reveals, all measurements together, by the project's own
-    rooms."""
+    """Return how many samples each of `rounds` measurements reveals, int [rounds].
+
+    The project's own rooms take all measurements together.
+    """
     model, images, labels, federation = _setting(rounds)
     truth = private_samples(federation, labels, ("bench",))
     weights = {name: p.detach() for name, p in model.named_parameters()}
@@ -58,7 +60,7 @@ def batched(rounds: int) -> np.ndarray:
     counts = np.empty(rounds, int)
 
     def sink(part: slice, _: int, update: dict[str, Tensor]) -> None:
-        # In pieces as the pipeline takes them: a larger one leaves the processor's cache.
+        # The pieces are those of the pipeline. A larger piece would not fit into the processor's cache.
         size = fidel.rounds_at_once  # type: ignore[attr-defined]
         for start in range(part.start, part.stop, size):
             piece = slice(start, min(start + size, part.stop))
@@ -74,8 +76,10 @@ def batched(rounds: int) -> np.ndarray:
 
 
 def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield (reconstructions [live neurons, 784], samples [k, 784]) of one measurement after the other, by
-    autograd."""
+    """Yield (reconstructions [live neurons, 784], samples [k, 784]) of one measurement after the other.
+
+    Autograd computes the gradients.
+    """
     model, images, labels, federation = _setting(measurements)
     truth = private_samples(federation, labels, ("bench",))
     rng = torch.Generator().manual_seed(0)
@@ -91,7 +95,7 @@ def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def per_measurement(measurements: int) -> list[int]:
-    """Return the same counts, one measurement after the other."""
+    """Return how many samples each measurement reveals, computed one measurement after the other."""
     counts = []
     for rows, samples in _one_by_one(measurements):
         r = np.corrcoef(rows, samples)[: len(rows), len(rows) :]
@@ -108,8 +112,8 @@ def _alone(threads: int) -> None:
 def _processes(cores: int) -> Iterator[ProcessPoolExecutor]:
     """Yield `cores` processes of one thread each.
 
-    How many threads a product of NumPy takes is settled when the library is loaded, so the processes are new
-    ones, and the environment says it while they begin.
+    NumPy settles the number of threads of a product when the library is loaded. The processes are therefore
+    new ones, and the environment holds the number of threads while they start.
     """
     prepare(1)
     try:
@@ -126,10 +130,15 @@ def _shared(pool: ProcessPoolExecutor, cores: int, run: Callable[[int], object],
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield the bench's rows. small: a tiny size, to try it."""
+    """Yield the bench's rows, one for each way in which the rival is timed.
+
+    ceiling: operations a second of all cores together, by precision and kind of work.
+    small: whether to take a tiny size, to see that the comparison works.
+    """
     many, few = (20, 4) if small else (ROUNDS, 40)
     cores = len(os.sched_getaffinity(0))
-    # Forward, the gradients of both layers' weights and of what is between them, and the correlations.
+    # The forward pass, the gradients of both layers' weights and of the values between the layers, and the
+    # correlations.
     layers = SHAPE[0] * SHAPE[1] * 128, 128 * CLASSES
     flop = 2 * K * (2 * sum(layers) + layers[1] + layers[0])
     with _processes(cores) as pool:

@@ -1,7 +1,7 @@
-"""GRNN on its LeNet, single images: our batch of generators against the same network in torch's layers, one
-at a time.
+"""GRNN on its LeNet, single images: a batch of generators against one generator at a time in torch's layers.
 
-The machine's cores are either side's to use: ours by a worker process each, the other's by torch's threads.
+Both sides may use all cores of the machine. The project's attack has one worker process for each core, and
+the rival has torch's threads.
 """
 
 import os
@@ -25,16 +25,18 @@ from leakbench.optimisers.rmsprop import rmsprop
 from leakbench.unknowns.generator import generator
 from leakbench.workers import Work
 
-# A whole attack takes a thousand iterations. With fewer a turn is short, and drawing the first weights is
-# still quick beside it.
+# A whole attack takes a thousand iterations. With fewer iterations a turn is short, and drawing the first
+# weights still takes only a small part of it.
 TRIALS, ITERATIONS, ALONE = 16, 300, 50
 SHAPE, CLASSES = (32, 32, 3), 10
 TV, LR, MOMENTUM = 1e-3, 1e-4, 0.99
 
 
 def _task(trials: int) -> tuple[nn.Module, list[list[Tensor]]]:
-    """Return victim and gradients of images of noise: what an iteration costs does not depend on
-    them."""
+    """Return the victim and the gradients of `trials` images of noise.
+
+    The cost of an iteration does not depend on the images.
+    """
     torch.manual_seed(0)
     model = victims.build("lenet-grnn", SHAPE, CLASSES, {}).eval()
     pairs = [(torch.rand(1, 3, 32, 32), torch.randint(0, CLASSES, (1,))) for _ in range(trials)]
@@ -43,7 +45,12 @@ def _task(trials: int) -> tuple[nn.Module, list[list[Tensor]]]:
 
 
 def batched(trials: int, iterations: int, workers: int) -> Tensor:
-    """Return reconstructions of all trials, by the project's own attack."""
+    """Return the reconstructions of all trials by the project's own attack.
+
+    trials: the number of trials.
+    iterations: the number of iterations of each trial.
+    workers: the number of worker processes.
+    """
     model, gradients = _task(trials)
     names = [name for name, _ in model.named_parameters()]
     observation = Observation(
@@ -72,7 +79,7 @@ def batched(trials: int, iterations: int, workers: int) -> Tensor:
 
 
 class _Generator(nn.Module):
-    """GRNN's generator as its authors build it."""
+    """GRNN's generator in torch's layers, as its authors build it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,7 +104,7 @@ class _Generator(nn.Module):
 
 
 def one_at_a_time(iterations: int) -> Tensor:
-    """Return the reconstruction of one trial, as the authors' loop goes about it."""
+    """Return the reconstruction of one trial after `iterations` iterations of a loop like the authors'."""
     model, gradients = _task(1)
     generator, latent = _Generator(), torch.randn(1, 128)
     optimiser = torch.optim.RMSprop(generator.parameters(), lr=LR, momentum=MOMENTUM)
@@ -116,7 +123,11 @@ def one_at_a_time(iterations: int) -> Tensor:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield the bench's row. small: a tiny size, to try it."""
+    """Yield the bench's row.
+
+    ceiling: operations a second of all cores together, by precision and kind of work.
+    small: whether to take a tiny size, to see that the comparison works.
+    """
     trials, iterations, alone = (2, 4, 2) if small else (TRIALS, ITERATIONS, ALONE)
     cores = len(os.sched_getaffinity(0))
     yield from compare(

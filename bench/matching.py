@@ -1,9 +1,10 @@
-"""Gradient matching: seconds per image-iteration and final PSNR, against breaching and a plain one-at-a-time
-loop.
+"""Gradient matching: seconds per image-iteration and final PSNR, against breaching and a plain loop.
 
-Same network, targets, first images, loss (cosine), optimiser (signed and boxed Adam with step decay) and
-iterations. The machine's cores are either side's to use: ours by a worker process each, the others' by
-torch's threads.
+All sides have the same network, loss (cosine), optimiser (signed and boxed Adam with step decay) and number
+of iterations. The project's attack takes all targets at once. breaching and the plain loop take the first
+targets (at most eight), one after another; both begin with the same first images, and the project's attack
+draws its own. Every side may use all cores of the machine: the project's attack by one worker process for
+each core, the others by torch's threads.
 """
 
 import os
@@ -30,16 +31,23 @@ ROOT = Path(__file__).resolve().parents[1]
 SHAPE, CLASSES, LR = (32, 32, 3), 10, 0.1
 WORK = {
     "lenet-dlg": {"parameters": {}, "targets": 64, "iterations": 200, "derivative": "exact"},
-    # An attack takes thousands of iterations; in a hundred its one comparison with autograd is a few percent.
+    # An attack takes thousands of iterations. Of a hundred iterations, the attack's one comparison with
+    # autograd takes a few percent.
     "resnet20-4": {"parameters": {}, "targets": 2, "iterations": 100, "derivative": "frozen"},
 }
-# Where the processor multiplies bfloat16 by itself, ours is taken in it too.
+# Where the processor has instructions that multiply bfloat16, the project's attack is timed in bfloat16 too.
 ROUNDED = {"resnet20-4": {"precision": "bfloat16", "targets": 8, "iterations": 20}}
 
 
 def setting(module: str, work: dict[str, Any]) -> tuple[torch.nn.Module, dict[str, Tensor], Tensor]:
-    """Return victim, tensors (gradients [targets, 1, *shape], labels, start) and the private images [targets,
-    C, H, W]."""
+    """Return the victim, the tensors of its targets and the private images [targets, C, H, W].
+
+    module: the victim's module.
+    work: an entry of WORK.
+
+    The tensors are the gradients `observed/<parameter>` [targets, *shape], `labels` [targets, 1] and the
+    first images `start` [targets, 1, C, H, W].
+    """
     arrays, _ = open_tensors(ROOT / "data" / "cifar10.safetensors")
     chosen = np.random.default_rng(0).choice(10_000, work["targets"], replace=False)
     images = torch.from_numpy(np.array(arrays["test/images"])[chosen]).permute(0, 3, 1, 2).float() / 255
@@ -62,7 +70,14 @@ def setting(module: str, work: dict[str, Any]) -> tuple[torch.nn.Module, dict[st
 def attacked(
     module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], workers: int
 ) -> Tensor:
-    """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together."""
+    """Return the reconstructions [targets, C, H, W] of the project's own attack, all targets together.
+
+    module: the victim's module.
+    work: an entry of WORK, with further keys `precision` and `device` where they are not the defaults.
+    model: the victim.
+    tensors: the tensors of its targets, as `setting` returns them.
+    workers: the number of worker processes on the processor; on another device there is one.
+    """
     count, device = work["targets"], work.get("device", "cpu")
     observation = Observation(
         network={"module": module, "parameters": work["parameters"], "shape": list(SHAPE),
@@ -73,8 +88,8 @@ def attacked(
         labels=[tensors["labels"].numpy()],
         work=Work(workers=workers if device == "cpu" else 1, device=device),
     )  # fmt: skip
-    # The attack draws its first images in this order from a fresh generator, as `setting` does after the
-    # weights.
+    # The attack draws its own first images from a fresh generator, with the distribution of `start` in
+    # `setting`.
     entry = {
         "module": "gradient-matching",
         "objective": {"cosine": {}},
@@ -87,7 +102,13 @@ def attacked(
 
 
 def _plain(work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], targets: int) -> Tensor:
-    """Return the reconstructions of a straightforward loop: one target after another, autograd twice."""
+    """Return the reconstructions of a plain loop: one target after another, differentiated twice by autograd.
+
+    work: an entry of WORK.
+    model: the victim.
+    tensors: the tensors of its targets, as `setting` returns them.
+    targets: the number of targets, the first ones.
+    """
     parameters = dict(model.named_parameters())
     found = []
     for target in range(targets):
@@ -114,8 +135,10 @@ def _plain(work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tens
 
 
 def _python() -> Path:
-    """Return the interpreter of an environment with breaching, made on first use; it borrows the project's
-    torch."""
+    """Return the interpreter of an environment with breaching, which is made on first use.
+
+    The environment uses the torch that is installed for the project.
+    """
     home = ROOT / ".bench"
     python = home / "bin" / "python"
     if not (home / ".complete").is_file():
@@ -136,7 +159,7 @@ def _python() -> Path:
 def _breaching(
     module: str, work: dict[str, Any], model: torch.nn.Module, tensors: dict[str, Tensor], targets: int
 ) -> tuple[Tensor, float]:
-    """Return breaching's reconstructions of the first targets and its seconds."""
+    """Return breaching's reconstructions of the first `targets` targets, and the seconds that it took."""
     facts = {
         "module": module, "parameters": work["parameters"], "shape": list(SHAPE), "classes": CLASSES,
         "iterations": work["iterations"], "lr": LR,
@@ -165,7 +188,11 @@ def _psnr(found: Tensor, truth: Tensor) -> str:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield a row per network, precision and rival. small: a tiny size, to try it."""
+    """Yield a row for each network, precision and rival.
+
+    ceiling: operations a second of all cores together, by precision and kind of work.
+    small: whether to take a tiny size, to see that the comparison works.
+    """
     tiny = {"targets": 2, "iterations": 2} if small else {}
     for module, whole in WORK.items():
         yield from _network(module, whole | tiny, ceiling)

@@ -1,8 +1,8 @@
-"""Time several ways of the same work in short turns, on a machine that does nothing else.
+"""Time several ways to do the same work in short turns, on a machine that does nothing else.
 
-The sides take turns and begin in turn, so that a drifting machine is fair to all. Every side may use the
-same cores. The share of the machine that other programs take is read before and after. A row that was taken
-on a busy machine is marked: it is printed and never written.
+The sides take turns, and the side that begins changes, so that a machine whose speed drifts is fair to all.
+Every side may use the same cores. The share of the machine that other programs take is read before and after.
+A row that was measured on a busy machine is marked: it is printed and never written.
 """
 
 import statistics
@@ -19,7 +19,7 @@ COLUMNS = [
 ]  # fmt: skip
 # Fewer turns say nothing about spread.
 TURNS = 5
-# A share of the machine above which it is busy with something else.
+# The machine is busy if other programs take more than this share of it.
 BUSY = 0.1
 
 Row = dict[str, Any]
@@ -29,8 +29,11 @@ Row = dict[str, Any]
 class Side:
     """One way to do the work.
 
-    name: for people. run: does the work of one turn; a float that it returns is the seconds that count.
-    units: of work in one turn. flop: floating-point operations of a unit, 0 where they are not the work.
+    name: the name of the side, for people.
+    run: does the work of one turn. If it returns a float, these are the seconds that count; otherwise the
+    whole call is timed.
+    units: the units of work in one turn.
+    flop: floating-point operations of a unit; 0 where the work does not consist of them.
     """
 
     name: str
@@ -40,12 +43,12 @@ class Side:
 
 
 def load(seconds: float = 1.0, stat: Path = Path("/proc/stat")) -> float:
-    """Return the share (0 to 1) of all cores that other programs take, watched for `seconds`."""
+    """Return the share (0 to 1) of all cores that other programs take, measured over `seconds`."""
     first = _ticks(stat)
     time.sleep(seconds)
     last = _ticks(stat)
     total = sum(last) - sum(first)
-    # The fourth and fifth number are what a core spent on nothing, and on nothing but waiting for a disk.
+    # The fourth and fifth number are the time that cores spent idle, and idle while waiting for a disk.
     idle = sum(last[3:5]) - sum(first[3:5])
     return 1 - idle / total if total else 0.0
 
@@ -57,9 +60,15 @@ def _ticks(stat: Path) -> list[int]:
 def alternate(
     sides: Sequence[Side], turns: int = TURNS, clock: Callable[[], float] = time.perf_counter
 ) -> dict[str, list[float]]:
-    """Return the seconds per unit of every side, one for each turn, after an unmeasured turn of each.
+    """Return the seconds per unit of every side, one for each turn, by the side's name.
 
-    Who begins changes with every turn. Raises ValueError for fewer than TURNS turns.
+    Each side first has a turn that is not measured. The side that begins changes with every turn.
+
+    sides: the ways to do the work.
+    turns: the number of measured turns, at least TURNS.
+    clock: returns the time in seconds.
+
+    Raises ValueError for fewer than TURNS turns.
     """
     if turns < TURNS:
         raise ValueError(f"{turns} turns: a spread needs at least {TURNS}")
@@ -89,9 +98,17 @@ def compare(
 ) -> Iterator[Row]:  # fmt: skip
     """Yield a row of bench.csv for each rival: seconds per unit, and how many times as fast ours is.
 
-    work: what is done, in words, or a function that says it afterwards. ceiling: operations a second of all
-    the cores that a side may use, of the kind that the work is made of; 0 where there is none. theirs: the
-    rivals', where they compute in another precision.
+    name: the name of the comparison.
+    work: what is done, in words, or a function that says it after the turns.
+    unit: the unit of the measured numbers.
+    ours: the project's side.
+    rivals: the other sides.
+    ceiling: operations a second of all the cores that a side may use, of the kind of which the work consists;
+    0 where there is none.
+    theirs: the same for the rivals, where they compute in another precision; 0 where they do not.
+    turns: the number of measured turns, at least TURNS.
+    clock: returns the time in seconds.
+    watch: returns the share (0 to 1) of the machine that other programs take.
     """
     before = watch()
     found = alternate([ours, *rivals], turns, clock)
@@ -116,7 +133,15 @@ def _three(key: str, values: tuple[float, float, float], form: str) -> dict[str,
 
 
 def stated(name: str, work: str, unit: str, ours: float, baseline: float, baseline_name: str) -> Row:
-    """Return a row of two numbers that are no times, such as bytes. A busy machine does not change them."""
+    """Return a row of two numbers that are no times, such as bytes, and that a busy machine does not change.
+
+    name: the name of the comparison.
+    work: what is done, in words.
+    unit: the unit of both numbers.
+    ours: the project's number.
+    baseline: the number beside it.
+    baseline_name: what that number is, in words.
+    """
     return dict.fromkeys(COLUMNS, "") | {
         "name": name, "work": work, "unit": unit, "ours": f"{ours:.3e}", "baseline": f"{baseline:.3e}",
         "baseline_name": baseline_name, "ratio": f"{baseline / ours:.2f}",
@@ -124,5 +149,5 @@ def stated(name: str, work: str, unit: str, ours: float, baseline: float, baseli
 
 
 def kept(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the rows that may be written: those that no busy machine spoilt."""
+    """Return the rows that may be written: those that were not measured on a busy machine."""
     return [row for row in rows if not row["busy"]]

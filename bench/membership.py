@@ -1,7 +1,7 @@
-"""Span membership of 1,000 candidates beside a batch of 64, against a full singular value decomposition.
+"""Span membership of a batch of 64 among 1,000 further candidates, against a singular value decomposition.
 
-Beside it stands Fidel, which reconstructs from the same update instead. The update is of 256 tanh neurons
-that read images of CIFAR-10's size, in single precision.
+The rival decomposes the whole update. A second rival is Fidel, which reconstructs from the same update
+instead. The update is that of 256 tanh neurons that read images of CIFAR-10's size, in single precision.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,11 @@ K, OTHERS, WIDTH, SHAPE = 64, 1000, 256, (32, 32, 3)
 
 
 def observed(k: int, others: int) -> Observation:
-    """Return what the server saw of k random images, which are the first of its candidates."""
+    """Return what the server saw of random images, which are the first of its candidates.
+
+    k: the number of images in the batch.
+    others: the number of further candidates.
+    """
     torch.manual_seed(0)
     parameters = {"hidden": [WIDTH, WIDTH], "activation": "tanh"}
     model = victims.build("mlp", SHAPE, 10, parameters)
@@ -40,12 +44,12 @@ def observed(k: int, others: int) -> Observation:
 
 
 def attacked(module: str, observation: Observation) -> None:
-    """Run an attack on the update."""
+    """Run the attack `module` on the update of an observation."""
     run({"module": module, "parameters": {}}, observation, torch.Generator().manual_seed(0))
 
 
 def decomposed(observation: Observation) -> None:
-    """Rank the candidates by numpy's whole decomposition of the update."""
+    """Rank the candidates of an observation by numpy's singular value decomposition of the whole update."""
     assert observation.candidates is not None
     slope = observation.updates["dense1.weight"][0, 0].astype(np.float64)
     rows = np.linalg.svd(slope, full_matrices=False)[2][: observation.clients[0]]
@@ -54,7 +58,11 @@ def decomposed(observation: Observation) -> None:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield the bench's rows. small: a tiny size, to try it."""
+    """Yield the bench's rows, one for each rival.
+
+    ceiling: not used.
+    small: whether to take a tiny size, to see that the comparison works.
+    """
     k, others = (8, 20) if small else (K, OTHERS)
     observation = observed(k, others)
     yield from compare(

@@ -1,12 +1,14 @@
-"""Whether bfloat16 reconstructs as float32 does: InvG's loop on ResNet20-4, the same targets and first images
-in both.
+"""Whether bfloat16 reconstructs as well as float32: InvG's loop on ResNet20-4 in both precisions.
 
     python -m bench.precision 5 4000
     python -m bench.precision 5 4000 cuda:0
 
-takes five targets and 4,000 iterations, and prints the PSNR of each target in either precision and how far
-they are apart, and what each took. Recorded evidence may be taken in bfloat16 where the mean of at least five
-pairs at 4,000 iterations is within 1 dB. The last argument is torch's name of a GPU (default: the processor).
+Both commands take five targets and 4,000 iterations. The targets and first images are the same in both
+precisions. The commands print the PSNR of each target in each precision, the mean difference, and the seconds
+that each precision took. The last argument is torch's name of a GPU (default: the processor).
+
+Recorded evidence may be made in bfloat16 where the mean difference of at least five pairs at 4,000 iterations
+is within 1 dB.
 """
 
 import sys
@@ -20,7 +22,12 @@ MODULE = "resnet20-4"
 
 
 def main(targets: int, iterations: int, device: str = "cpu") -> None:
-    """Print a line for each target, then the mean difference and its standard error."""
+    """Print a line for each target, then the mean difference and its standard error.
+
+    targets: the number of targets.
+    iterations: the number of iterations.
+    device: torch's name of the device on which the attack computes.
+    """
     work = {"parameters": {}, "targets": targets, "iterations": iterations, "derivative": "frozen"}
     model, tensors, truth = setting(MODULE, work)
     values = []

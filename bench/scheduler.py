@@ -1,10 +1,12 @@
-"""What Snakemake itself takes of the processor: chains of jobs that do nothing, planned and run, with this
-project's profile and without, and with a large data set that the jobs depend on by its digest or as it is.
+"""How much of the processor Snakemake itself takes to plan and run chains of jobs that do nothing.
+
+One comparison is between this project's profile and Snakemake's own settings. In the other one, jobs depend
+on a large data set by its digest or directly. The chains have the shape of the workflow: four jobs one after
+another, and one report after all chains.
 
     python -m bench.scheduler 10000
 
-prints one line; the chains have the workflow's shape, four jobs behind one another and all of them before one
-report.
+prints one line for about 10,000 jobs.
 """
 
 import os
@@ -19,9 +21,9 @@ from bench.measure import Row, Side, compare
 
 ROOT = Path(__file__).parents[1]
 STEPS = 4
-# Run in `make bench`; a whole run of ten thousand takes minutes.
+# The number of jobs in `make bench`. A run of ten thousand jobs would take minutes.
 JOBS = 200
-# Bytes of the data set: more than profiles/default has Snakemake read.
+# The bytes of the data set, which are more than Snakemake reads with profiles/default.
 DATA = 128_000_000
 BY_DIGEST, AS_IT_IS = 'ancient("data"), "digest"', '"data"'
 SNAKEFILE = """
@@ -47,8 +49,13 @@ rule step{step}:
 
 
 def chains(folder: Path, jobs: int, ours: bool, reads: str = "") -> list[str]:
-    """Write a workflow of about `jobs` jobs, whose first ones read `reads`; return the command that runs
-    it."""
+    """Write a workflow of chains, and return the command that runs it.
+
+    folder: the folder to write to.
+    jobs: the number of jobs, about.
+    ours: whether Snakemake uses this project's profile instead of its own settings.
+    reads: the inputs of the first job of each chain, as they stand in a rule.
+    """
     with (folder / "data").open("wb") as data:
         data.truncate(DATA)
     (folder / "digest").touch()
@@ -61,7 +68,13 @@ def chains(folder: Path, jobs: int, ours: bool, reads: str = "") -> list[str]:
 
 
 def taken(jobs: int, ours: bool, *options: str, reads: str = "") -> float:
-    """Return the processor's seconds that Snakemake and its jobs take, started from nothing."""
+    """Return the processor's seconds that Snakemake and its jobs take in a new folder.
+
+    jobs: the number of jobs, about.
+    ours: whether Snakemake uses this project's profile instead of its own settings.
+    options: further options of the command.
+    reads: the inputs of the first job of each chain, as they stand in a rule.
+    """
     with tempfile.TemporaryDirectory() as folder:
         quiet = subprocess.DEVNULL
         command = [*chains(Path(folder), jobs, ours, reads), *options]
@@ -74,7 +87,11 @@ def taken(jobs: int, ours: bool, *options: str, reads: str = "") -> float:
 
 
 def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
-    """Yield the bench's rows. ceiling: not used. small: few jobs, to try it."""
+    """Yield the bench's rows, one for each comparison.
+
+    ceiling: not used.
+    small: whether to run only a few jobs, to see that the comparison works.
+    """
     jobs = STEPS if small else JOBS
     yield from compare(
         "scheduler", f"{jobs} jobs that do nothing, two at a time", "processor's seconds per job",

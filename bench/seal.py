@@ -1,11 +1,12 @@
-"""What the seal and the digests cost: processor seconds of real attack jobs with them and without, in turns.
+"""What the seal and the digests cost: processor seconds of real attack jobs with and without them, in turns.
 
     python -m bench.seal [--pairs 10] [--jobs 5] [--most 0.5]
 
-Takes attacks of the quick scale whose updates are here and which took at most `--most` seconds, evenly from
-the list of all: what the seal costs hardly depends on how long an attack runs. Each is handed to a fork of a
-process that has the libraries loaded, as jobs of a run are, and finds files that the run has read whole
-before; what it writes is thrown away. By default all of it takes some 25 processor seconds.
+The bench takes attacks of the quick scale whose updates are here and which took at most `--most` seconds,
+evenly from the list of all such attacks. Short attacks are enough, because the cost of the seal hardly
+depends on how long an attack runs. As in a run, each job is handed to a fork of a process that has the
+libraries loaded, and reads files that the run has read whole before. The output of a job is thrown away. With
+the default options the bench takes some 25 processor seconds.
 """
 
 import argparse
@@ -30,7 +31,7 @@ from leakbench.whole import replacing
 
 
 def _bare() -> None:
-    """Take away what is measured. The product has no such switch."""
+    """Switch off the seal and the digests in this process. The product has no such switch."""
     blinding.seal = blinding.unsealed
     blinding.apart = lambda files, job: job(files)
     artefacts.whole = provenance.whole = lambda path: ""
@@ -39,7 +40,13 @@ def _bare() -> None:
 
 
 def spent(argv: list[str], bare: bool) -> float:
-    """Return the processor seconds of a job, of who keeps it, and of all its processes."""
+    """Return the processor seconds of a job, of its child processes and of the process that waits for it.
+
+    argv: the verb and the arguments of the job.
+    bare: whether the job runs without the seal and the digests.
+
+    Raises RuntimeError if the job fails.
+    """
     here, there = socket.socketpair()
     child = os.fork()
     if child == 0:
@@ -57,7 +64,12 @@ def spent(argv: list[str], bare: bool) -> float:
 
 
 def commands(flow: Workflow, out: Path, most: float) -> dict[str, list[str]]:
-    """Return by name the attack jobs whose inputs are here and which took at most `most` seconds."""
+    """Return the command of each attack job whose inputs are here, by the name of its cell.
+
+    flow: the workflow whose results are here.
+    out: the folder to which the jobs write.
+    most: the number of seconds that a job took at most when it was recorded.
+    """
     found = {}
     for stem in sorted(cell.stem for cell in flow.plan.cells):
         inputs = {"capture": [f"{flow.results}/captures/{capture_of(stem)}.safetensors"]}
@@ -91,7 +103,7 @@ def main() -> None:
         extra, whole = np.zeros((2, given.pairs, len(chosen)))
         for pair in range(given.pairs):
             for number, name in enumerate(chosen):
-                # Whichever is first finds colder caches.
+                # The first job of a pair finds colder caches, so the order alternates.
                 order = (False, True) if pair % 2 else (True, False)
                 seconds = {bare: spent(jobs[name], bare) for bare in order}
                 whole[pair, number], extra[pair, number] = seconds[False], seconds[False] - seconds[True]

@@ -1,6 +1,6 @@
-"""Draws docs/verdicts.png, the operating characteristic of the rule of verdicts: `python docs/verdicts.py`.
-It also prints the table of tolerances that docs/verdicts.md has.
+"""Draw docs/verdicts.png, the operating characteristic of the rule of verdicts.
 
+`python docs/verdicts.py` draws it, and prints the table of tolerances that is in docs/verdicts.md.
 tests/unit/scorecard/test_verdict_simulation.py simulates the same samples.
 """
 
@@ -21,10 +21,12 @@ Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 
 @dataclass(frozen=True)
 class Family:
-    """A distribution of scores: `draw` gives values [trials of a sample] of each sample, with the mean
-    `mean`.
+    """A distribution of scores.
 
-    tolerance, bounds: those of the metric that the scores imitate.
+    draw: a function from a generator and (samples, trials) to scores of this shape.
+    mean: the mean of the distribution.
+    tolerance: the tolerance of the metric that the scores imitate.
+    bounds: the range of that metric.
     rarest: the share of the rarest kind of outcome; 1 where there is only one kind.
     """
 
@@ -46,7 +48,12 @@ def normal(deviation: float) -> Family:
 
 
 def bimodal(good: float, bad: float, share: float) -> Family:
-    """Decibels of reconstructions of which a share fails."""
+    """Return the distribution of decibels of reconstructions of which a share fails.
+
+    good: the mean of reconstructions that do not fail, in dB. Scores have a deviation of 1 dB around it.
+    bad: the mean of those that fail, in the same way.
+    share: the share that fails, 0 to 1.
+    """
 
     def draw(rng: np.random.Generator, size: tuple[int, int]) -> np.ndarray:
         return np.where(rng.random(size) < share, bad, good) + rng.normal(0, 1, size)
@@ -63,12 +70,19 @@ def yes_or_no(share: float) -> Family:
 
 
 def exponential(deviation: float) -> Family:
-    """A quantity without bounds, of skewness 2; its deviation is in tolerances."""
+    """Return the distribution of a quantity without bounds, of skewness 2.
+
+    deviation: the standard deviation, in tolerances.
+    """
     return Family(lambda rng, size: rng.exponential(deviation, size), deviation, *UNBOUNDED)
 
 
 def lognormal(deviation: float, sigma: float) -> Family:
-    """A quantity without bounds, of skewness 1.75 (sigma 0.5) or 6.2 (1); its deviation is in tolerances."""
+    """Return the distribution of a quantity without bounds, of skewness 1.75 (sigma 0.5) or 6.2 (sigma 1).
+
+    deviation: the standard deviation, in tolerances.
+    sigma: the standard deviation of the quantity's logarithm.
+    """
     scale = deviation / math.sqrt(math.expm1(sigma**2) * math.exp(sigma**2))
     mean = scale * math.exp(sigma**2 / 2)
     return Family(lambda rng, size: scale * rng.lognormal(0, sigma, size), mean, *UNBOUNDED)
@@ -92,7 +106,7 @@ FAMILIES = {
     "skewed, exponential, 4 tol": exponential(4),
     "skewed, log-normal, 2 tol": lognormal(2, 0.5),
 }
-# What no rule can do: rare failures, and tails that a few trials do not show.
+# No rule can judge these samples: they have rare failures, or tails that a few trials do not show.
 HARD = {
     "bimodal, 30 and 10 dB, 20 % fail": bimodal(30, 10, 0.2),
     "bimodal, 45 and 4 dB, 10 % fail": bimodal(45, 4, 0.1),
@@ -104,7 +118,16 @@ HARD = {
 def words(
     family: Family, n: int, differences: list[float], repeats: int, rng: np.random.Generator
 ) -> dict[float, dict[str, float]]:
-    """Return how often each word is said of `repeats` samples of n, by true difference in tolerances."""
+    """Return how often the rule says each word, by the true difference.
+
+    family: the distribution of the scores.
+    n: the number of trials of a sample.
+    differences: the true differences of the mean from the published number, in tolerances.
+    repeats: the number of samples.
+    rng: draws the samples and their intervals.
+
+    Returns difference → word → share of the samples, 0 to 1.
+    """
     counts: dict[float, dict[str, float]] = {difference: {} for difference in differences}
     for values in family.draw(rng, (repeats, n)):
         low, high = interval(values, None, rng)
@@ -119,8 +142,17 @@ def words(
 
 
 def wrong(family: Family, n: int, repeats: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Return how often at worst "differs" is said at a true difference of at most one tolerance, and
-    "reproduced" at three or more.
+    """Return how often, at worst, the rule says "differs" wrongly, and how often "reproduced" wrongly.
+
+    "differs" is wrong at a true difference of at most one tolerance, and one tolerance is simulated.
+    "reproduced" is wrong at three tolerances or more, and three and four are simulated.
+
+    family: the distribution of the scores.
+    n: the number of trials of a sample.
+    repeats: the number of samples.
+    rng: draws the samples and their intervals.
+
+    Returns two shares of the samples, 0 to 1.
     """
     near, far = [-1.0, 1.0], [-4.0, -3.0, 3.0, 4.0]
     found = words(family, n, near + far, repeats, rng)
@@ -132,7 +164,12 @@ COLOURS = {"reproduced": "#1b7837", "inconclusive": "#8c8c8c", "differs": "#b218
 
 
 def characteristic(repeats: int = 1000) -> pd.DataFrame:
-    """Return how often each word is said of normal samples of deviation 4 dB, by n and true difference."""
+    """Return how often the rule says each word of normal samples of deviation 4 dB, in percent.
+
+    repeats: the number of samples of each size.
+
+    Returns the columns n (5, 10, 20 and 50 trials), difference (the true one, 0 to 15 dB), word and percent.
+    """
     decibels = np.arange(0, 15.1, 0.5)
     lines = []
     for n in (5, 10, 20, 50):
@@ -143,7 +180,14 @@ def characteristic(repeats: int = 1000) -> pd.DataFrame:
 
 
 def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
-    """Return the worst shares of wrong words, in percent, by n and kind of distribution."""
+    """Return the worst shares of wrong words, in percent, by number of trials and kind of distribution.
+
+    few: the number of samples of fewer than BOOTSTRAP_FROM trials.
+    many: the number of samples of BOOTSTRAP_FROM trials and more.
+
+    Returns the columns n, kind, word and percent. Where the rarest kind of outcome may stay unseen in n
+    trials, a wrong "reproduced" counts for a kind of its own.
+    """
     lines = []
     for place, (name, family) in enumerate(FAMILIES.items()):
         for n in NUMBERS:
@@ -158,7 +202,10 @@ def errors(few: int = 4000, many: int = 800) -> pd.DataFrame:
 
 
 def draw(out: Path) -> None:
-    """Draw both, and what share of outcomes n trials may miss."""
+    """Draw how often each word is said and how often it is wrong, and the outcomes that n trials may miss.
+
+    out: the file of the picture.
+    """
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""What no expression can say about AGIC."""
+"""Checks of AGIC that no expression can make."""
 
 import math
 from collections.abc import Mapping
@@ -7,13 +7,17 @@ from dataclasses import replace
 from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.quantity import Measured, NotMeasured, exactly, rank_correlation
 
-# Ratios of the last layer's weight to the first's in Figure 10.
+# The ratios of the last layer's weight to the first layer's weight in Figure 10.
 BETAS = (1, 5, 10, 20)
 Row = Mapping[str, str]
 
 
 def reads_trained_network(evidence: Evidence, row: Row) -> str:
-    """Whether an attack on a trained network surely beats one on a random gradient."""
+    """Return "yes" if an attack on a trained network surely beats an attack on a random gradient, else "no".
+
+    The attack surely beats the other if the interval of the difference of PSNR lies above 0. Raises
+    NotMeasured for attacks other than AGIC, and where the difference has no interval.
+    """
     if row["attack"] != "AGIC":
         raise NotMeasured("no experiment attacks a trained network with it")
     where = {"experiment": "agic-figure-9", "victim": "resnet20-4-trained", "attack": "agic-trained"}
@@ -26,15 +30,18 @@ def reads_trained_network(evidence: Evidence, row: Row) -> str:
 
 
 def pooling(evidence: Evidence, row: Row) -> str:
-    """Kernel and stride of the pooling before images are matched."""
-    # The room of matching loads torch, which reading this file must not.
+    """Return the kernel and the stride of the pooling before images are matched."""
+    # The room of matching loads torch, which must not be loaded when this file is read.
     from leakbench.matching.update_matching import KERNEL
 
     return f"{KERNEL}x{KERNEL},{KERNEL}"
 
 
 def one_image(evidence: Evidence, row: Row) -> Measured:
-    """Rank correlation of beta and PSNR for the first image that was attacked; one image is one trial."""
+    """Return the rank correlation of beta and PSNR for the first image that was attacked.
+
+    One image is one trial. Raises NotMeasured where the single images were not kept.
+    """
     points = [evidence.at(attack=f"agic-beta-{beta}-oracle") for beta in BETAS]
     kept = [point.trials.values for point in points if point.trials]
     if len(kept) < len(BETAS):

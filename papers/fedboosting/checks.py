@@ -1,4 +1,4 @@
-"""What no expression can say of chapter 4: boundaries, trainings that diverged, words of an exhibit."""
+"""Checks of chapter 4 that no expression can make: boundaries, diverged trainings, words of an exhibit."""
 
 import math
 from collections.abc import Mapping
@@ -11,13 +11,18 @@ from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials, from_trials
 
 Row = Mapping[str, str]
-# Fixed before measuring: a training whose last round reads less than this share of its best has diverged.
+# A training has diverged if the last round's accuracy is below this share of the best round's. The share was
+# fixed before measuring.
 COLLAPSED = 0.5
 PLANE = "thesis-figure-4-2-seeds"
 
 
 def _boundaries(evidence: Evidence, training: str) -> dict[str, dict[str, float]]:
-    """Return by seed the length of a boundary and the share of the plane that it classifies otherwise."""
+    """Return the numbers `length` and `apart` of a training's decision boundary, by seed.
+
+    `length` is the length of the boundary. `apart` is the share of the plane that is classified otherwise
+    than by centralised training. Raises NotMeasured where no boundary of the training was drawn.
+    """
     from skimage.measure import find_contours
 
     tensors, facts = evidence.exhibit(PLANE)
@@ -35,7 +40,12 @@ def _boundaries(evidence: Evidence, training: str) -> dict[str, dict[str, float]
 
 
 def _drawn(evidence: Evidence, key: str) -> Measured:
-    """Return FedAvg's number minus FedBoosting's by the released code; the note has the printed equations."""
+    """Return FedAvg's number minus FedBoosting's, where FedBoosting follows the released code.
+
+    The note gives the same difference for FedBoosting by the printed equations.
+
+    key: a number of `_boundaries`.
+    """
 
     def against(training: str) -> Measured:
         plain, other = _boundaries(evidence, "gaussians-fedavg"), _boundaries(evidence, training)
@@ -49,22 +59,31 @@ def _drawn(evidence: Evidence, key: str) -> Measured:
 
 
 def smoother(evidence: Evidence, row: Row) -> Measured:
+    """Return by how much FedAvg's boundary in the plane is longer than FedBoosting's."""
     return _drawn(evidence, "length")
 
 
 def closer(evidence: Evidence, row: Row) -> Measured:
+    """Return the share of the plane that FedAvg classifies otherwise than centralised training does.
+
+    The same share of FedBoosting is subtracted.
+    """
     return _drawn(evidence, "apart")
 
 
 def diverged(evidence: Evidence, row: Row) -> str:
-    """Return "diverged" where a training lost what it once read, else its accuracy in percent."""
+    """Return "diverged" where a training lost the accuracy that it once had, else its accuracy in percent."""
     rounds = evidence.rows(baseline="snapshot", convention="standard").sort_values("round")["mean"]
     found, last = evidence.at(), float(rounds.iloc[-1])
     return "diverged" if math.isnan(last) or last < COLLAPSED * rounds.max() else f"{100 * found.value:.2f}"
 
 
 def mostly_right(evidence: Evidence, row: Row) -> Measured:
-    """Return the share of the example words, the first of each test set, that FedBoosting reads right."""
+    """Return the share of the example words that FedBoosting reads right.
+
+    The examples are the first words of the test set of synth90k, or of words-plain where there are none of
+    synth90k. Raises NotMeasured where there are no examples.
+    """
     _, facts = evidence.exhibit("thesis-table-4-2")
     for dataset, training in (
         ("synth90k", "text-fedboosting-3e512b"),

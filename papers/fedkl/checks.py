@@ -1,11 +1,11 @@
-"""What no expression can say of chapter 5: how much of a network the lock is."""
+"""A check of chapter 5 that no expression can make: how much of a network the lock is."""
 
 from collections.abc import Mapping
 
 from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.quantity import Measured, exactly
 
-# Locked networks by their names in print.
+# The printed name of a locked network → its name in the catalogue.
 LOCKED = {
     "LeNet": "lenet-dlg-running-norm", "ResNet-20": "resnet20", "ResNet-32": "resnet32",
     "ResNet-18": "resnet18-unpooled", "ResNet-34": "resnet34-unpooled", "VGG-16": "vgg16-batch-norm",
@@ -13,7 +13,10 @@ LOCKED = {
 
 
 def lock_share(evidence: Evidence, row: Mapping[str, str]) -> Measured:
-    """Return the lock's share in percent of all tensors but the key of a network with 100 classes."""
+    """Return the share of the lock layers in all values of a locked network with 100 classes, in percent.
+
+    All tensors count but the key.
+    """
     import torch
 
     from leakbench import victims

@@ -1,4 +1,7 @@
-"""What no expression says of chapter 3 of Ren's thesis: curves, images on the way, an architecture."""
+"""Checks of chapter 3 of Ren's thesis that no expression can make.
+
+They read curves, images from during an attack, and an architecture.
+"""
 
 import math
 import re
@@ -12,7 +15,7 @@ from leakbench.scorecard.quantity import Measured, NotMeasured, least, mean
 
 Words = Mapping[str, str]
 SETS = {"MNIST": "mnist-32", "CIFAR-100": "cifar100", "LFW": "lfw-32"}
-# An attack succeeds from this SSIM and share of identified images on.
+# An attack succeeds if its SSIM and its share of identified images are at least this.
 RECOGNISABLE = 0.5
 
 
@@ -29,7 +32,13 @@ def _batched(size: int) -> str:
 
 
 def _kept(evidence: Evidence, dataset: str, **where: Any) -> list[float]:
-    """Return the iterations of kept images, and last those that ran, on a data set or its stand-in."""
+    """Return the iterations after which images were kept, and last the number of iterations that ran.
+
+    dataset: the data set; its stand-in is read where it has no such images.
+    where: further columns that name the rows.
+
+    Raises NotMeasured where neither has images from during the attack.
+    """
     for name in (dataset, evidence.stand_ins.get(dataset, dataset)):
         with suppress(NotMeasured):
             both = ("snapshot", "")
@@ -45,7 +54,11 @@ def _kept(evidence: Evidence, dataset: str, **where: Any) -> list[float]:
 
 
 def gradually(evidence: Evidence, row: Words) -> Measured:
-    """Return the least image error at the snapshot nearest to a tenth of what ran, minus the final one."""
+    """Return how much larger the image error is early in the attack than at its end.
+
+    Early is the snapshot nearest to a tenth of the iterations that ran. The least difference over the data
+    sets counts.
+    """
     found = []
     for dataset in SETS.values():
         last = evidence.at(dataset=dataset)
@@ -53,13 +66,16 @@ def gradually(evidence: Evidence, row: Words) -> Measured:
         early = evidence.at(
             dataset=dataset, baseline="snapshot", iterations=min(kept, key=lambda k: abs(k - ran / 10))
         )
-        # Both are of one run.
+        # Both numbers are of one run, so they have the same length.
         found.append(replace(early, length=last.length) - last)
     return least(found)
 
 
 def _coarse(evidence: Evidence, attack: str) -> Measured:
-    """Return the coarse share of the error of the first image on the way with half of the final SSIM."""
+    """Return the coarse share of the error of the first snapshot with at least half of the final SSIM.
+
+    Without such a snapshot, the final image counts.
+    """
     half = evidence.at(attack=attack, metric="ssim")
     last = evidence.at(attack=attack, metric="coarse_error")
     for steps in _kept(evidence, str(evidence.condition["dataset"]), attack=attack)[:-1]:
@@ -70,12 +86,19 @@ def _coarse(evidence: Evidence, attack: str) -> Measured:
 
 
 def coarse_to_fine(evidence: Evidence, row: Words) -> Measured:
-    """Return the coarse share of half-way images, GRNN minus DLG."""
+    """Return the coarse share of the error of images with half of the final SSIM, GRNN minus DLG."""
     return _coarse(evidence, "grnn") - _coarse(evidence, "dlg")
 
 
 def crossing(curve: Sequence[tuple[float, float]], level: float) -> float:
-    """Return where a rising curve of (threshold, rate) reaches `level`, by straight lines; NaN if never."""
+    """Return the threshold at which a rising curve reaches a rate, by linear interpolation.
+
+    curve: points (threshold, rate), in the order of the thresholds.
+    level: the rate.
+
+    Returns NaN if the curve never reaches the rate. If it starts at the rate or above, the first threshold is
+    returned.
+    """
     before = None
     for x, y in curve:
         if y >= level:
@@ -87,7 +110,10 @@ def crossing(curve: Sequence[tuple[float, float]], level: float) -> float:
 
 
 def threshold_of_rate(evidence: Evidence, row: Words) -> Measured:
-    """Return the threshold on MSE at which the mean success rate of batches of 4 and up reaches a level."""
+    """Return the threshold on MSE at which the mean success rate reaches the level that the row prints.
+
+    The mean is that of batches of 4, 8 and 16.
+    """
     found = re.fullmatch(r"success rate (\S+), (\w+)", row["condition"])
     assert found
     level, attack = float(found[1]), found[2].lower()
@@ -114,7 +140,11 @@ def threshold_of_rate(evidence: Evidence, row: Words) -> Measured:
 
 
 def largest_batch(evidence: Evidence, row: Words) -> Measured:
-    """Return the largest batch at which an attack succeeds, 0 if none, with those that it may be."""
+    """Return the largest batch size at which an attack succeeds, or 0 if there is none.
+
+    The interval runs from the largest batch size at which the attack surely succeeds to the largest one at
+    which it may succeed.
+    """
     attack, _, name = row["condition"].split()[:3]
     parts: dict[int, Measured] = {}
     for size in (1, 4, 8, 16, 32, 64, 128, 256):
@@ -122,7 +152,7 @@ def largest_batch(evidence: Evidence, row: Words) -> Measured:
             "experiment": _batched(size), "victim": "lenet-dlg",
             "dataset": SETS[name], "attack": attack.lower(), "federation": _federation(SETS[name], size),
         }  # fmt: skip
-        # How far both are above what makes a success.
+        # How far the lower one of both metrics is above the bound of a success.
         parts[size] = least(
             evidence.at(metric=metric, **where) - RECOGNISABLE for metric in ("ssim", "identified")
         )
@@ -136,7 +166,11 @@ def largest_batch(evidence: Evidence, row: Words) -> Measured:
 
 
 def upsampling_block(evidence: Evidence, row: Words) -> str:
-    """Return a setting of Table 3.1 as printed where torch's layers with it do what our block does."""
+    """Return a setting of Table 3.1 as printed, if torch's layers with it compute what the block computes.
+
+    The block is the project's own. If the outputs differ, the text "another" is returned. The kernel size is
+    read off the block's weights.
+    """
     import torch
     from torch.nn import functional
 

@@ -28,7 +28,7 @@ rule capture:
         " --out {output.capture:q} --oracle {output.oracle:q} --truth {output.truth:q} --record {output.record:q} 2> {log:q}"
 
 
-# Federations with `keep: false` share more bytes than they are worth keeping: cheap to play again, gone once used.
+# Federations with `keep: false` share more bytes than is worth keeping. They are cheap to play again, and deleted once used.
 use rule capture as capture_bulk with:
     output:
         capture=temp(

@@ -4,13 +4,13 @@ rule fetch:
         code=lambda w: flow.stamp(flow.fetch_code(w.dataset), fetched=True),
     output:
         data="data/{dataset}.safetensors",
-        # What the jobs that read the data depend on: Snakemake reads every input again for each output.
+        # Jobs that read the data depend on the digest, because Snakemake reads every input again for each output.
         digest="data/digests/{dataset}.sha256",
     log:
         "logs/fetch/{dataset}.log",
-    # A job goes before those that it waits for where both could start, because Snakemake looks at all jobs that are ready
-    # whenever it starts one. Figures have -1, capture 0, attack 1, what follows it 2. What many wait for or takes long
-    # comes first:
+    # Where a job and one of an earlier step could both start, the later step goes first. Few jobs are then ready at a time;
+    # whenever Snakemake starts a job, it looks at all jobs that are ready. Figures have -1, capture 0, attack 1, and the
+    # jobs after an attack 2. Jobs that take long, or for which many others wait, come first:
     # train 3, train_study 4, fetch 5.
     priority: 5
     # The nodes of a cluster may have no network.

@@ -82,7 +82,7 @@ rule scorecard:
         seeds=f"{R}/seeds.csv",
     log:
         f"{LOGS}/scorecard.log",
-    # Longer than any figure, and only the report waits for either.
+    # The scorecard takes longer than any figure, and only the report waits for either.
     priority: 2
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,
@@ -148,7 +148,7 @@ rule figure:
         executed=f"{R}/notebooks/{{experiment}}.ipynb",
     log:
         f"{LOGS}/figure/{{experiment}}.log",
-    # What every other job but the report comes before: figures fill the second core while the scorecard is written.
+    # All other jobs but the report come first: figures fill the second core while the scorecard is written.
     priority: -1
     resources:
         mem_mb=lambda w, attempt: attempt * 2000,

@@ -1,7 +1,7 @@
 from leakbench.warm import lead
 
 lead(workflow.is_main_process)
-# What `--touch` is to mark as current is made again by no later start.
+# A start with `--touch` is to mark results as current, so it must not let them be made again.
 if workflow.is_main_process and not {"--touch", "-t"} & set(sys.argv):
     try:
         for line in flow.strays():
@@ -19,7 +19,7 @@ wildcard_constraints:
     **flow.constraints,
 
 
-# Of jobs that run, and not of a dry run; where another workflow uses this one, that one decides.
+# This code runs when jobs run, but not in a dry run. Where another workflow uses this one, the other workflow decides.
 onstart:
     try:
         if workflow.touch:

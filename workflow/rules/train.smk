@@ -72,7 +72,7 @@ rule train_study:
         record=f"{R}/records/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.json",
     log:
         f"{LOGS}/study/{{dataset}}/{{victim}}/{{training}}/{{defence}}/{{seed}}.log",
-    # The longest jobs of a run: one that starts last would be waited for.
+    # These are the longest jobs of a run. If one of them started last, the whole run would wait for it.
     priority: 4
     resources:
         mem_mb=lambda w, threads, attempt: flow.needs("study", "/".join(w)).megabytes(
