@@ -1,4 +1,5 @@
-"""Pages of measurements: every value with an interval is recorded, or its paragraph says that it is not."""
+"""Pages of measurements, and texts that explain differences: every value with an interval is recorded, or the
+text says that it is not."""
 
 import re
 from functools import cache
@@ -8,6 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from project import ROOT
+
+from leakbench.papers.work import read_papers
 
 NUMBER = r"[-−]?\d*\.?\d+"
 # "0.94 (0.92 to 0.96": the value stands before the bracket, at most this number of characters.
@@ -56,13 +59,30 @@ def intervals(text: str) -> list[Interval]:
                 unrecorded = any(mark in words for mark in UNRECORDED)
             if unrecorded:
                 continue
-            for match in INTERVAL.finditer(words):
-                near = words[max(0, match.start() - BEFORE) : match.start()]
-                low, high = match.groups()
-                found.append(
-                    Interval(experiments, tuple(re.findall(NUMBER, near)), low, high, near + match.group())
-                )
+            found += within(words, experiments)
     return found
+
+
+def within(words: str, experiments: frozenset[str]) -> list[Interval]:
+    """Return every interval of a text about these experiments."""
+    found = []
+    for match in INTERVAL.finditer(words):
+        near = words[max(0, match.start() - BEFORE) : match.start()]
+        found.append(
+            Interval(experiments, tuple(re.findall(NUMBER, near)), *match.groups(), near + match.group())
+        )
+    return found
+
+
+def explained() -> list[Interval]:
+    """Return every interval of the texts that explain why a statement differs, without unrecorded runs."""
+    found: dict[Interval, None] = {}
+    for work in read_papers(ROOT / "papers"):
+        for why in work.differs.values():
+            text = " ".join((why.hypothesis, why.variant, why.outcome))
+            if not any(mark in text for mark in UNRECORDED):
+                found |= dict.fromkeys(within(why.outcome, frozenset(re.findall(r"[a-z0-9-]+", text))))
+    return [*found]
 
 
 def fits(printed: str, values: pd.Series) -> pd.Series:
@@ -89,11 +109,12 @@ PAGE, *OTHERS = (
     (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
     for name in ("findings", "exact-attacks", "malicious-servers")
 )
-EVERY = [each for page in (PAGE, *OTHERS) for each in intervals(page)]
+EVERY = [*(each for page in (PAGE, *OTHERS) for each in intervals(page)), *explained()]
 
 
-def test_the_page_has_intervals() -> None:
+def test_page_and_explanations_have_intervals() -> None:
     assert len(intervals(PAGE)) > 80
+    assert len(explained()) > 15
 
 
 @pytest.mark.parametrize("asked", EVERY, ids=lambda asked: asked.words)
