@@ -38,7 +38,7 @@ def test_headlines_come_first_then_the_rows_that_change(rows: pd.DataFrame) -> N
     assert [(line.id, line.text, line.changes) for line in found.statements] == [
         ("head", "It leaks 0.5.", True), ("turns", "turns", True), ("open", "open", True),
     ]  # fmt: skip
-    # Every seed decides `same` and `turns`.
+    # All seeds decide `same` and `turns`.
     assert (found.decided, found.turned) == (2, 1)
     assert held([found])["head"] == "holds with 1 of 2 seeds"
 
@@ -48,7 +48,7 @@ def test_the_page_says_how_often_a_verdict_changes(
 ) -> None:
     card.loc[card["headline"] != "", "id"] = "head"
     text = " ".join(page(card, [section()], FACTS | {"seeded": rows}).split())
-    assert "Every seed decides 2 rows of the scorecard; 1 of them has another verdict" in text
+    assert "All seeds decide 2 rows of the scorecard; 1 of them has another verdict" in text
     assert "(50.0 %)" in text
     assert "holds with 1 of 2 seeds" in text
     assert 'id="seeds"' not in page(card, [], FACTS | {"seeded": rows.iloc[:0]})
