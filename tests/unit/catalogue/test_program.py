@@ -69,12 +69,16 @@ def anything(_: Mapping[str, str]) -> bool:
     return True
 
 
+def after(package: Path, change: tuple[str, str]) -> str:
+    """Change the file and return the commit that it is the same program as."""
+    assert change[0] in CODE
+    (package / "a.py").write_text(CODE.replace(*change))
+    return same_program(["a.py"], ["HEAD"], anything)
+
+
 @pytest.mark.parametrize("kind", SAME)
 def test_words_about_code_leave_it_the_same_program(package: Path, kind: str) -> None:
-    old, new = SAME[kind]
-    assert old in CODE
-    (package / "a.py").write_text(CODE.replace(old, new))
-    assert same_program(["a.py"], ["HEAD"], anything) == "HEAD"
+    assert after(package, SAME[kind]) == "HEAD"
 
 
 def test_a_docstring_where_there_was_none_leaves_it_the_same_program(package: Path) -> None:
@@ -86,10 +90,7 @@ def test_a_docstring_where_there_was_none_leaves_it_the_same_program(package: Pa
 
 @pytest.mark.parametrize("kind", OTHER)
 def test_anything_else_makes_it_another_program(package: Path, kind: str) -> None:
-    old, new = OTHER[kind]
-    assert old in CODE
-    (package / "a.py").write_text(CODE.replace(old, new))
-    assert same_program(["a.py"], ["HEAD"], anything) == ""
+    assert after(package, OTHER[kind]) == ""
 
 
 def test_a_commit_counts_that_has_the_very_files_of_the_result(package: Path) -> None:
