@@ -185,6 +185,11 @@ def parser() -> argparse.ArgumentParser:
     confirm.add_argument(
         "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"
     )
+    confirm.add_argument(
+        "--iterations",
+        type=_positive,
+        help="run the recorded code and today's for this many iterations and ask for the same bytes",
+    )
     enter = command("enter", "run the agreed attacks on your own defence and write its entry")
     enter.add_argument(
         "file", type=Path, nargs="?", help="FILE.py, the defence (left out: only write the leaderboard)"

@@ -1,4 +1,4 @@
-"""Whether today's code is the program of an earlier commit, but for comments, docstrings and layout."""
+"""Which files are another program than at an earlier commit, but for comments, docstrings and layout."""
 
 import ast
 import hashlib
@@ -15,25 +15,26 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _COMMIT = re.compile("HEAD|[0-9a-f]{7,64}")
 
 
-def same_program(
+def changes(
     names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, str]], bool]
-) -> str:
-    """Return the first of some commits whose files are the same program as today's, or "" if none is.
+) -> tuple[str, list[str]]:
+    """Return a commit whose files made a result, and the files that are another program today.
 
-    names: the files that a result follows from, relative to the package.
+    The commit is the first of those with the fewest such files, or "" if no commit's files made the result.
+
+    names: the files that the result follows from today, relative to the package.
     commits: names of commits in git, the likeliest first.
     known: says of file → sha256 at a commit whether the result was made by these files. It is asked before
     any file is parsed.
     """
     today = {name: (PACKAGE / name).read_bytes() for name in names}
+    found = []
     for commit in commits:
         then = _files(commit, names)
-        made_it = then.keys() == today.keys() and known(
-            {name: hashlib.sha256(text).hexdigest() for name, text in then.items()}
-        )
-        if made_it and all(_program(then[name]) == _program(today[name]) for name in names):
-            return commit
-    return ""
+        if then and known({name: hashlib.sha256(text).hexdigest() for name, text in then.items()}):
+            apart = [n for n in names if n not in then or _program(then[n]) != _program(today[n])]
+            found.append((commit, apart))
+    return min(found, key=lambda each: len(each[1]), default=("", []))
 
 
 def _files(commit: str, names: Sequence[str]) -> dict[str, bytes]:

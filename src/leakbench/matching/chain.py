@@ -114,13 +114,13 @@ def _steps(model: nn.Module, graph: fx.Graph) -> list[Step] | None:
     return steps if flat[-1] else None
 
 
-def _total(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
+def summed(values: Sequence[Tensor | None], places: Sequence[int]) -> Tensor | None:
     """Return the sum of the values at these places that are not None, or None if all are."""
     known = [value for place in places if (value := values[place]) is not None]
     return sum(known[1:], known[0]) if known else None
 
 
-def _spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
+def spread(value: Tensor, places: Sequence[int], into: list[Tensor | None]) -> None:
     """Add a value to the value at each of these places of `into`."""
     for place in places:
         before = into[place]
@@ -177,7 +177,7 @@ def forth(steps: Sequence[Step], images: Tensor, pattern: Sequence[Kept] | None 
     values: list[Tensor | None] = [beside(images)]
     reads, kepts = [], []
     for place, step in enumerate(steps):
-        x = _total(values, step.reads)
+        x = summed(values, step.reads)
         assert x is not None
         if pattern is not None and step.link.kinked:
             kept = pattern[place]
@@ -244,7 +244,7 @@ def back(
         if told is not None:
             found.append(step.link.gradients(step.layer, kept, at, trials).values())
         if whole or any(step.reads):
-            _spread(step.link.backward(step.layer, kept, passed.reads[place], at), step.reads, slopes)
+            spread(step.link.backward(step.layer, kept, passed.reads[place], at), step.reads, slopes)
     if told is not None:
         told += [value for values in reversed(found) for value in values]
     return slopes
@@ -280,7 +280,7 @@ class _Gradients(torch.autograd.Function):
         moved: list[Tensor | None] = [None]
         reads: list[Tensor | None] = []
         for step, kept, own, size in zip(ctx.steps, kepts, owns, ctx.reads, strict=True):
-            rate = _total(moved, step.reads)
+            rate = summed(moved, step.reads)
             reads.append(rate)
             still = rate is None and not own
             moved.append(None if still else step.link.rate(step.layer, kept, size, rate, own, ctx.shape[0]))
@@ -301,7 +301,7 @@ class _Gradients(torch.autograd.Function):
             if isinstance(step.layer, HiddenNorm):
                 to_hidden[:0] = own_rates(step.layer, kept, slope, reads[place], rate, ctx.shape[0])
             moves = step.link.back(step.layer, kept, ctx.reads[place], slope, reads[place], rate, owns[place])
-            _spread(moves, step.reads, rates)
+            spread(moves, step.reads, rates)
         assert rates[0] is not None
         return apart(rates[0], ctx.shape), to_labels, None, *to_hidden
 

@@ -11,13 +11,14 @@ from leakbench.adaptive import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
-from leakbench.matching.frozen import pays
+from leakbench.matching.frozen import FrozenDifference, pays
 from leakbench.matching.gap import gradient_gap
 from leakbench.matching.hidden import hidden
 from leakbench.matching.local_epochs import Updates
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimiser import Make
+from leakbench.matching.shared_weights import SharedWeights, fits
 from leakbench.matching.terms import Term
 from leakbench.matching.trials import Collected, Group, Precision, groups
 from leakbench.matching.unknowns import Parameterisation, beside
@@ -47,11 +48,12 @@ class Composition:
     ) -> Objective:
         """Return the objective of a group's trials.
 
-        Differences replace second derivatives only if all of these conditions hold. The attack asks for them.
-        The network is deep enough to gain by them. Nothing else stands between the dummies and their
-        gradients, which excludes simulated steps, hidden parameters, a mechanism or unknowns of a defence,
-        and weights among the dummies. The gradients are compared in all entries, by products alone, and are
-        not rounded to bfloat16.
+        Differences (`matching.frozen`) and batches of trials (`matching.shared_weights`) need two conditions.
+        Nothing else stands between the dummies and their gradients, which excludes simulated steps, hidden
+        parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
+        compared in all entries, by products alone. Differences are taken if the attack asks for them, the
+        network is deep enough to gain by them, and nothing is rounded to bfloat16. Batches are taken in
+        bfloat16.
 
         group: the trials.
         terms: terms that replace those of the composition.
@@ -61,10 +63,14 @@ class Composition:
         objective = Objective(group, self.objective if terms is None else terms)
         mechanism = group.observation.adaptation.mechanism
         plain = not group.steps and not hidden(group.model) and mechanism is None and not weighs
-        plain = plain and self.precision == "float32" and not group.nuisance.start
+        plain = plain and not group.nuisance.start
         plain = plain and objective.distance.whole is None and not objective.partial
-        frozen = self.derivative == "frozen" and plain
-        return replace(objective, frozen=frozen and pays(group.model, group.shape), mechanism=mechanism)
+        engine: type[FrozenDifference] | type[SharedWeights] | None = None
+        if plain and self.precision == "bfloat16":
+            engine = SharedWeights if fits(group.model, group.shape) else None
+        elif plain and self.derivative == "frozen":
+            engine = FrozenDifference if pays(group.model, group.shape) else None
+        return replace(objective, engine=engine, mechanism=mechanism)
 
     def reconstruct(
         self,

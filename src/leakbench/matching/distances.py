@@ -52,15 +52,23 @@ def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tens
 def inner(a: Tensor, b: Tensor) -> Tensor:
     """Return the inner product of a and b for each trial, [trials, *shape] → [trials]."""
     if len(a) == 1:
-        return torch.dot(_run(a), _run(b))[None]
+        return torch.dot(in_memory(a), in_memory(b))[None]
     if a is b:
         return torch.linalg.vector_norm(a, dim=tuple(range(1, a.dim()))).square()
     return (a * b).sum(tuple(range(1, a.dim())))
 
 
-def _run(value: Tensor) -> Tensor:
+def in_memory(value: Tensor) -> Tensor:
     """Return all numbers in the order of memory, which must be the same for both factors of a product."""
     return (value.permute(0, 1, 3, 4, 2) if value.dim() == 5 else value).reshape(-1)
+
+
+def shaped(numbers: Tensor, shape: torch.Size) -> Tensor:
+    """Undo `in_memory`: return a gradient of this shape, with the channels last as in the engine."""
+    if len(shape) != 5:
+        return numbers.view(shape)
+    trials, out, channels, rows, columns = shape
+    return numbers.view(trials, out, rows, columns, channels).permute(0, 1, 4, 2, 3)
 
 
 def laid_out(gradient: Tensor) -> Tensor:

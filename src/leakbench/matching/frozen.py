@@ -18,6 +18,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +89,9 @@ class FrozenDifference:
     labels: [trials, batch] classes; None if the labels are unknowns too.
     weights: [trials, parameters], the weight of each parameter in the distance.
     """
+
+    # The trials run one after another, so more than one at a time gains nothing.
+    TOGETHER: ClassVar[int] = 1
 
     group: Group
     distance: Distance

@@ -15,6 +15,7 @@ from leakbench.matching.gradient_products import gradient_products, rows_of
 from leakbench.matching.hidden import lent
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.optimiser import Evaluate, Optimiser
+from leakbench.matching.shared_weights import SharedWeights
 from leakbench.matching.terms import Distance, Entries, Penalty, Prior, Term, Valued, Weights
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Dummies, Losses, Unknowns
@@ -66,8 +67,8 @@ class Objective:
     group: the trials.
     terms: at least one distance, at most one `Weights` and at most one `Entries`, and any penalties and
     priors.
-    frozen: whether second derivatives are differences of first ones (`matching.frozen`), which compare all
-    entries.
+    engine: what takes the derivatives, if not the engine of `matching.gradients`. It compares all entries of
+    the gradients, by products alone.
     mechanism: (observed) → what is done to dummy gradients before they are compared, as a function of the
     gradients and of the dummies.
 
@@ -76,7 +77,7 @@ class Objective:
 
     group: Group
     terms: Sequence[Term]
-    frozen: bool = False
+    engine: type[FrozenDifference] | type[SharedWeights] | None = None
     mechanism: Callable[[Tensors], Mechanism] | None = None
 
     def __post_init__(self) -> None:
@@ -123,11 +124,10 @@ class Objective:
         labels = None if group.labels is None else group.labels[rows]
         observed = group.observed(rows)
         weights = None if self.weigh is None else self.weigh(observed)
-        if self.frozen:
+        if self.engine is not None:
             ones = torch.ones(len(rows), device=group.device)
             each = torch.stack([ones if weights is None else weights[name] for name in observed], 1)
-            frozen = FrozenDifference(group, distance, observed, labels, each)
-            return self._penalised(frozen)
+            return self._penalised(self.engine(group, distance, observed, labels, each))
         chosen = next((term.of(observed) for term in self.terms if isinstance(term, Entries)), None)
         observed = {name: laid_out(value) for name, value in observed.items()}
         made = None if self.mechanism is None else self.mechanism(observed)
@@ -194,15 +194,15 @@ class Objective:
     def chunk(self, optimiser: Optimiser, unknowns: Unknowns | None = None) -> int:
         """Return how many trials run together, or for an optimiser with a population how many members.
 
-        It is the largest number that is still of use and keeps the working memory in bounds. Frozen
-        differences are computed one trial after another, so more than one trial gains nothing.
+        It is the largest number that is still of use and keeps the working memory in bounds. An engine says
+        by itself how many trials are of use to it.
 
         optimiser: the optimiser, for the size of its state and population.
         unknowns: what is optimised, if that is not the dummies themselves.
         """
         members = optimiser.population
-        if self.frozen:
-            return 1
+        if self.engine is not None:
+            return self.engine.TOGETHER
         trial = torch.arange(1)
         unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
         one = {name: value[:1] for name, value in unknowns.start.items()}

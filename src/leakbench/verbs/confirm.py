@@ -10,19 +10,22 @@ from typing import Any, NamedTuple
 
 from leakbench.artefacts import read_csv, to_json, write_text
 from leakbench.catalogue.cell import capture_of
-from leakbench.catalogue.code import PACKAGE
+from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
-from leakbench.catalogue.program import same_program
+from leakbench.catalogue.program import changes
 from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
+from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine
-from leakbench.reference import read_record, recorded
+from leakbench.reference import read_record, recorded, run_of
 from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
-from leakbench.verbs.record import digests, planned, sources
+from leakbench.verbs.both_programs import inputs_of, same_bytes
+from leakbench.verbs.record import VERBS, digests, planned, sources
 from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, WITHIN, compared, numbers
 
 Spec = dict[str, Any]
@@ -44,8 +47,9 @@ class _Older(NamedTuple):
 
 
 def confirm(
-    root: Path, scale: str, targets: bool = False, sample: int = 1, only: Sequence[str] | None = None
-) -> None:
+    root: Path, scale: str, targets: bool = False, sample: int = 1, only: Sequence[str] | None = None,
+    iterations: int | None = None,
+) -> None:  # fmt: skip
     """Name today's code as confirmed in the records of a scale that older code made, where it gives the same.
 
     Records of other settings than today's are left alone. Where git has the code that made a record, and
@@ -54,6 +58,10 @@ def confirm(
     identical; on another device, within a thousandth or within the recorded interval. Where one number
     differs, the record stays as it is and the number is printed.
 
+    With `iterations`, the code that made a record and today's code both run the attacks on a sampled capture
+    for this number of iterations on this machine (`verbs.both_programs`). The record is confirmed if all
+    bytes of all reconstructions are the same. This is for changes of code that only attacks run.
+
     root: the checkout.
     scale: the scale that was recorded, such as "standard".
     targets: whether to print what Snakemake must make first, and to write nothing: the setting `only`, so
@@ -61,20 +69,28 @@ def confirm(
     sample: how many conditions of each experiment are compared, at least 1. The choice follows from the
     digest of today's code, so that nobody picks it.
     only: names of experiments, if not all are meant.
+    iterations: how long the attacks of both programs run; None to compare with the recorded numbers.
 
     Raises UserError where an experiment is not recorded, or a sampled file is missing.
     """
     older = []
     for each in _older(root, scale, only):
-        if not (same := _same_program(each)):
-            older.append(each)
+        made_by, apart = _changes(each)
+        if not made_by or apart:
+            older.append((each, made_by, apart))
         elif not targets:
+            same = commit(PACKAGE) if made_by == "HEAD" else made_by
             _keep(root, each, {"same_program": same})
             print(f"{each.table.stem}: confirmed, the same program as {same}")
     if targets and older:
-        print(f"only={','.join(each.table.stem for each in older)}")
-    for each in older:
+        print(f"only={','.join(each.table.stem for each, *_ in older)}")
+    flow = None
+    for each, made_by, apart in older:
         table = each.table
+        if iterations is not None:
+            flow = flow or Workflow(root, *run_of(scale))
+            _by_both(flow, each, (made_by, apart), iterations, targets)
+            continue
         spec, *files = _sampled(each.asked, table.stem, each.code, sample)
         values, costs = ([root / "results" / scale / name for name in names] for names in files)
         paths = [*values, *costs]
@@ -112,14 +128,66 @@ def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[_Olde
             yield _Older(table, made, asked, code)
 
 
-def _same_program(older: _Older) -> str:
-    """Return the commit whose code made or confirmed a record and is the same program as today's, or ""."""
+def _changes(older: _Older) -> tuple[str, list[str]]:
+    """Return a commit whose code made or confirmed a record, and the files that are another program today."""
     confirmed = older.made.get("confirmed", {})
     codes = {older.made["code"], *confirmed}
     commits = [older.made["commit"], *(each.get("commit", "") for each in confirmed.values()), "HEAD"]
     names = sources(older.asked, older.table.stem)
-    found = same_program(names, list(dict.fromkeys(commits)), lambda files: digest(dict(files)) in codes)
-    return commit(PACKAGE) if found == "HEAD" else found
+    return changes(names, list(dict.fromkeys(commits)), lambda files: digest(dict(files)) in codes)
+
+
+def _by_both(
+    flow: Workflow, older: _Older, code: tuple[str, list[str]], iterations: int, targets: bool
+) -> None:
+    """Confirm a record if the code that made it and today's give the same bytes, or print what both need."""
+    name, root, (made_by, _) = older.table.stem, flow.root, code
+    cells = _attacked(older)
+    if reason := _no_attack(older, *code, cells):
+        if not targets:
+            print(f"{name}: not compared, {reason} (leave --iterations out)")
+        return
+    inputs = {cell: inputs_of(flow, cell) for cell in cells}
+    if targets:
+        needed = dict.fromkeys(path for each in inputs.values() for path in each.values())
+        print(*needed, sep="\n")
+        return
+    for cell, needs in inputs.items():
+        spec = older.asked.spec(f"attack/{cell}")
+        if not same_bytes(root, spec, needs, made_by, iterations):
+            print(f"{name}: not confirmed, {cell} has other bytes after {iterations} iterations")
+            return
+    shows = {"device": machine(), "sampled": cells, "same_bytes": made_by, "iterations": iterations}
+    _keep(root, older, shows)
+    print(f"{name}: confirmed, {len(cells)} attacks with the same bytes as by {made_by}")
+
+
+def _attacked(older: _Older) -> list[str]:
+    """Return the cells on one capture of an experiment that have results.
+
+    Which capture it is follows from the digest of today's code, so that nobody picks it.
+    """
+    stems = [
+        stem
+        for stem in older.asked.spec(f"table/{older.table.stem}")["cells"]
+        if stem not in older.made["absent"]
+    ]
+    captures = sorted(set(map(capture_of, stems)))
+    chosen = random.Random(older.code).choice(captures) if captures else None
+    return [stem for stem in stems if capture_of(stem) == chosen]
+
+
+def _no_attack(older: _Older, made_by: str, apart: Sequence[str], cells: Sequence[str]) -> str:
+    """Return why a comparison of attacks would not say enough, or "" if it says enough."""
+    if not made_by:
+        return "git lacks the code that made it"
+    if not cells:
+        return "it has no attacks"
+    others = [name for name in older.asked.needed(older.table.stem) if not name.startswith("attack/")]
+    parts = {part for name in others for part in parts_of(older.asked.specs[name])}
+    files = closure(*(f"leakbench.verbs.{verb}" for verb in VERBS if verb != "attack"), *sorted(parts))
+    beside = {path.relative_to(PACKAGE).as_posix() for path in files} & set(apart)
+    return f"not only attacks run {min(beside)}" if beside else ""
 
 
 def _keep(root: Path, older: _Older, shows: Spec) -> None:

@@ -34,6 +34,8 @@ from leakbench.tables.median import medians
 
 # The largest number of bytes of an exhibit that is kept in git.
 LARGEST = 2**20
+# The verbs whose code the numbers of a table follow from.
+VERBS = ("capture", "attack", "train", "score", "table")
 # These files only choose the pictures beside a table, so no number and no verdict follows from them.
 PICTURES = ("tables/pictures.py",)
 
@@ -178,9 +180,8 @@ def sources(asked: Plan, experiment: str) -> list[str]:
     asked: the plan of the run.
     experiment: the experiment's name.
     """
-    verbs = ["capture", "attack", "train", "score", "table"]
     parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
-    files = closure(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
+    files = closure(*(f"leakbench.verbs.{verb}" for verb in VERBS), *sorted(parts))
     names = (path.relative_to(PACKAGE).as_posix() for path in files)
     return [name for name in names if name not in PICTURES]
 

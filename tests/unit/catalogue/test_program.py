@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from leakbench.catalogue import program
-from leakbench.catalogue.program import same_program
+from leakbench.catalogue.program import changes
 
 CODE = '''"""A module."""
 
@@ -69,48 +69,58 @@ def anything(_: Mapping[str, str]) -> bool:
     return True
 
 
-def after(package: Path, change: tuple[str, str]) -> str:
-    """Change the file and return the commit that it is the same program as."""
+def after(package: Path, change: tuple[str, str]) -> list[str]:
+    """Change the file and return the files that are another program."""
     assert change[0] in CODE
     (package / "a.py").write_text(CODE.replace(*change))
-    return same_program(["a.py"], ["HEAD"], anything)
+    commit, apart = changes(["a.py"], ["HEAD"], anything)
+    assert commit == "HEAD"
+    return apart
 
 
 @pytest.mark.parametrize("kind", SAME)
 def test_words_about_code_leave_it_the_same_program(package: Path, kind: str) -> None:
-    assert after(package, SAME[kind]) == "HEAD"
+    assert after(package, SAME[kind]) == []
 
 
 def test_a_docstring_where_there_was_none_leaves_it_the_same_program(package: Path) -> None:
     (package / "a.py").write_text(CODE.replace('        """Return the area."""\n', ""))
     git(package, "commit", "--quiet", "--all", "--message", "b")
     (package / "a.py").write_text(CODE)
-    assert same_program(["a.py"], ["HEAD"], anything) == "HEAD"
+    assert changes(["a.py"], ["HEAD"], anything) == ("HEAD", [])
 
 
 @pytest.mark.parametrize("kind", OTHER)
 def test_anything_else_makes_it_another_program(package: Path, kind: str) -> None:
-    assert after(package, OTHER[kind]) == ""
+    assert after(package, OTHER[kind]) == ["a.py"]
 
 
 def test_a_commit_counts_that_has_the_very_files_of_the_result(package: Path) -> None:
     first, sha = git(package, "rev-parse", "HEAD"), hashlib.sha256(CODE.encode()).hexdigest()
     (package / "a.py").write_text(CODE.replace("of what", "of some"))
     git(package, "commit", "--quiet", "--all", "--message", "b")
-    assert same_program(["a.py"], ["HEAD", first[:10]], lambda files: files == {"a.py": sha}) == first[:10]
-    assert same_program(["a.py"], ["HEAD", first], lambda files: False) == ""
+    found = changes(["a.py"], ["HEAD", first[:10]], lambda files: files == {"a.py": sha})
+    assert found == (first[:10], [])
+    assert changes(["a.py"], ["HEAD", first], lambda files: False) == ("", [])
+
+
+def test_the_commit_with_the_fewest_changes_is_named(package: Path) -> None:
+    first = git(package, "rev-parse", "HEAD")
+    (package / "a.py").write_text(CODE.replace("r**2", "r**3"))
+    git(package, "commit", "--quiet", "--all", "--message", "b")
+    assert changes(["a.py"], [first, "HEAD"], anything) == ("HEAD", [])
 
 
 @pytest.mark.parametrize("commit", ["0" * 40, "master; true", "HEAD\nHEAD", "", "--help", "HEAD:../x"])
 def test_what_names_no_commit_has_no_files(package: Path, commit: str) -> None:
-    assert same_program(["a.py"], [commit], anything) == ""
+    assert changes(["a.py"], [commit], anything) == ("", [])
 
 
 def test_a_file_that_a_commit_lacks_is_not_the_same(package: Path) -> None:
     (package / "b.py").write_text("")
-    assert same_program(["a.py", "b.py"], ["HEAD"], anything) == ""
+    assert changes(["a.py", "b.py"], ["HEAD"], anything) == ("HEAD", ["b.py"])
 
 
 def test_without_git_nothing_is_known(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    assert same_program(["a.py"], ["HEAD"], anything) == ""
+    assert changes(["a.py"], ["HEAD"], anything) == ("", [])

@@ -38,8 +38,8 @@ def both(
 ) -> tuple[tuple[Tensor, dict[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]:
     unknowns = of.draw("normal", torch.Generator().manual_seed(1))
     exact, differences = (
-        Objective(of, terms(distance, weights, tv), way).evaluate(torch.arange(3))(unknowns)
-        for way in (False, True)
+        Objective(of, terms(distance, weights, tv), engine=way).evaluate(torch.arange(3))(unknowns)
+        for way in (None, frozen.FrozenDifference)
     )
     return exact, differences
 

@@ -10,9 +10,11 @@ from torch import Tensor, nn
 from trial_networks import CLASSES, everything, group, network, ones, terms
 
 from leakbench.matching import objective as module
+from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.loop import measured_bytes
 from leakbench.matching.objective import Objective
 from leakbench.matching.optimiser import Evaluate
+from leakbench.matching.shared_weights import SharedWeights
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import AT_ONCE
 from leakbench.objectives.total_variation import variation
@@ -112,12 +114,12 @@ def test_rows_are_the_trials_that_are_asked_for() -> None:
     torch.testing.assert_close(part["images"], moves["images"][rows], rtol=1e-9, atol=1e-12)
 
 
-@pytest.mark.parametrize("frozen", [False, True])
-def test_what_is_given_stays_as_it_was(frozen: bool) -> None:
+@pytest.mark.parametrize("engine", [None, FrozenDifference, SharedWeights])
+def test_what_is_given_stays_as_it_was(engine: Any) -> None:
     of = trials()
     unknowns = start(of)
     before = {name: value.clone() for name, value in unknowns.items()}
-    Objective(of, terms("cosine", ones, 0.1), frozen).evaluate(torch.arange(2))(unknowns)
+    Objective(of, terms("cosine", ones, 0.1), engine).evaluate(torch.arange(2))(unknowns)
     assert all(torch.equal(unknowns[name], value) for name, value in before.items())
     assert not any(value.requires_grad for value in unknowns.values())
 
@@ -151,7 +153,7 @@ def test_small_trials_leave_chunks_for_workers() -> None:
 
 
 def test_frozen_differences_go_trial_by_trial() -> None:
-    assert Objective(trials(count=9), terms("squares", ones, 0.0), frozen=True).chunk(ADAM) == 1
+    assert Objective(trials(count=9), terms("squares", ones, 0.0), engine=FrozenDifference).chunk(ADAM) == 1
 
 
 def test_only_the_updates_of_the_trials_at_work_are_read() -> None:

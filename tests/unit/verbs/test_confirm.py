@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -47,7 +48,7 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
                 monkeypatch.setitem(where, name, value)
             else:
                 monkeypatch.setattr(where, name, value)
-    monkeypatch.setattr(module, "same_program", lambda names, commits, known: "")
+    monkeypatch.setattr(module, "changes", lambda names, commits, known: ("", []))
     monkeypatch.setattr(module, "sources", lambda asked, experiment: [])
     return folder / "x.json"
 
@@ -95,13 +96,15 @@ def test_on_the_recorded_device_near_is_not_enough(cell: Cell, recorded: Path) -
 def test_the_same_program_confirms_a_record_and_nothing_is_run(
     cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def same(names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, str]], bool]) -> str:
+    def same(
+        names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, str]], bool]
+    ) -> tuple[str, list[str]]:
         assert (names, commits) == (["a.py"], ["abc", "HEAD"])
         assert not known({"a.py": "another"})
-        return "abc" if known({"a.py": "its sha256"}) else ""
+        return ("abc" if known({"a.py": "its sha256"}) else "", [])
 
     monkeypatch.setattr(module, "sources", lambda asked, experiment: ["a.py"])
-    monkeypatch.setattr(module, "same_program", same)
+    monkeypatch.setattr(module, "changes", same)
     made = read_json(recorded, "", "") | {"code": digest({"a.py": "its sha256"})}
     recorded.write_text(json.dumps(made))
     cell.scores.unlink()
@@ -112,6 +115,70 @@ def test_the_same_program_confirms_a_record_and_nothing_is_run(
     assert "x: confirmed, the same program as abc" in capsys.readouterr().out
     assert read_json(recorded, "", "")["confirmed"]["new"]["same_program"] == "abc"
     assert age(cell, recorded) == ""
+
+
+@pytest.fixture
+def changed_attack(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Let one file that attacks alone run be another program. Return what both programs are asked for."""
+    asked: list[dict[str, Any]] = []
+
+    def both(root: Path, spec: dict[str, Any], inputs: dict[str, str], commit: str, iterations: int) -> bool:
+        asked.append({"spec": spec, "inputs": inputs, "commit": commit, "iterations": iterations})
+        return len(asked) == 1
+
+    flow = SimpleNamespace(root=cell.root)
+    plan = Plan("quick", {"x": []}, {}, {"table/x": SPEC, f"attack/{STEM}": {"a": 1}}, {"x": []})
+    for name, value in (
+        ("changes", lambda *given: ("abc", ["matching/chain.py"])),
+        ("planned", lambda *given: plan),
+        ("Workflow", lambda *given: flow),
+        ("inputs_of", lambda flow, stem: {"capture": f"captures/{stem}"}),
+        ("same_bytes", both),
+    ):
+        monkeypatch.setattr(module, name, value)
+    return asked
+
+
+def test_the_same_bytes_after_a_few_iterations_confirm_a_record(
+    cell: Cell, recorded: Path, changed_attack: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    confirm(cell.root, "quick", targets=True, iterations=30)
+    assert capsys.readouterr().out.split() == ["only=x", f"captures/{STEM}"]
+    confirm(cell.root, "quick", iterations=30)
+    assert changed_attack == [
+        {"spec": {"a": 1}, "inputs": {"capture": f"captures/{STEM}"}, "commit": "abc", "iterations": 30}
+    ]
+    (entry,) = read_json(recorded, "", "")["confirmed"].values()
+    assert (entry["same_bytes"], entry["iterations"], entry["sampled"]) == ("abc", 30, [STEM])
+    assert age(cell, recorded) == ""
+
+
+def test_other_bytes_confirm_nothing(
+    cell: Cell, recorded: Path, changed_attack: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed_attack.append({})
+    before = recorded.read_bytes()
+    confirm(cell.root, "quick", iterations=30)
+    assert f"x: not confirmed, {STEM} has other bytes" in capsys.readouterr().out
+    assert recorded.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("commit", "file", "words"),
+    [
+        ("", "matching/chain.py", "git lacks the code"),
+        ("abc", "scoring/attack.py", "not only attacks run scoring/attack.py"),
+    ],
+)
+def test_both_programs_are_no_proof_of_what_other_jobs_run(
+    cell: Cell, recorded: Path, changed_attack: list[dict[str, Any]], capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, commit: str, file: str, words: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(module, "changes", lambda *given: (commit, [file]))
+    confirm(cell.root, "quick", iterations=30)
+    assert f"x: not compared, {words}" in capsys.readouterr().out
+    assert not changed_attack
+    assert "confirmed" not in read_json(recorded, "", "")
 
 
 def test_what_must_be_made_first_is_listed_and_asked_for(

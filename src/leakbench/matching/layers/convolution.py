@@ -136,6 +136,9 @@ def _rate(
     conv: nn.Conv2d, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors, trials: int
 ) -> Tensor:
     x, weight = kept
+    if not own:
+        assert rate is not None
+        return _convolved(conv, rate, weight, None, trials)
     bias = own["bias"].flatten() if "bias" in own else None
     moving = own["weight"].flatten(0, 1)
 
@@ -148,11 +151,13 @@ def _rate(
 
 
 def _back(
-    conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+    conv: nn.Conv2d, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor | None,
     own: Tensors
 ) -> Tensor:  # fmt: skip
     x, weight = kept
     moving, trials = own["weight"].flatten(0, 1), own["weight"].shape[0]
+    if rate is None:
+        return _transposed(conv, slope, x, moving, trials)
     if narrow.turns(conv, read, slope.shape, NARROWEST):
         both = narrow.reading_both(_turned(conv, weight, trials), narrow.turned(conv, moving, trials))
         return narrow.transposed(conv, narrow.beside(rate, slope, trials), both, read, trials)

@@ -38,6 +38,9 @@ def _gradients(
 def _rate(
     layer: nn.Linear, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors, trials: int
 ) -> Tensor:
+    if not own:
+        assert rate is not None
+        return rate @ layer.weight.T
     found = kept[0] @ own["weight"].mT
     if "bias" in own:
         found += own["bias"][:, None]
@@ -45,10 +48,11 @@ def _rate(
 
 
 def _back(
-    layer: nn.Linear, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+    layer: nn.Linear, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor | None,
     own: Tensors
 ) -> Tensor:  # fmt: skip
-    return (slope @ own["weight"]).add_(rate @ layer.weight)
+    found = slope @ own["weight"]
+    return found if rate is None else found.add_(rate @ layer.weight)
 
 
 DENSE = Rule(

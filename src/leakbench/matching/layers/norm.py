@@ -25,7 +25,7 @@ def _wide(value: Tensor, trials: int) -> Tensor:
     return rows.expand(trials, -1).reshape(-1, 1, 1)
 
 
-def _by_images(norm: Normed) -> bool:
+def by_images(norm: Normed) -> bool:
     """Return whether a norm has no running statistics, so that it uses those of the images."""
     return norm.running_mean is None or norm.running_var is None
 
@@ -43,7 +43,7 @@ def _forward(norm: Normed, x: Tensor, trials: int) -> tuple[Tensor, Kept]:
 
 
 def _backward(norm: Normed, kept: Kept, read: torch.Size, slope: Tensor) -> Tensor:
-    if _by_images(norm):
+    if by_images(norm):
         normed, scale, gain = kept
         return pulled(slope * gain, normed, scale)
     return slope * kept[2]
@@ -52,8 +52,11 @@ def _backward(norm: Normed, kept: Kept, read: torch.Size, slope: Tensor) -> Tens
 def _rate(
     norm: Normed, kept: Kept, read: torch.Size, rate: Tensor | None, own: Tensors, trials: int
 ) -> Tensor:
+    if not own:
+        assert rate is not None
+        return pulled(rate, *kept[:2]) * kept[2] if by_images(norm) else rate * kept[2]
     gains, shifts = (value.reshape(-1, 1, 1) for value in own.values())
-    if _by_images(norm):
+    if by_images(norm):
         normed, scale, gain = kept
         found = torch.addcmul(shifts, normed, gains)
         return found if rate is None else found.addcmul_(pulled(rate, normed, scale), gain)
@@ -64,20 +67,21 @@ def _rate(
 
 
 def _back(
-    norm: Normed, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor,
+    norm: Normed, kept: Kept, read: torch.Size, slope: Tensor, moved: Tensor | None, rate: Tensor | None,
     own: Tensors
 ) -> Tensor:  # fmt: skip
     gains = next(iter(own.values())).reshape(-1, 1, 1)
-    if _by_images(norm):
+    if by_images(norm):
         normed, scale, gain = kept
-        found = pulled((rate * gain).addcmul_(slope, gains), normed, scale)
+        still = slope * gains if rate is None else (rate * gain).addcmul_(slope, gains)
+        found = pulled(still, normed, scale)
         return found if moved is None else found.add_(bent(slope * gain, moved, normed, scale))
-    return (rate * kept[2]).addcmul_(slope, gains * kept[1])
+    return slope * (gains * kept[1]) if rate is None else (rate * kept[2]).addcmul_(slope, gains * kept[1])
 
 
 def _chained(norm: Normed, kept: Kept, slope: Tensor, trials: int) -> Tensors:
     at_gain, at_shift = (slope * kept[0]).sum((0, 2, 3)), slope.sum((0, 2, 3))
-    if not _by_images(norm):
+    if not by_images(norm):
         scale, mean = kept[1].flatten(), kept[3].flatten()
         at_gain = (at_gain - at_shift * mean) * scale
     return {name: value.view(trials, -1) for name, value in zip(OWN, (at_gain, at_shift), strict=True)}
@@ -97,7 +101,7 @@ def own_rates(
     """
     at_scale, at_shift = _chained(norm, kept, rate, trials).values()
     if moved is not None:
-        still = pulled(moved, *kept[:2]) if _by_images(norm) else moved * kept[1]
+        still = pulled(moved, *kept[:2]) if by_images(norm) else moved * kept[1]
         at_scale = at_scale + (slope * still).sum((0, 2, 3)).view(trials, -1)
     return at_scale, at_shift
 

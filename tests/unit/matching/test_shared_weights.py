@@ -1,0 +1,99 @@
+"""Trials in one batch against trials beside each other, in float64, for every victim."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from trial_networks import CASES, CLASSES, IDS, Weigh, group, met, ones, terms
+
+from leakbench.matching import own_gradient
+from leakbench.matching.composition import Composition
+from leakbench.matching.objective import Objective
+from leakbench.matching.shared_weights import SharedWeights, fits
+from leakbench.matching.trials import Group
+from leakbench.objectives.layer_weights import parameter_weights
+
+TRIALS = 3
+# ResNet20-4 is the network of which bfloat16 is timed.
+RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
+BY_LAYER = partial(
+    parameter_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
+)
+
+
+def trials(module: str, parameters: dict[str, Any], batch: int = 2, known: bool = True) -> Group:
+    model = met(module, parameters)
+    torch.manual_seed(1)
+    images = torch.rand(TRIALS, batch, 3, 32, 32, dtype=torch.float64)
+    return group(model, images, torch.randint(0, CLASSES, (TRIALS, batch)), known)
+
+
+def agree(of: Group, distance: str = "cosine", weights: Weigh = ones) -> None:
+    unknowns = of.draw("normal", torch.Generator().manual_seed(2))
+    unknowns = {name: value.double() for name, value in unknowns.items()}
+    (losses, exact), (same, found) = (
+        Objective(of, terms(distance, weights, 0.0), engine=engine).evaluate(torch.arange(TRIALS))(unknowns)
+        for engine in (None, SharedWeights)
+    )
+    torch.testing.assert_close(same, losses, rtol=1e-9, atol=1e-12)
+    assert found.keys() == exact.keys()
+    for name, value in exact.items():
+        apart = (found[name] - value).norm() / value.norm()
+        assert float(apart) < 1e-9, name
+
+
+@pytest.mark.parametrize(("module", "parameters"), CASES, ids=IDS)
+def test_both_engines_agree_on_every_victim(module: str, parameters: dict[str, Any]) -> None:
+    of = trials(module, parameters)
+    if not fits(of.model, of.shape):
+        pytest.skip("its trials do not lie in one batch")
+    agree(of)
+
+
+@pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
+@pytest.mark.parametrize("distance", ["squares", "cosine"])
+def test_gradients_larger_than_a_piece(module: str, distance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_gradient, "PIECE", 40)
+    agree(trials(module, {} if module == "lenet_dlg" else RESNET[1]), distance)
+
+
+@pytest.mark.parametrize("distance", ["squares", "cosine"])
+@pytest.mark.parametrize("weights", [ones, BY_LAYER], ids=["ones", "by-layer"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_distances_weights_and_batches(distance: str, weights: Weigh, batch: int) -> None:
+    agree(trials(*RESNET, batch), distance, weights)
+
+
+@pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
+def test_labels_may_be_unknowns(module: str) -> None:
+    agree(trials(module, {} if module == "lenet_dlg" else RESNET[1], known=False))
+
+
+def test_slopes_lie_in_memory_as_the_unknowns() -> None:
+    """An optimiser goes through both in the order of memory."""
+    of = trials(*RESNET)
+    unknowns = {"images": of.draw("normal", torch.Generator())["images"].double()}
+    _, found = Objective(of, terms("cosine", ones, 0.0), engine=SharedWeights).evaluate(torch.arange(TRIALS))(
+        unknowns
+    )
+    assert found["images"].stride() == unknowns["images"].stride()
+
+
+def test_bfloat16_takes_this_engine_where_it_can() -> None:
+    of = trials(*RESNET)
+    composed = Composition(terms("cosine", ones, 0.0), unknowns=None, optimiser=None, precision="bfloat16")  # type: ignore[arg-type]
+    assert composed.objective_of(of).engine is SharedWeights
+    assert replace(composed, precision="float32").objective_of(of).engine is None
+
+
+def test_norms_of_the_batch_keep_trials_apart() -> None:
+    """With statistics of its batch, a norm would mix the trials."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, CLASSES))
+    shape = torch.Size([2, 3, 8, 8])
+    assert fits(model.eval(), shape)
+    norm = nn.BatchNorm2d(4, track_running_stats=False)
+    own = nn.Sequential(nn.Conv2d(3, 4, 3), norm, nn.Flatten(), nn.Linear(144, CLASSES))
+    assert not fits(own.eval(), shape)
