@@ -214,8 +214,12 @@ def entropy(logits: Tensor, labels: Tensor) -> Entropy:
     labels: [trials, batch] classes, or [trials, batch, classes] probabilities.
     """
     shares = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
-    known = nn.functional.one_hot(labels, shares.shape[2]) if labels.dim() == 2 else labels
-    wanted, batch = known.to(shares), logits.shape[1]
+    if labels.dim() == 2:
+        # `one_hot` reads the labels to check them, which takes longer.
+        wanted = torch.zeros_like(shares).scatter_(2, labels[:, :, None], 1.0)
+    else:
+        wanted = labels.to(shares)
+    batch = logits.shape[1]
     chances, total = shares.exp(), wanted.sum(2, keepdim=True) / batch
     slope = (chances * total - wanted / batch).to(logits)
     return Entropy(-(wanted * shares).sum(2).mean(1), slope, shares, chances, total)

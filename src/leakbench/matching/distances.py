@@ -11,6 +11,8 @@ from leakbench.tensors import Tensors
 
 def added(distances: Sequence[Distance]) -> Distance:
     """Return the sum of distances. The sum of none is a distance of zero."""
+    if len(distances) == 1:
+        return distances[0]
     wholes = [each.whole for each in distances if each.whole]
 
     def value(known: Tensors, theirs: Tensor) -> Tensor:
@@ -90,12 +92,15 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
     Returns the distance, `along` and `across`, each [trials].
     """
     none = torch.zeros_like(theirs)
-    with torch.enable_grad():
-        parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
-        value = distance.value(parts, theirs)
-        if not parts:
-            return value, none, none
-        slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
+    if distance.slopes:
+        value, slope = distance.value(known, theirs), distance.slopes(known, theirs)
+    else:
+        with torch.enable_grad():
+            parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
+            value = distance.value(parts, theirs)
+            if not parts:
+                return value, none, none
+            slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
     along = slope.get("dot", none) - 2 * slope.get("gap", none)
     across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
     return value.detach(), along, across

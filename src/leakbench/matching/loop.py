@@ -196,8 +196,7 @@ def _chunk(recipe: _Recipe, rows: Tensor, start: Tensors, scratch: Path | None, 
             _save(scratch, iteration, outcome, live)
         losses = moved.step(live.unknowns, step, iteration).cpu()
         recipe.project(live.unknowns)
-        _note(outcome, live, iteration, losses, recipe, rows)
-        ended = ~losses.isfinite() | (losses <= schedule.enough)
+        ended = _note(outcome, live, iteration, losses, recipe, rows)
         if ended.any() and iteration + 1 < schedule.iterations:
             going = ~ended
             live = _Live(
@@ -229,28 +228,34 @@ class _Live:
 
 def _note(
     outcome: Outcome, live: _Live, iteration: int, losses: Tensor, recipe: _Recipe, trials: Tensor
-) -> None:
-    """Note the result of one step: trace, snapshots, and the final values of trials that end with it."""
+) -> Tensor:
+    """Note the result of one step: trace, snapshots, and the final values of trials that end with it.
+
+    Returns which of the running trials end with it.
+    """
     rows, schedule = live.places, recipe.schedule
     points = outcome.traced.tolist()
     if iteration in points:
         outcome.losses[points.index(iteration), rows] = losses.float()
-    ended = ~losses.isfinite() | (losses <= schedule.enough)
-    last = iteration + 1 == schedule.iterations
-    told = last or bool(ended.any()) or iteration + 1 in schedule.kept
+    lost, enough = ~losses.isfinite(), losses <= schedule.enough
+    ended = lost | enough
+    some, last = bool(ended.any()), iteration + 1 == schedule.iterations
+    told = some or last or iteration + 1 in schedule.kept
     for name, there in (recipe.show(live.unknowns, trials[rows]) if told else {}).items():
         value = there.cpu()
         for place, kept in enumerate(schedule.kept):
             if kept == iteration + 1:
                 outcome.snapshots[name][place, rows] = value
-            elif kept > iteration + 1 and ended.any():
+            elif kept > iteration + 1 and some:
                 outcome.snapshots[name][place, rows[ended]] = value[ended]
-        if ended.any() or last:
+        if some or last:
             outcome.unknowns[name][rows] = value
     outcome.final[rows] = losses.float()
-    outcome.status[rows[losses <= schedule.enough]] = ENDED
-    outcome.status[rows[~losses.isfinite()]] = DIVERGED
-    outcome.iterations[rows[ended]] = iteration + 1
+    if some:
+        outcome.status[rows[enough]] = ENDED
+        outcome.status[rows[lost]] = DIVERGED
+        outcome.iterations[rows[ended]] = iteration + 1
+    return ended
 
 
 def _save(scratch: Path, iteration: int, outcome: Outcome, live: _Live) -> None:

@@ -31,11 +31,14 @@ class Distance:
     the squared norms of o.
     whole: (dummy, observed) → a further term [trials] that needs the gradients themselves, parameter →
     [trials, *shape] each.
+    slopes: (products, theirs) → name → the derivative of `value` in this product, [trials]. Without it
+    autograd takes the derivatives, which takes a third of a millisecond.
     """
 
     of: tuple[str, ...]
     value: Callable[[Tensors, Tensor], Tensor]
     whole: Callable[[Tensors, Tensors], Tensor] | None = None
+    slopes: Callable[[Tensors, Tensor], Tensors] | None = None
 
 
 @dataclass(frozen=True)

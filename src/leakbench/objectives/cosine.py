@@ -12,4 +12,10 @@ def cosine() -> Distance:
     def value(products: Tensors, theirs: Tensor) -> Tensor:
         return 1 - products["dot"] / (products["mine"].sqrt() * theirs.sqrt())
 
-    return Distance(("dot", "mine"), value)
+    def slopes(products: Tensors, theirs: Tensor) -> Tensors:
+        # In the order in which autograd computes them, for the same bits.
+        mine, other = products["mine"].sqrt(), theirs.sqrt()
+        both = mine * other
+        return {"dot": -1 / both, "mine": products["dot"] / both / both * other / (2 * mine)}
+
+    return Distance(("dot", "mine"), value, slopes=slopes)

@@ -107,7 +107,8 @@ def test_an_update_of_noise_gives_no_image() -> None:
     both = attacks.with_null(entry, seen, noise, (torch.Generator().manual_seed(0), torch.Generator()))
     own, null = (list(each) for each in both)
     assert errors(own[0][1].images[:, 0], images)[0] < 0.5 * errors(null[0][1].images[:, 0], images)[0]
-    assert torch.equal(own[0][1].images[:, 0], run(seen))
+    # Some processors round the products of twenty updates otherwise than those of ten.
+    torch.testing.assert_close(own[0][1].images[:, 0], run(seen), rtol=0, atol=1e-5)
 
 
 def test_bins_are_summed() -> None:

@@ -126,7 +126,8 @@ def _weights(conv: nn.Conv2d, kept: Kept, slope: Tensor, trials: int) -> Tensors
     if trials == 1 and unfolded.pays(conv, x):
         found = unfolded.weight_gradient(conv, slope, x)[None]
     else:
-        found = derivatives(conv, slope, x, weight, trials, (False, True))[1].unflatten(0, (trials, -1))
+        found = derivatives(conv, slope, x, weight, trials, (False, True))[1]
+        found = found.view(trials, -1, *found.shape[1:])
     if conv.bias is None:
         return {"weight": found}
     return {"weight": found, "bias": slope.sum((0, 2, 3)).view(trials, -1)}

@@ -45,8 +45,11 @@ def once(conv: nn.Conv2d, name: str, trials: int, make: Callable[[], Tensor]) ->
 
 def _joined(a: Tensor, b: Tensor, axis: int, trials: int) -> Tensor:
     """Join two tensors, channels last, along an axis: each trial's part of a, then its part of b."""
-    each = [value.permute(0, 2, 3, 1).unflatten(axis, (trials, -1)) for value in (a, b)]
-    return torch.cat(each, axis + 1).flatten(axis, axis + 1).permute(0, 3, 1, 2)
+    shape = [a.shape[0], a.shape[2], a.shape[3], a.shape[1]]
+    split = [*shape[:axis], trials, shape[axis] // trials, *shape[axis + 1 :]]
+    shape[axis] *= 2
+    found = torch.cat([value.permute(0, 2, 3, 1).view(split) for value in (a, b)], axis + 1)
+    return found.view(shape).permute(0, 3, 1, 2)
 
 
 def beside(a: Tensor, b: Tensor, trials: int) -> Tensor:
