@@ -223,7 +223,7 @@ def of_round(
     declared: what the user states about the federation.
     show: whether to keep pictures.
     source: what was audited, as in the command.
-    others: inputs of other clients, from which members are told apart.
+    others: inputs of other clients, with which members are compared.
     """
     begun = time.perf_counter()
     observation, truth = view(played, others)

@@ -53,7 +53,7 @@ class Composition:
         parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
         compared in all entries, by products alone. Differences are taken if the attack asks for them, the
         network is deep enough to gain by them, and nothing is rounded to bfloat16. Batches are taken in
-        bfloat16.
+        bfloat16 on a processor. A GPU takes all trials at once anyway.
 
         group: the trials.
         terms: terms that replace those of the composition.
@@ -67,7 +67,8 @@ class Composition:
         plain = plain and objective.distance.whole is None and not objective.partial
         engine: type[FrozenDifference] | type[SharedWeights] | None = None
         if plain and self.precision == "bfloat16":
-            engine = SharedWeights if fits(group.model, group.shape) else None
+            batched = group.device == "cpu" and fits(group.model, group.shape)
+            engine = SharedWeights if batched else None
         elif plain and self.derivative == "frozen":
             engine = FrozenDifference if pays(group.model, group.shape) else None
         return replace(objective, engine=engine, mechanism=mechanism)

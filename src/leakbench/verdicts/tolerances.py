@@ -120,7 +120,7 @@ TOLERANCES: dict[str, Tolerance] = {
     "other": _factor(1.1, low=-inf),
 }
 
-# Metrics that have values beyond the range in which outcomes are told apart.
+# Metrics that have values beyond the range within which two outcomes count as different.
 _WIDER: dict[str, tuple[float, float]] = {
     "psnr": (0, inf), "psnr_uint8_wrap": (0, inf), "psnr_of_rmse": (-inf, inf), "ssim": (-1, 1),
     "lpips_*": (0, inf),
