@@ -18,7 +18,7 @@ from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import Strict, read_yaml, suggest, validated
 
-# The largest number in a spec. No attack of the catalogue comes near, and an attack of ten million steps does not end.
+# The largest number in a spec. No attack of the catalogue comes near, and ten million steps do not end.
 MOST, SPECS = 10_000_000, "docs/observation.md"
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")

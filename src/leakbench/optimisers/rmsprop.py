@@ -58,8 +58,8 @@ def _fused_momentum(
 
     The step is square ← 0.99 square + 0.01 gradient², momentum ← decay · momentum + gradient / (√square +
     1e-8). torch has no fused RMSprop. But its AdamW makes the same step if it has no mean of its own, moves
-    the momentum, and takes `decay` by its weight decay, at a learning rate of −1 and after a
-    billion steps, when no bias is left to correct.
+    the momentum, and takes `decay` by its weight decay, at a learning rate of −1 and after a billion steps,
+    when no bias is left to correct.
     """
     late = gradients[0].new_tensor(1e9)
     torch._fused_adamw_(
