@@ -4,8 +4,7 @@ All sides have the same network, loss (cosine), optimiser (signed and boxed Adam
 of iterations. The project's attack takes all targets at once. breaching and the plain loop take the first
 few targets (at most eight), one after another; both begin with the same first images, and the project's
 attack draws its own. Every side may use all cores of the machine: the project's attack by one worker process
-for
-each core, the others by torch's threads.
+for each core, the others by torch's threads.
 """
 
 import os
