@@ -132,9 +132,12 @@ def beside(images: Tensor) -> Tensor:
 
     images: [trials, batch, channels, rows, columns].
 
-    Returns [batch, trials·channels, rows, columns], in memory with the channels last.
+    Returns [batch, trials·channels, rows, columns], in memory with the channels last. On a GPU the images of
+    one trial have the rows last, for which its float32 convolutions are made.
     """
     trials, batch, channels, rows, columns = images.shape
+    if trials == 1 and images.is_cuda:
+        return images[0].contiguous()
     if batch == 1:
         # Transposing a matrix is five times as fast as permuting more axes.
         found = images.reshape(trials * channels, -1).T.contiguous().view(1, rows, columns, -1)

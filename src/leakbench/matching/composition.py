@@ -52,8 +52,9 @@ class Composition:
         Nothing else stands between the dummies and their gradients, which excludes simulated steps, hidden
         parameters, a mechanism or unknowns of a defence, and weights among the dummies. The gradients are
         compared in all entries, by products alone. Differences are taken if the attack asks for them, the
-        network is deep enough to gain by them, and nothing is rounded to bfloat16. Batches are taken in
-        bfloat16 on a processor. A GPU takes all trials at once anyway.
+        network is deep enough to gain by them, and nothing is rounded to bfloat16. On a GPU, batches with
+        exact derivatives take their place, because differences would take the trials one after another. On a
+        processor, batches are taken in bfloat16.
 
         group: the trials.
         terms: terms that replace those of the composition.
@@ -70,7 +71,9 @@ class Composition:
             batched = group.device == "cpu" and fits(group.model, group.shape)
             engine = SharedWeights if batched else None
         elif plain and self.derivative == "frozen":
-            engine = FrozenDifference if pays(group.model, group.shape) else None
+            batched = group.device != "cpu" and fits(group.model, group.shape)
+            engine = SharedWeights if batched else FrozenDifference
+            engine = engine if pays(group.model, group.shape) else None
         return replace(objective, engine=engine, mechanism=mechanism)
 
     def reconstruct(

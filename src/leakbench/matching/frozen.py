@@ -18,7 +18,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -90,14 +89,16 @@ class FrozenDifference:
     weights: [trials, parameters], the weight of each parameter in the distance.
     """
 
-    # The trials run one after another, so more than one at a time gains nothing.
-    TOGETHER: ClassVar[int] = 1
-
     group: Group
     distance: Distance
     observed: Tensors
     labels: Tensor | None
     weights: Tensor
+
+    @staticmethod
+    def together(device: str) -> int:
+        """Return how many trials of a chunk are of use: they run one after another."""
+        return 1
 
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
         """Return the losses [trials] and the derivative in each unknown."""

@@ -202,7 +202,7 @@ class Objective:
         """
         members = optimiser.population
         if self.engine is not None:
-            return self.engine.TOGETHER
+            return self.engine.together(self.group.device)
         trial = torch.arange(1)
         unknowns = unknowns or Dummies(self.group.draw("normal", torch.Generator().manual_seed(0), 1))
         one = {name: value[:1] for name, value in unknowns.start.items()}

@@ -6,12 +6,11 @@ trial by trial (`matching.own_gradient`). In the layout of `matching.chain`, whe
 other as channels, every convolution has a group for each trial instead.
 
 A batch pays if multiplying by weights takes less time than reading them. That is so in bfloat16 on a
-processor with AMX.
+processor with AMX, and on a GPU.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -21,21 +20,32 @@ from leakbench.matching.distances import Distance, derivative, laid_out
 from leakbench.matching.gradients import engines_fit
 from leakbench.matching.layers.norm import by_images
 from leakbench.matching.own_gradient import OwnGradient
+from leakbench.matching.own_products import OwnProducts
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
+
+# The number of trials in a batch. On a processor, twice as many trials of ResNet20-4 are no faster, and half
+# as many slower. A GPU holds more, but the size of its memory must not decide about a result's last bits.
+TOGETHER, TOGETHER_ON_GPU = 4, 8
+
+# The gradients of each step with parameters, by the step's place.
+Owns = dict[int, OwnGradient | OwnProducts]
 
 
 def fits(model: nn.Module, shape: torch.Size) -> bool:
     """Return whether the trials of a model may lie in one batch.
 
-    They may if the model is known layer by layer and no layer takes statistics of its batch.
+    They may if the model is known layer by layer, no layer takes statistics of its batch and no convolution
+    is dilated.
 
     model: the network.
     shape: [batch, channels, rows, columns] of the images of a trial.
     """
     steps = chain(model) if engines_fit(model, shape) else None
     return steps is not None and not any(
-        isinstance(step.layer, nn.BatchNorm2d) and by_images(step.layer) for step in steps
+        (isinstance(step.layer, nn.BatchNorm2d) and by_images(step.layer))
+        or (isinstance(step.layer, nn.Conv2d) and step.layer.dilation != (1, 1))
+        for step in steps
     )
 
 
@@ -50,14 +60,16 @@ class SharedWeights:
     weights: [trials, parameters], the weight of each parameter in the distance, in the order of `observed`.
     """
 
-    # The number of trials in a batch. Of ResNet20-4, twice as many are no faster, and half as many slower.
-    TOGETHER: ClassVar[int] = 4
-
     group: Group
     distance: Distance
     observed: Tensors
     labels: Tensor | None
     weights: Tensor
+
+    @staticmethod
+    def together(device: str) -> int:
+        """Return how many trials of a chunk are of use on a device."""
+        return TOGETHER if device == "cpu" else TOGETHER_ON_GPU
 
     @torch.no_grad()
     def __call__(self, unknowns: Tensors) -> tuple[Tensor, Tensors]:
@@ -98,29 +110,35 @@ class SharedWeights:
         return found
 
     @cached_property
+    def own(self) -> type[OwnGradient] | type[OwnProducts]:
+        """What takes the gradients of a step's own parameters."""
+        return OwnGradient if self.group.device == "cpu" else OwnProducts
+
+    @cached_property
     def seen(self) -> list[Tensors]:
-        """What was observed of each step's own parameters, laid out in memory as the model's own."""
-        return [{n: laid_out(self.observed[f"{step.name}.{n}"]) for n in step.told} for step in self.steps]
+        """What was observed of each step's own parameters, laid out in memory as it is read."""
+        lay = laid_out if self.own is OwnGradient else Tensor.contiguous
+        return [{n: lay(self.observed[f"{step.name}.{n}"]) for n in step.told} for step in self.steps]
 
     @cached_property
     def theirs(self) -> Tensor:
         """The squared norm of each parameter's observed gradient: [trials, parameters]."""
         return torch.stack([value.flatten(1).square().sum(1) for value in self.observed.values()], 1)
 
-    def gradients(self, passed: Forth, slopes: list[Tensor | None]) -> dict[int, OwnGradient]:
+    def gradients(self, passed: Forth, slopes: list[Tensor | None]) -> Owns:
         """Return the gradients of each step with parameters, by the step's place.
 
         passed: what the forward pass left.
         slopes: the slope at the images, then the slope at what each step returned.
         """
-        found = {}
+        found: Owns = {}
         for place, (step, slope) in enumerate(zip(self.steps, slopes[1:], strict=True)):
             if step.told:
                 assert slope is not None
-                found[place] = OwnGradient(step, passed.kept[place], slope, self.seen[place])
+                found[place] = self.own(step, passed.kept[place], slope, self.seen[place])
         return found
 
-    def cotangent(self, owns: dict[int, OwnGradient]) -> tuple[Tensor, Tensors, Tensors]:
+    def cotangent(self, owns: Owns) -> tuple[Tensor, Tensors, Tensors]:
         """Return the losses [trials], and the derivative at the dummy gradients by its two factors.
 
         The derivative is along · o + across · g. Both factors are parameter → [trials].
@@ -140,7 +158,7 @@ class SharedWeights:
         )
         return value, along, across
 
-    def rates(self, passed: Forth, owns: dict[int, OwnGradient]) -> tuple[Tensor, list[Tensor | None]]:
+    def rates(self, passed: Forth, owns: Owns) -> tuple[Tensor, list[Tensor | None]]:
         """Take rates forth through the steps, the third of the four passes.
 
         Returns the rate of what the last step returned, and the rate of what each step read.
@@ -166,7 +184,7 @@ class SharedWeights:
         passed: Forth,
         slopes: list[Tensor | None],
         reads: list[Tensor | None],
-        owns: dict[int, OwnGradient],
+        owns: Owns,
         rate: Tensor,
     ) -> Tensor:
         """Take the rates of the slopes back through the steps, the last of the four passes.

@@ -1,4 +1,7 @@
-"""Trials in one batch against trials beside each other, in float64, for every victim."""
+"""Trials in one batch against trials beside each other, in float64, for every victim.
+
+What a GPU does with each layer's own gradients (`own_products`) is computed on the processor here.
+"""
 
 from dataclasses import replace
 from functools import partial
@@ -11,10 +14,14 @@ from trial_networks import CASES, CLASSES, IDS, Weigh, group, met, ones, terms
 
 from leakbench.matching import own_gradient
 from leakbench.matching.composition import Composition
+from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.objective import Objective
+from leakbench.matching.own_gradient import OwnGradient
+from leakbench.matching.own_products import OwnProducts
 from leakbench.matching.shared_weights import SharedWeights, fits
 from leakbench.matching.trials import Group
 from leakbench.objectives.layer_weights import parameter_weights
+from leakbench.workers import Work
 
 TRIALS = 3
 # ResNet20-4 is the network of which bfloat16 is timed.
@@ -22,6 +29,13 @@ RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
 BY_LAYER = partial(
     parameter_weights, shape="linear", beta=50.0, relu=True, norms="following", order="parameters"
 )
+
+
+@pytest.fixture(params=[OwnGradient, OwnProducts], autouse=True)
+def own(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """What takes the gradients of a layer's own parameters."""
+    monkeypatch.setattr(SharedWeights, "own", request.param)
+    return request.param
 
 
 def trials(module: str, parameters: dict[str, Any], batch: int = 2, known: bool = True) -> Group:
@@ -55,7 +69,11 @@ def test_both_engines_agree_on_every_victim(module: str, parameters: dict[str, A
 
 @pytest.mark.parametrize("module", ["lenet_dlg", "resnet20_4"])
 @pytest.mark.parametrize("distance", ["squares", "cosine"])
-def test_gradients_larger_than_a_piece(module: str, distance: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_larger_than_a_piece(
+    module: str, distance: str, own: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if own is OwnProducts:
+        pytest.skip("it takes every gradient whole")
     monkeypatch.setattr(own_gradient, "PIECE", 40)
     agree(trials(module, {} if module == "lenet_dlg" else RESNET[1]), distance)
 
@@ -87,6 +105,36 @@ def test_bfloat16_takes_this_engine_where_it_can() -> None:
     composed = Composition(terms("cosine", ones, 0.0), unknowns=None, optimiser=None, precision="bfloat16")  # type: ignore[arg-type]
     assert composed.objective_of(of).engine is SharedWeights
     assert replace(composed, precision="float32").objective_of(of).engine is None
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        nn.Conv2d(3, 4, (3, 5), stride=(2, 1), padding=(1, 0)),
+        nn.Conv2d(3, 4, 1, stride=2, bias=False),
+        nn.Conv2d(3, 4, 4, stride=3, padding=2),
+    ],
+    ids=["uneven", "pixels", "stride"],
+)
+def test_convolutions_of_all_shapes(conv: nn.Conv2d) -> None:
+    places = conv.float()(torch.zeros(1, 3, 9, 11)).numel()
+    model = nn.Sequential(conv, nn.Sigmoid(), nn.Flatten(), nn.Linear(places, CLASSES))
+    images = torch.rand(TRIALS, 2, 3, 9, 11, dtype=torch.float64)
+    agree(group(model.double(), images, torch.randint(0, CLASSES, (TRIALS, 2)), True))
+
+
+def test_dilated_convolutions_lie_in_no_batch() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, dilation=2), nn.Flatten(), nn.Linear(4 * 16, CLASSES))
+    assert not fits(model, torch.Size([2, 3, 8, 8]))
+
+
+def test_a_gpu_takes_batches_in_place_of_differences() -> None:
+    of = trials(*RESNET)
+    on_gpu = replace(of, observation=replace(of.observation, work=Work(device="cuda:0")))
+    composed = Composition(terms("cosine", ones, 0.0), unknowns=None, optimiser=None, derivative="frozen")  # type: ignore[arg-type]
+    assert composed.objective_of(of).engine is FrozenDifference
+    assert composed.objective_of(on_gpu).engine is SharedWeights
+    assert replace(composed, derivative="exact").objective_of(on_gpu).engine is None
 
 
 def test_norms_of_the_batch_keep_trials_apart() -> None:
