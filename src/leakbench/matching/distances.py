@@ -41,14 +41,19 @@ def products(of: Sequence[str], found: Tensors, observed: Tensors, weights: Tens
     # Parameter by parameter, so that what one product has read is still in the cache for the next product.
     total: dict[str, list[Tensor]] = {kind: [] for kind in of}
     for name, o in observed.items():
-        g = found[name]
-        apart = g - o if "gap" in of else g
-        pairs = {"dot": (g, o), "mine": (g, g), "gap": (apart, apart)}
+        both = factors(of, found[name], o)
         for kind in of:
-            total[kind].append(
-                inner(*pairs[kind]) if weights is None else inner(*pairs[kind]) * weights[name]
-            )
+            total[kind].append(inner(*both[kind]) if weights is None else inner(*both[kind]) * weights[name])
     return {kind: torch.stack(values).sum(0) for kind, values in total.items()}
+
+
+def factors(of: Sequence[str], g: Tensor, o: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return product name → the two factors of the product of a gradient g and the observed gradient o.
+
+    The factors of "gap" are right only if `of` names it.
+    """
+    apart = g - o if "gap" in of else g
+    return {"dot": (g, o), "mine": (g, g), "gap": (apart, apart)}
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:

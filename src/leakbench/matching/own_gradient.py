@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leakbench.matching.chain import Step
-from leakbench.matching.distances import in_memory, products, shaped
+from leakbench.matching.distances import factors, in_memory, products, shaped
 from leakbench.matching.layers.rule import Kept
 from leakbench.tensors import Tensors
 
@@ -64,10 +64,8 @@ class OwnGradient:
         """Return the products `of` of one trial's gradient, [len(of)]."""
         found = []
         for g, o in zip(*(in_memory(value).split(PIECE) for value in (gradient, observed)), strict=True):
-            exact = g.to(o)
-            apart = exact - o if "gap" in of else exact
-            pairs = {"dot": (exact, o), "mine": (exact, exact), "gap": (apart, apart)}
-            found += [torch.dot(*pairs[kind]) for kind in of]
+            both = factors(of, g.to(o), o)
+            found += [torch.dot(*both[kind]) for kind in of]
         return torch.stack(found).view(-1, len(of)).sum(0)
 
     def move(self, along: Tensors, across: Tensors) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import fold, pad
 
 from leakbench.matching.chain import Step
-from leakbench.matching.distances import products
+from leakbench.matching.distances import factors, inner
 from leakbench.matching.layers.rule import Kept
 from leakbench.tensors import Tensors
 
@@ -81,7 +81,11 @@ class OwnProducts:
 
     def products(self, of: Sequence[str]) -> dict[str, Tensors]:
         """Return name of a parameter → name of a product in `of` (`matching.terms.Distance`) → [trials]."""
-        return {n: products(of, {n: self.gradients[n].to(o)}, {n: o}) for n, o in self.observed.items()}
+        found = {}
+        for name, o in self.observed.items():
+            both = factors(of, self.gradients[name].to(o), o)
+            found[name] = {kind: inner(*both[kind]) for kind in of}
+        return found
 
     def move(self, along: Tensors, across: Tensors) -> None:
         """Set V of each parameter by its two factors, name → [trials]."""

@@ -160,7 +160,10 @@ def _named(device: str) -> str:
         return device
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     torch.backends.cudnn.allow_tf32 = False
+    # The driver opens its files and sockets now, before the seal.
+    torch.zeros(1, device=device)
     return torch.cuda.get_device_name(device)
 
 
