@@ -47,8 +47,8 @@ def gradient_matching(
     `shuffled` and `reshuffled` do so for clients that shuffle their samples, once or in each epoch (DLF).
     `epochs` simulates one step per epoch.
     derivative: `exact` takes a second backward pass. `frozen` takes differences of first backward passes,
-    which is faster for deep networks; where these cannot be used, the derivative is exact all the same
-    (`matching.composition`).
+    which is faster for deep networks; where these cannot be used, and on a GPU, the derivative is exact all
+    the same (`matching.composition`).
     precision: the precision of the network's products and convolutions; bfloat16 sums them in float32. The
     objective and the optimiser are always float32.
     iterations: the number of iterations of each trial.
