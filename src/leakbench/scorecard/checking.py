@@ -120,9 +120,7 @@ class Evidence:
             found = lines.frame.iloc[lines.select(asked)]
         if found.empty:
             named = ", ".join(f"{key}={value}" for key, value in asked.items())
-            raise NotMeasured(
-                self.scale.why(experiment, asked) or f"table {experiment} has no row for {named}"
-            )
+            raise self.scale.missing(experiment, f"table {experiment} has no row for {named}", asked)
         return found
 
     def values(self, *columns: str, **where: Any) -> list[Any]:

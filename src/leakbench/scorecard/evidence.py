@@ -19,7 +19,7 @@ from leakbench.metrics.baselines import OTHER_UPDATE, SNAPSHOT
 from leakbench.metrics.interval import FEWEST
 from leakbench.papers.printed import as_text
 from leakbench.papers.work import Paper, published_for
-from leakbench.scorecard.quantity import NAN, Measured, NotMeasured, Trials
+from leakbench.scorecard.quantity import NAN, LeftOut, Measured, NotMeasured, Trials
 from leakbench.verdicts.settled import settled
 from leakbench.verdicts.tolerances import tolerance_of
 from leakbench.verdicts.verdict import SHORTEST
@@ -177,7 +177,7 @@ class Evidence:
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
-            raise NotMeasured(self.why(experiment) or f"no results of experiment {experiment}")
+            raise self.missing(experiment, f"no results of experiment {experiment}")
         return self.lines[experiment]
 
     def why(self, experiment: str, where: Mapping[str, object] | None = None) -> str:
@@ -191,6 +191,16 @@ class Evidence:
             if whole or (names <= set(study.split("/")) and on in ("", tested)):
                 found.append(reason)
         return "; ".join(dict.fromkeys(found))
+
+    def missing(self, experiment: str, else_: str, where: Mapping[str, object] | None = None) -> NotMeasured:
+        """Return the error for cells of a condition that were not measured: LeftOut where it is known why.
+
+        experiment: the experiment.
+        else_: the reason where it is not known.
+        where: as in `why`.
+        """
+        known = self.why(experiment, where)
+        return LeftOut(known) if known else NotMeasured(else_)
 
     def read(self, experiment: str, metric: str, paper: Paper, **where: object) -> Measured:
         """Return the mean of a metric in the one condition that `where` names.
@@ -209,9 +219,8 @@ class Evidence:
             line = lines.one(wanted)
         except NotMeasured as missing:
             others = self.why(experiment)
-            raise NotMeasured(
-                self.why(experiment, where) or (f"{missing} ({others})" if others else str(missing))
-            ) from None
+            words = f"{missing} ({others})" if others else str(missing)
+            raise self.missing(experiment, words, where) from None
         row = lines.frame.iloc[line]
         mean, low, high, n = (float(row[key]) for key in ("mean", "ci_low", "ci_high", "n"))
         if math.isnan(mean):

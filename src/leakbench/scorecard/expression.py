@@ -117,15 +117,16 @@ def _times(a: Any, b: Any) -> Any:
 
 
 def _there(items: Iterable[Callable[[], Any]]) -> list[Any]:
-    """Return the measurable items. Raises NotMeasured where there are none."""
-    found, reason = [], ""
+    """Return the measurable items. Raises the first item's NotMeasured where there are none."""
+    found: list[Any] = []
+    reasons: list[NotMeasured] = []
     for item in items:
         try:
             found.append(item())
         except NotMeasured as missing:
-            reason = reason or str(missing)
+            reasons.append(missing)
     if not found:
-        raise NotMeasured(reason or "there is nothing to combine")
+        raise reasons[0] if reasons else NotMeasured("there is nothing to combine")
     return found
 
 

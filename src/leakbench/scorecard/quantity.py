@@ -22,6 +22,10 @@ NAN = float("nan")
 EQUAL_BUDGET = 0.1
 
 
+class LeftOut(NotMeasured):
+    """A quantity that nothing measured because its cells are absent, for a reason that their run states."""
+
+
 @dataclass(frozen=True)
 class Trials:
     """The single trials behind a mean.

@@ -30,6 +30,7 @@ def of_records(
     return Evidence(
         scale=scale,
         lines={name: Lines(name, each.rows, each.trials()) for name, each in kept.items()},
+        absent={name: each.record["absent"] for name, each in kept.items()},
         shares={name: each.record.get("shares", {}) for name, each in kept.items()},
         falls={name: each.record.get("falls", {}) for name, each in kept.items()},
         exhibit=exhibit,

@@ -16,7 +16,7 @@ from leakbench.papers.work import Work
 from leakbench.scorecard.checking import Evidence
 from leakbench.scorecard.evidence import PLACE
 from leakbench.scorecard.evidence import Evidence as Scale
-from leakbench.scorecard.quantity import Measured, NotMeasured, deviation, scaled
+from leakbench.scorecard.quantity import LeftOut, Measured, NotMeasured, deviation, scaled
 from leakbench.verdicts.tolerances import possible, tolerance_of
 from leakbench.verdicts.verdict import (
     EXACT,
@@ -67,11 +67,13 @@ class Found:
     scale: the scale.
     value: the quantity, outcome or text, None where nothing was measured.
     verdict: the verdict on it.
+    left_out: whether nothing was measured for a reason that the run or the record states.
     """
 
     scale: Scale
     value: Measured | Outcome | str | None
     verdict: Verdict
+    left_out: bool = False
 
 
 @dataclass
@@ -178,7 +180,9 @@ class Card:
         own = next(found for found in tried if found.scale is self.run)
         # A shorter run does not decide what a longer run left open.
         found = next((f for f in tried if f.verdict.weighed), None)
-        found = found or next((f for f in tried if f.value is not None), own)
+        found = found or next((f for f in tried if f.value is not None), None)
+        # The reason of the longest run says more than that a shorter run is short.
+        found = found or next((f for f in tried if f.left_out), own)
         if isinstance(found.value, Measured) and not found.value.leaves:
             found = own if own.value is not None else found
         value, reason = found.value, found.verdict.reason
@@ -211,9 +215,8 @@ class Card:
         try:
             value = self.value(entry.id, scale)
         except NotMeasured as missing:
-            return Found(
-                scale, None, Verdict("not-run", str(missing) or "nothing measures it", weighed=False)
-            )
+            verdict = Verdict("not-run", str(missing) or "nothing measures it", weighed=False)
+            return Found(scale, None, verdict, isinstance(missing, LeftOut))
         notes, verdict = [entry.reading.note], self._decide(entry, value, scale)
         if entry.reading.needs:
             try:
