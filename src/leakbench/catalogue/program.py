@@ -1,11 +1,16 @@
 """Which files are another program than at an earlier commit, but for comments, docstrings and layout."""
 
 import ast
-import hashlib
+import os
 import re
 import subprocess
+import sys
+import tarfile
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from io import BytesIO
+from pathlib import Path
 
 from leakbench.catalogue.code import PACKAGE
 
@@ -13,28 +18,54 @@ from leakbench.catalogue.code import PACKAGE
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 # A record names a commit, and is data.
 _COMMIT = re.compile("HEAD|[0-9a-f]{7,64}")
+# Asks a package which of its files modules reach.
+_REACHED = """
+import sys
+from leakbench.catalogue.code import PACKAGE, closure
+for path in closure(*sys.argv[1:]):
+    print(path.relative_to(PACKAGE).as_posix())
+"""
+Files = Mapping[str, bytes]
 
 
 def changes(
-    names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, str]], bool]
+    names: Sequence[str], commits: Sequence[str], known: Callable[[Files], bool], modules: Sequence[str] = ()
 ) -> tuple[str, list[str]]:
     """Return a commit whose files made a result, and the files that are another program today.
 
     The commit is the first of those with the fewest such files, or "" if no commit's files made the result.
+    Today's result may follow from other files than that of a commit. The first commit is therefore asked for
+    the files that `modules` reached at that time too, if no commit is known by `names`.
 
     names: the files that the result follows from today, relative to the package.
     commits: names of commits in git, the likeliest first.
-    known: says of file → sha256 at a commit whether the result was made by these files. It is asked before
+    known: says of file → bytes at a commit whether the result was made by these files. It is asked before
     any file is parsed.
+    modules: the modules from which the result follows, as dotted names.
     """
     today = {name: (PACKAGE / name).read_bytes() for name in names}
-    found = []
-    for commit in commits:
-        then = _files(commit, names)
-        if then and known({name: hashlib.sha256(text).hexdigest() for name, text in then.items()}):
-            apart = [n for n in names if n not in then or _program(then[n]) != _program(today[n])]
-            found.append((commit, apart))
-    return min(found, key=lambda each: len(each[1]), default=("", []))
+    files = {commit: _files(commit, names) for commit in commits}
+    made_by = [commit for commit, then in files.items() if then and known(then)]
+    if not made_by and modules and files.get(first := commits[0]) and known(_reached(first, tuple(modules))):
+        made_by = [first]
+    apart = {
+        commit: [n for n in names if n not in then or _program(then[n]) != _program(today[n])]
+        for commit in made_by
+        for then in [files[commit]]
+    }
+    return min(apart.items(), key=lambda each: len(each[1]), default=("", []))
+
+
+def unpack(commit: str, into: Path) -> None:
+    """Write the files of the package at a commit into a new folder.
+
+    commit: the commit.
+    into: the folder.
+    """
+    call = ["git", "-C", str(PACKAGE), "archive", "--format=tar", commit, "."]
+    packed = subprocess.run(call, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=BytesIO(packed)) as archive:
+        archive.extractall(into, filter="data")
 
 
 def _files(commit: str, names: Sequence[str]) -> dict[str, bytes]:
@@ -58,6 +89,19 @@ def _files(commit: str, names: Sequence[str]) -> dict[str, bytes]:
         if said[-2] == b"blob":
             found[name], rest = rest[: int(said[-1])], rest[int(said[-1]) + 1 :]
     return found
+
+
+@cache
+def _reached(commit: str, modules: tuple[str, ...]) -> dict[str, bytes]:
+    """Return the files that modules reached at a commit that git has, in the order of that commit's code."""
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "leakbench"
+        unpack(commit, package)
+        call = [sys.executable, "-c", _REACHED, *modules]
+        done = subprocess.run(
+            call, env=os.environ | {"PYTHONPATH": folder}, cwd=folder, capture_output=True, text=True
+        )
+        return {name: (package / name).read_bytes() for name in done.stdout.split()}
 
 
 @cache

@@ -1,98 +1,177 @@
-"""An attack by the code of an earlier commit and by today's, for a few iterations, on the same machine.
+"""A sample of an experiment by the code of an earlier commit and by today's, cut short, on the same machine.
 
-Where both reconstructions have the same bytes, every operation of the two runs gave the same bits. A change
-that leaves the bits of a few iterations leaves those of many, since all iterations run the same code.
+Both programs train the sample's networks for an epoch, play its capture, run its attacks for a few
+iterations, score them and make the table. Where every file has the same contents, every operation of the two
+runs gave the same bits. A change that leaves the bits of a few iterations leaves those of many, since all
+iterations run the same code.
 """
 
 import os
 import subprocess
 import sys
-import tarfile
 import tempfile
-from io import BytesIO
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from leakbench.artefacts import read_tensors, to_json, write_text
+from leakbench.artefacts import read_table, read_tensors, to_json, write_text
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.code import PACKAGE
+from leakbench.catalogue.program import unpack
 from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
 from leakbench.process import OWNER
 
 # The number of rounds on which the null baseline runs.
 NULL_ROUNDS = 2
+Spec = dict[str, Any]
 
 
-def inputs_of(flow: Workflow, cell: str) -> dict[str, str]:
-    """Return the files that a cell's attack reads: `capture`, and where it needs them `generator`, `labels`.
+def specs_of(flow: Workflow, cells: Sequence[str]) -> dict[str, Spec]:
+    """Return the specs of what both programs run for a sample: name → spec.
 
-    flow: the workflow of the cell's run. The files are relative to its root.
-    cell: the path stem of the cell.
+    The score is that of the sample's attacks alone, and asks the judges of these attacks alone.
+
+    flow: the workflow of the sample's run.
+    cells: the path stems of the sample's cells, which attack the same capture.
     """
-    found = {
-        "capture": [f"{flow.results}/captures/{capture_of(cell)}.safetensors"],
-        "generator": flow.generator(cell),
-        "labels": flow.oracle(cell),
-    }
-    return {name: paths[0] for name, paths in found.items() if paths}
+    capture = capture_of(cells[0])
+    dataset, victim, *_, seed = capture.split("/")
+    score = flow.plan.spec(f"score/{capture}")
+    meant = {cell.split("/")[-2] for cell in cells}
+    attacks = {name: entry for name, entry in score["attacks"].items() if name in meant}
+    judges = [name for name in score["judges"] if any(name in each["judges"] for each in attacks.values())]
+    names = [f"train/{dataset}/{name}/{seed}" for name in (victim, *judges)]
+    names += [f"capture/{capture}", *(f"attack/{cell}" for cell in cells)]
+    found = {name: flow.plan.spec(name) for name in names}
+    return found | {f"score/{capture}": score | {"attacks": attacks, "judges": judges}}
 
 
-def same_bytes(
-    root: Path, spec: dict[str, Any], inputs: dict[str, str], commit: str, iterations: int
-) -> bool:
-    """Return whether an attack has the same bytes by the code of a commit and by today's.
+def inputs_of(flow: Workflow, cells: Sequence[str]) -> list[str]:
+    """Return the files that both programs read and neither makes, relative to the checkout.
 
-    root: the checkout.
-    spec: the spec of the attack.
-    inputs: the files that it reads, as `inputs_of` returns them.
+    These are the data set, the networks fully trained, and what metrics load.
+
+    flow: the workflow of the sample's run.
+    cells: as in `specs_of`.
+    """
+    networks = [name for name in specs_of(flow, cells) if name.startswith("train/")]
+    found = [_data(flow, cells), *(_network(flow, name) for name in networks)]
+    found += flow.backbones(capture_of(cells[0]))
+    return [*found, *dict.fromkeys(path for cell in cells for path in flow.generator(cell))]
+
+
+def differing(
+    flow: Workflow, experiment: str, cells: Sequence[str], commit: str, iterations: int
+) -> list[str]:
+    """Return what has other contents by the code of a commit than by today's.
+
+    flow: the workflow of the sample's run.
+    experiment: the experiment whose table is made.
+    cells: as in `specs_of`.
     commit: the commit.
     iterations: the number of iterations at most.
 
     Raises UserError if an input is missing, or one of the two programs ends with an error.
     """
-    paths = {name: root.resolve() / path for name, path in inputs.items()}
-    for path in paths.values():
-        if not path.is_file():
-            raise UserError(f"{path}: missing (run `make verify-recorded`, which makes it first)")
+    for name in inputs_of(flow, cells):
+        if not (flow.root / name).is_file():
+            raise UserError(f"{flow.root / name}: missing (run `make verify-recorded`, which makes it first)")
     with tempfile.TemporaryDirectory() as folder:
         then = Path(folder) / "then"
-        _unpack(commit, then / "leakbench")
-        short = Path(folder) / "spec.json"
-        write_text(short, to_json(_shortened(spec, iterations)))
-        found = [_reconstructed(code, short, paths) for code in (then, PACKAGE.parent)]
-    return bool(found[0]) and found[0] == found[1]
-
-
-def _shortened(spec: dict[str, Any], iterations: int) -> dict[str, Any]:
-    """Return the spec of an attack with fewer iterations. An attack without iterations stays as it is."""
-    parameters = spec["attack"]["parameters"]
-    fewer = {"iterations": min(iterations, parameters["iterations"])} if "iterations" in parameters else {}
-    attack = spec["attack"] | {"parameters": parameters | fewer}
-    return spec | {"attack": attack, "null_rounds": min(spec["null_rounds"], NULL_ROUNDS)}
-
-
-def _unpack(commit: str, into: Path) -> None:
-    """Write the package's files at a commit into a new folder."""
-    call = ["git", "-C", str(PACKAGE), "archive", "--format=tar", commit, "."]
-    packed = subprocess.run(call, check=True, capture_output=True).stdout
-    with tarfile.open(fileobj=BytesIO(packed)) as archive:
-        archive.extractall(into, filter="data")
-
-
-def _reconstructed(code: Path, spec: Path, inputs: dict[str, Path]) -> dict[str, bytes]:
-    """Return name → bytes of the tensors that an attack writes by the package below `code`."""
-    environment = {name: value for name, value in os.environ.items() if name != OWNER}
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "guesses.safetensors"
-        call = [sys.executable, "-m", "leakbench", "attack", "--spec", str(spec), "--out", str(out)]
-        for name, path in inputs.items():
-            call += [f"--{name}", str(path)]
-        done = subprocess.run(
-            call, env=environment | {"PYTHONPATH": str(code)}, cwd=folder, capture_output=True, text=True
+        unpack(commit, then / "leakbench")
+        now, before = (
+            _contents(code, Path(folder) / name, flow, experiment, cells, iterations)
+            for name, code in (("now", PACKAGE.parent), ("before", then))
         )
-        if done.returncode:
-            last = done.stderr.strip().rpartition("\n")[2]
-            raise UserError(f"{spec}: the attack ended with an error by the code below {code} ({last})")
-        tensors, _ = read_tensors(out)
-    return {name: value.tobytes() for name, value in tensors.items()}
+    return [name for name in now if before.get(name) != now[name]]
+
+
+def _contents(
+    code: Path, folder: Path, flow: Workflow, experiment: str, cells: Sequence[str], iterations: int
+) -> dict[str, Any]:
+    """Return name → contents of everything that the package below `code` makes of a sample."""
+    made: dict[str, Any] = {}
+    data, root = flow.root.resolve() / _data(flow, cells), flow.root.resolve()
+    table = flow.plan.spec(f"table/{experiment}")
+    table |= {"cells": list(cells), "experiment": table["experiment"] | {"exhibit": None}}
+    specs = specs_of(flow, cells)
+    places = {name: folder / f"specs/{name}.json" for name in (*specs, "table")}
+    for name, spec in (specs | {"table": table}).items():
+        write_text(places[name], to_json(_shortened(spec, iterations)))
+
+    def run(name: str, given: dict[str, Any]) -> None:
+        _run(code, folder, name.partition("/")[0], {"spec": places[name]} | given)
+
+    networks = [name for name in specs if name.startswith("train/")]
+    for name in networks:
+        if specs[name]["victim"]["training"]:
+            run(name, {"data": data, "out": folder / "network.safetensors"})
+            made[name] = _tensors(folder / "network.safetensors")
+    victim, *judges = (root / _network(flow, name) for name in networks)
+    capture, truth, oracle = (folder / f"{name}.safetensors" for name in ("capture", "truth", "oracle"))
+    scores, lines, trials = (folder / name for name in ("scores.parquet", "table.csv", "trials.parquet"))
+    home = capture_of(cells[0])
+    given: dict[str, Any] = {"data": data, "victim": victim}
+    run(f"capture/{home}", given | {"out": capture, "oracle": oracle, "truth": truth})
+    made |= {f"capture/{home}": _tensors(capture), "truth": _tensors(truth)}
+    guesses = {}
+    for cell in cells:
+        name = cell.split("/")[-2]
+        guesses[name] = folder / f"guesses/{name}.safetensors"
+        asked: dict[str, Any] = {"capture": capture, "out": guesses[name]}
+        asked |= {"generator": [root / path for path in flow.generator(cell)]}
+        run(f"attack/{cell}", asked | {"labels": [oracle] if flow.oracle(cell) else []})
+        made[f"attack/{cell}"] = _tensors(guesses[name])
+    given |= {"guesses": [guesses[name] for name in specs[f"score/{home}"]["attacks"]], "truth": truth}
+    given |= {"backbones": [root / path for path in flow.backbones(home)]}
+    run(f"score/{home}", given | {"judges": judges, "out": scores})
+    run(
+        "table", {"scores": scores, "out": lines, "trials": trials, "exhibit": folder / "exhibit.safetensors"}
+    )
+    return made | {"table": lines.read_text(), "trials": read_table(trials)[0].to_csv()}
+
+
+def _data(flow: Workflow, cells: Sequence[str]) -> str:
+    return f"data/{cells[0].partition('/')[0]}.safetensors"
+
+
+def _network(flow: Workflow, name: str) -> str:
+    return f"{flow.results}/victims/{name.removeprefix('train/')}.safetensors"
+
+
+def _shortened(spec: Spec, iterations: int) -> Spec:
+    """Return a spec with fewer iterations of an attack, or one epoch of a training."""
+    if "attack" in spec:
+        parameters = spec["attack"]["parameters"]
+        if "iterations" in parameters:
+            parameters = parameters | {"iterations": min(iterations, parameters["iterations"])}
+        attack = spec["attack"] | {"parameters": parameters}
+        return spec | {"attack": attack, "null_rounds": min(spec["null_rounds"], NULL_ROUNDS)}
+    if "victim" in spec and spec["victim"].get("training"):
+        training = spec["victim"]["training"] | {"epochs": 1, "checkpoints": [1]}
+        return spec | {"victim": spec["victim"] | {"training": training}}
+    return spec
+
+
+def _run(code: Path, folder: Path, verb: str, given: dict[str, Any]) -> None:
+    """Run a verb by the package below `code`.
+
+    Raises UserError if the verb ends with an error.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != OWNER}
+    call = [sys.executable, "-m", "leakbench", verb]
+    for name, value in given.items():
+        paths = value if isinstance(value, list) else [value]
+        call += [f"--{name}", *map(str, paths)] if paths else []
+    done = subprocess.run(
+        call, env=environment | {"PYTHONPATH": str(code)}, cwd=folder, capture_output=True, text=True
+    )
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        raise UserError(f"{given['spec']}: the {verb} ended with an error by the code below {code} ({last})")
+
+
+def _tensors(path: Path) -> dict[str, bytes]:
+    """Return name → bytes of the tensors in a file."""
+    return {name: value.tobytes() for name, value in read_tensors(path)[0].items()}

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from leakbench.artefacts import read_csv, to_json, write_text
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.code import PACKAGE, closure
-from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.program import changes
 from leakbench.catalogue.resolve import Plan
@@ -24,8 +23,8 @@ from leakbench.reference import read_record, recorded, run_of
 from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
-from leakbench.verbs.both_programs import inputs_of, same_bytes
-from leakbench.verbs.record import VERBS, digests, planned, sources
+from leakbench.verbs.both_programs import differing, inputs_of
+from leakbench.verbs.record import VERBS, code_digests, digests, modules_of, planned, sources
 from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, WITHIN, compared, numbers
 
 Spec = dict[str, Any]
@@ -58,9 +57,10 @@ def confirm(
     identical; on another device, within a thousandth or within the recorded interval. Where one number
     differs, the record stays as it is and the number is printed.
 
-    With `iterations`, the code that made a record and today's code both run the attacks on a sampled capture
-    for this number of iterations on this machine (`verbs.both_programs`). The record is confirmed if all
-    bytes of all reconstructions are the same. This is for changes of code that only attacks run.
+    With `iterations`, the code that made a record and today's code both run a sample on this machine: the
+    attacks on a capture, for this number of iterations (`verbs.both_programs`). The sample grows until it
+    runs every file that has changed. The record is confirmed if every file that the two programs make has the
+    same contents. Records of training studies have no attacks, and are compared with the recorded numbers.
 
     root: the checkout.
     scale: the scale that was recorded, such as "standard".
@@ -84,12 +84,10 @@ def confirm(
             print(f"{each.table.stem}: confirmed, the same program as {same}")
     if targets and older:
         print(f"only={','.join(each.table.stem for each, *_ in older)}")
-    flow = None
     for each, made_by, apart in older:
         table = each.table
         if iterations is not None:
-            flow = flow or Workflow(root, *run_of(scale))
-            _by_both(flow, each, (made_by, apart), iterations, targets)
+            _by_both(root, each, (made_by, apart), iterations, targets)
             continue
         spec, *files = _sampled(each.asked, table.stem, each.code, sample)
         values, costs = ([root / "results" / scale / name for name in names] for names in files)
@@ -133,61 +131,76 @@ def _changes(older: _Older) -> tuple[str, list[str]]:
     confirmed = older.made.get("confirmed", {})
     codes = {older.made["code"], *confirmed}
     commits = [older.made["commit"], *(each.get("commit", "") for each in confirmed.values()), "HEAD"]
-    names = sources(older.asked, older.table.stem)
-    return changes(names, list(dict.fromkeys(commits)), lambda files: digest(dict(files)) in codes)
+    names, modules = sources(older.asked, older.table.stem), modules_of(older.asked, older.table.stem)
+    return changes(
+        names, list(dict.fromkeys(commits)), lambda files: not codes.isdisjoint(code_digests(files)), modules
+    )
 
 
-def _by_both(
-    flow: Workflow, older: _Older, code: tuple[str, list[str]], iterations: int, targets: bool
-) -> None:
-    """Confirm a record if the code that made it and today's give the same bytes, or print what both need."""
-    name, root, (made_by, _) = older.table.stem, flow.root, code
-    cells = _attacked(older)
-    if reason := _no_attack(older, *code, cells):
+def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations: int, targets: bool) -> None:
+    """Confirm a record if the code that made it and today's give the same, or print what both need."""
+    name, (made_by, apart) = older.table.stem, code
+    samples, left = _covering(older, apart)
+    reason = ""
+    if not made_by:
+        reason = "git lacks the code that made it"
+    elif not samples:
+        reason = "it has no attacks"
+    elif left:
+        reason = f"none of its attacks runs {min(left)}"
+    if reason:
         if not targets:
             print(f"{name}: not compared, {reason} (leave --iterations out)")
         return
-    inputs = {cell: inputs_of(flow, cell) for cell in cells}
+    # Attacks are scored by the metrics of this experiment alone.
+    flow = Workflow(root, *run_of(older.asked.run), only=name)
     if targets:
-        needed = dict.fromkeys(path for each in inputs.values() for path in each.values())
-        print(*needed, sep="\n")
+        print(*dict.fromkeys(path for cells in samples for path in inputs_of(flow, cells)), sep="\n")
         return
-    for cell, needs in inputs.items():
-        spec = older.asked.spec(f"attack/{cell}")
-        if not same_bytes(root, spec, needs, made_by, iterations):
-            print(f"{name}: not confirmed, {cell} has other bytes after {iterations} iterations")
+    for cells in samples:
+        if others := differing(flow, name, cells, made_by, iterations):
+            print(f"{name}: not confirmed, by {made_by} another {others[0]} after {iterations} iterations")
             return
-    shows = {"device": machine(), "sampled": cells, "same_bytes": made_by, "iterations": iterations}
+    sampled = [cell for cells in samples for cell in cells]
+    shows = {"device": machine(), "sampled": sampled, "same_bytes": made_by, "iterations": iterations}
     _keep(root, older, shows)
-    print(f"{name}: confirmed, {len(cells)} attacks with the same bytes as by {made_by}")
+    print(f"{name}: confirmed, {len(sampled)} attacks and their table the same as by {made_by}")
 
 
-def _attacked(older: _Older) -> list[str]:
-    """Return the cells on one capture of an experiment that have results.
+def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set[str]]:
+    """Return the cells on each sampled capture, and the changed files that no cell with results runs.
 
-    Which capture it is follows from the digest of today's code, so that nobody picks it.
+    The first capture follows from the digest of today's code, so that nobody picks it. Others follow where
+    they run a changed file that those before them do not run.
     """
-    stems = [
-        stem
-        for stem in older.asked.spec(f"table/{older.table.stem}")["cells"]
-        if stem not in older.made["absent"]
-    ]
-    captures = sorted(set(map(capture_of, stems)))
-    chosen = random.Random(older.code).choice(captures) if captures else None
-    return [stem for stem in stems if capture_of(stem) == chosen]
+    table = older.asked.spec(f"table/{older.table.stem}")
+    by_capture: dict[str, list[str]] = {}
+    for stem in table["cells"]:
+        if stem not in older.made["absent"]:
+            by_capture.setdefault(capture_of(stem), []).append(stem)
+    captures, left = sorted(by_capture), set(apart)
+    samples: list[list[str]] = []
+    random.Random(older.code).shuffle(captures)
+    for cells in map(by_capture.__getitem__, captures):
+        run = _run_by(older.asked, cells)
+        if not samples or left & run:
+            samples.append(cells)
+            left -= run
+    return samples, left
 
 
-def _no_attack(older: _Older, made_by: str, apart: Sequence[str], cells: Sequence[str]) -> str:
-    """Return why a comparison of attacks would not say enough, or "" if it says enough."""
-    if not made_by:
-        return "git lacks the code that made it"
-    if not cells:
-        return "it has no attacks"
-    others = [name for name in older.asked.needed(older.table.stem) if not name.startswith("attack/")]
-    parts = {part for name in others for part in parts_of(older.asked.specs[name])}
-    files = closure(*(f"leakbench.verbs.{verb}" for verb in VERBS if verb != "attack"), *sorted(parts))
-    beside = {path.relative_to(PACKAGE).as_posix() for path in files} & set(apart)
-    return f"not only attacks run {min(beside)}" if beside else ""
+def _run_by(asked: Plan, cells: Sequence[str]) -> set[str]:
+    """Return the files of the package that the cells on one capture run."""
+    capture = capture_of(cells[0])
+    dataset, victim, *_, seed = capture.split("/")
+    names = [f"train/{dataset}/{victim}/{seed}", f"capture/{capture}", f"score/{capture}"]
+    parts = {
+        part
+        for name in [*names, *(f"attack/{cell}" for cell in cells)]
+        for part in parts_of(asked.spec(name))
+    }
+    files = closure(*(f"leakbench.verbs.{verb}" for verb in VERBS), *sorted(parts))
+    return {path.relative_to(PACKAGE).as_posix() for path in files}
 
 
 def _keep(root: Path, older: _Older, shows: Spec) -> None:

@@ -1,5 +1,6 @@
 """record: keep the finished table of an experiment below reference/, with what made it."""
 
+import hashlib
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
@@ -174,14 +175,35 @@ def digests(asked: Plan, experiment: str) -> tuple[str, str]:
     return digest(specs), digest({name: file_digest(PACKAGE, name) for name in sources(asked, experiment)})
 
 
+def code_digests(files: Mapping[str, bytes]) -> set[str]:
+    """Return the digests by which a record may name code: that of `digests`, and that of older records.
+
+    files: the files of the package on which a table depends, as file → bytes.
+    """
+    today = {name: hashlib.sha256(text).hexdigest() for name, text in files.items() if name not in PICTURES}
+    older = hashlib.sha256()
+    for name, text in files.items():
+        older.update(name.encode() + b"\0" + text + b"\0")
+    return {digest(today), older.hexdigest()}
+
+
+def modules_of(asked: Plan, experiment: str) -> list[str]:
+    """Return the modules from which the numbers of an experiment's table follow, as dotted names.
+
+    asked: the plan of the run.
+    experiment: the experiment's name.
+    """
+    parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
+    return [*(f"leakbench.verbs.{verb}" for verb in VERBS), *sorted(parts)]
+
+
 def sources(asked: Plan, experiment: str) -> list[str]:
     """Return the files of the package on which the numbers of an experiment's table depend, sorted.
 
     asked: the plan of the run.
     experiment: the experiment's name.
     """
-    parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
-    files = closure(*(f"leakbench.verbs.{verb}" for verb in VERBS), *sorted(parts))
+    files = closure(*modules_of(asked, experiment))
     names = (path.relative_to(PACKAGE).as_posix() for path in files)
     return [name for name in names if name not in PICTURES]
 

@@ -1,6 +1,5 @@
 """Code that differs from a commit in comments, docstrings and layout is the same program; no other is."""
 
-import hashlib
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -65,7 +64,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def anything(_: Mapping[str, str]) -> bool:
+def anything(_: Mapping[str, bytes]) -> bool:
     return True
 
 
@@ -96,10 +95,10 @@ def test_anything_else_makes_it_another_program(package: Path, kind: str) -> Non
 
 
 def test_a_commit_counts_that_has_the_very_files_of_the_result(package: Path) -> None:
-    first, sha = git(package, "rev-parse", "HEAD"), hashlib.sha256(CODE.encode()).hexdigest()
+    first = git(package, "rev-parse", "HEAD")
     (package / "a.py").write_text(CODE.replace("of what", "of some"))
     git(package, "commit", "--quiet", "--all", "--message", "b")
-    found = changes(["a.py"], ["HEAD", first[:10]], lambda files: files == {"a.py": sha})
+    found = changes(["a.py"], ["HEAD", first[:10]], lambda files: files == {"a.py": CODE.encode()})
     assert found == (first[:10], [])
     assert changes(["a.py"], ["HEAD", first], lambda files: False) == ("", [])
 
@@ -119,6 +118,33 @@ def test_what_names_no_commit_has_no_files(package: Path, commit: str) -> None:
 def test_a_file_that_a_commit_lacks_is_not_the_same(package: Path) -> None:
     (package / "b.py").write_text("")
     assert changes(["a.py", "b.py"], ["HEAD"], anything) == ("HEAD", ["b.py"])
+
+
+def test_a_commit_is_asked_for_the_files_that_its_own_code_reaches(package: Path) -> None:
+    """Modules reach other files today than when the result was made."""
+    (package / "catalogue").mkdir()
+    for name in ("__init__.py", "catalogue/__init__.py"):
+        (package / name).write_text("")
+    (package / "catalogue/code.py").write_text(
+        "from pathlib import Path\n"
+        "PACKAGE = Path(__file__).parents[1]\n"
+        "def closure(*modules): return sorted(PACKAGE.glob('[!_]*.py'))\n"
+    )
+    (package / "gone.py").write_text("x = 1")
+    git(package, "add", ".")
+    git(package, "commit", "--quiet", "--message", "b")
+    first = git(package, "rev-parse", "HEAD")
+    (package / "gone.py").unlink()
+    (package / "b.py").write_text("")
+    git(package, "commit", "--quiet", "--all", "--message", "c")
+
+    def made(files: Mapping[str, bytes]) -> bool:
+        return files == {"a.py": CODE.encode(), "gone.py": b"x = 1"}
+
+    names = ["a.py", "b.py"]
+    assert changes(names, [first, "HEAD"], made, ["a"]) == (first, ["b.py"])
+    assert changes(names, [first, "HEAD"], made) == ("", [])
+    assert changes(names, ["HEAD", first], made, ["a"]) == ("", [])
 
 
 def test_without_git_nothing_is_known(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

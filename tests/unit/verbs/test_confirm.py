@@ -1,6 +1,7 @@
 """Recorded tables of older code: the same program or a sample with the same numbers keeps them valid, and
 nothing else does."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
 
 from leakbench.artefacts import read_json, read_table, write_table
+from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
@@ -48,7 +50,7 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
                 monkeypatch.setitem(where, name, value)
             else:
                 monkeypatch.setattr(where, name, value)
-    monkeypatch.setattr(module, "changes", lambda names, commits, known: ("", []))
+    monkeypatch.setattr(module, "changes", lambda *given: ("", []))
     monkeypatch.setattr(module, "sources", lambda asked, experiment: [])
     return folder / "x.json"
 
@@ -97,15 +99,15 @@ def test_the_same_program_confirms_a_record_and_nothing_is_run(
     cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def same(
-        names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, str]], bool]
+        names: Sequence[str], commits: Sequence[str], known: Callable[[Mapping[str, bytes]], bool], *_: Any
     ) -> tuple[str, list[str]]:
         assert (names, commits) == (["a.py"], ["abc", "HEAD"])
-        assert not known({"a.py": "another"})
-        return ("abc" if known({"a.py": "its sha256"}) else "", [])
+        assert not known({"a.py": b"another"})
+        return ("abc" if known({"a.py": b"its text"}) else "", [])
 
     monkeypatch.setattr(module, "sources", lambda asked, experiment: ["a.py"])
     monkeypatch.setattr(module, "changes", same)
-    made = read_json(recorded, "", "") | {"code": digest({"a.py": "its sha256"})}
+    made = read_json(recorded, "", "") | {"code": digest({"a.py": hashlib.sha256(b"its text").hexdigest()})}
     recorded.write_text(json.dumps(made))
     cell.scores.unlink()
     confirm(cell.root, "quick", targets=True)
@@ -118,48 +120,52 @@ def test_the_same_program_confirms_a_record_and_nothing_is_run(
 
 
 @pytest.fixture
-def changed_attack(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Let one file that attacks alone run be another program. Return what both programs are asked for."""
+def changed_code(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Let the code of an attack's engine and of scores change. Return what both programs are asked for.
+
+    The first time they make the same, and then another table.
+    """
     asked: list[dict[str, Any]] = []
 
-    def both(root: Path, spec: dict[str, Any], inputs: dict[str, str], commit: str, iterations: int) -> bool:
-        asked.append({"spec": spec, "inputs": inputs, "commit": commit, "iterations": iterations})
-        return len(asked) == 1
+    def both(flow: Any, experiment: str, cells: list[str], commit: str, iterations: int) -> list[str]:
+        asked.append({"of": experiment, "cells": cells, "commit": commit, "iterations": iterations})
+        return ["table"] if len(asked) > 1 else []
 
-    flow = SimpleNamespace(root=cell.root)
-    plan = Plan("quick", {"x": []}, {}, {"table/x": SPEC, f"attack/{STEM}": {"a": 1}}, {"x": []})
+    attack = {"attack": {"module": "gradient-matching", "objective": {"cosine": {}}}}
+    victim = {"victim": {"module": "fcnn"}}
+    needed = {f"attack/{STEM}": attack, f"capture/{ORIGIN}": victim, "train/made/victim/0": victim}
+    specs = {"table/x": SPEC, f"score/{ORIGIN}": {}} | needed
+    plan = Plan("quick", {"x": []}, {}, specs, {"x": []})
     for name, value in (
-        ("changes", lambda *given: ("abc", ["matching/chain.py"])),
+        ("changes", lambda *given: ("abc", ["matching/chain.py", "scoring/attack.py"])),
         ("planned", lambda *given: plan),
-        ("Workflow", lambda *given: flow),
-        ("inputs_of", lambda flow, stem: {"capture": f"captures/{stem}"}),
-        ("same_bytes", both),
+        ("Workflow", lambda *given, **more: SimpleNamespace(root=cell.root)),
+        ("inputs_of", lambda flow, cells: [f"data of {' '.join(cells)}"]),
+        ("differing", both),
     ):
         monkeypatch.setattr(module, name, value)
     return asked
 
 
-def test_the_same_bytes_after_a_few_iterations_confirm_a_record(
-    cell: Cell, recorded: Path, changed_attack: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+def test_the_same_contents_after_a_few_iterations_confirm_a_record(
+    cell: Cell, recorded: Path, changed_code: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     confirm(cell.root, "quick", targets=True, iterations=30)
-    assert capsys.readouterr().out.split() == ["only=x", f"captures/{STEM}"]
+    assert capsys.readouterr().out.splitlines() == ["only=x", f"data of {STEM}"]
     confirm(cell.root, "quick", iterations=30)
-    assert changed_attack == [
-        {"spec": {"a": 1}, "inputs": {"capture": f"captures/{STEM}"}, "commit": "abc", "iterations": 30}
-    ]
+    assert changed_code == [{"of": "x", "cells": [STEM], "commit": "abc", "iterations": 30}]
     (entry,) = read_json(recorded, "", "")["confirmed"].values()
     assert (entry["same_bytes"], entry["iterations"], entry["sampled"]) == ("abc", 30, [STEM])
     assert age(cell, recorded) == ""
 
 
-def test_other_bytes_confirm_nothing(
-    cell: Cell, recorded: Path, changed_attack: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
+def test_other_contents_confirm_nothing(
+    cell: Cell, recorded: Path, changed_code: list[dict[str, Any]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changed_attack.append({})
+    changed_code.append({})
     before = recorded.read_bytes()
     confirm(cell.root, "quick", iterations=30)
-    assert f"x: not confirmed, {STEM} has other bytes" in capsys.readouterr().out
+    assert "x: not confirmed, by abc another table after 30 iterations" in capsys.readouterr().out
     assert recorded.read_bytes() == before
 
 
@@ -167,18 +173,37 @@ def test_other_bytes_confirm_nothing(
     ("commit", "file", "words"),
     [
         ("", "matching/chain.py", "git lacks the code"),
-        ("abc", "scoring/attack.py", "not only attacks run scoring/attack.py"),
+        ("abc", "generators/cvae.py", "none of its attacks runs generators/cvae.py"),
     ],
 )
-def test_both_programs_are_no_proof_of_what_other_jobs_run(
-    cell: Cell, recorded: Path, changed_attack: list[dict[str, Any]], capsys: pytest.CaptureFixture[str],
+def test_both_programs_are_no_proof_of_what_they_do_not_run(
+    cell: Cell, recorded: Path, changed_code: list[dict[str, Any]], capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch, commit: str, file: str, words: str,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(module, "changes", lambda *given: (commit, [file]))
     confirm(cell.root, "quick", iterations=30)
     assert f"x: not compared, {words}" in capsys.readouterr().out
-    assert not changed_attack
+    assert not changed_code
     assert "confirmed" not in read_json(recorded, "", "")
+
+
+def test_the_sample_grows_until_it_runs_every_file_that_has_changed(recorded: Path) -> None:
+    """Whatever capture is drawn first, one of either kind is sampled, and no third."""
+    stems = [f"made/victim/{federation}/none/a/0" for federation in "pqrs"]
+    table = {"table/x": {"cells": [*stems, STEM]}}
+    of_victim = {"victim": {"module": "fcnn"}}
+    specs: dict[str, Any] = table | {"train/made/victim/0": of_victim}
+    for stem, kind in zip([*stems, STEM], ["cosine", "cosine", "squares", "squares", "squares"], strict=True):
+        attack = {"module": "gradient-matching", "objective": {kind: {}}}
+        origin = capture_of(stem)
+        specs |= {f"attack/{stem}": {"attack": attack}, f"capture/{origin}": of_victim, f"score/{origin}": {}}
+    asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
+    older = module._Older(recorded.with_suffix(".csv"), {"absent": {STEM: "why"}}, asked, "new")
+    samples, left = module._covering(older, ["objectives/cosine.py", "objectives/squares.py", "no.py"])
+    assert sorted(stems.index(stem) // 2 for (stem,) in samples) == [0, 1]
+    assert left == {"no.py"}
+    samples, left = module._covering(older, [])
+    assert (len(samples), left) == (1, set())
 
 
 def test_what_must_be_made_first_is_listed_and_asked_for(
