@@ -3,7 +3,7 @@ numbers in a sample."""
 
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -127,14 +127,22 @@ def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[_Olde
 
 
 def _changes(older: _Older) -> tuple[str, list[str]]:
-    """Return a commit whose code made or confirmed a record, and the files that are another program today."""
+    """Return a commit whose code made or confirmed a record, and the files that are another program today.
+
+    Of an experiment that only trains, the files that attacks alone run are left out.
+    """
     confirmed = older.made.get("confirmed", {})
     codes = {older.made["code"], *confirmed}
     commits = [older.made["commit"], *(each.get("commit", "") for each in confirmed.values()), "HEAD"]
     names, modules = sources(older.asked, older.table.stem), modules_of(older.asked, older.table.stem)
-    return changes(
+    made_by, apart = changes(
         names, list(dict.fromkeys(commits)), lambda files: not codes.isdisjoint(code_digests(files)), modules
     )
+    needed = older.asked.needed(older.table.stem)
+    if any(name.startswith("attack/") for name in needed):
+        return made_by, apart
+    run = _files(older.asked, needed, ("train", "table"))
+    return made_by, [name for name in apart if name in run]
 
 
 def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations: int, targets: bool) -> None:
@@ -170,8 +178,10 @@ def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations:
 def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set[str]]:
     """Return the cells on each sampled capture, and the changed files that no cell with results runs.
 
-    The first capture follows from the digest of today's code, so that nobody picks it. Others follow where
-    they run a changed file that those before them do not run.
+    The order of captures follows from the digest of today's code, so that nobody picks them. After the first,
+    a capture is sampled if it has a victim or a federation that those before it do not have, or runs a
+    changed file that those before it do not run. Another network or size of batch may take another way
+    through the same code.
     """
     table = older.asked.spec(f"table/{older.table.stem}")
     by_capture: dict[str, list[str]] = {}
@@ -180,11 +190,14 @@ def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set
             by_capture.setdefault(capture_of(stem), []).append(stem)
     captures, left = sorted(by_capture), set(apart)
     samples: list[list[str]] = []
+    seen: set[str] = set()
     random.Random(older.code).shuffle(captures)
-    for cells in map(by_capture.__getitem__, captures):
-        run = _run_by(older.asked, cells)
-        if not samples or left & run:
+    for capture in captures:
+        cells = by_capture[capture]
+        parts, run = set(capture.split("/")[1:3]), _run_by(older.asked, cells)
+        if parts - seen or left & run:
             samples.append(cells)
+            seen |= parts
             left -= run
     return samples, left
 
@@ -194,12 +207,14 @@ def _run_by(asked: Plan, cells: Sequence[str]) -> set[str]:
     capture = capture_of(cells[0])
     dataset, victim, *_, seed = capture.split("/")
     names = [f"train/{dataset}/{victim}/{seed}", f"capture/{capture}", f"score/{capture}"]
-    parts = {
-        part
-        for name in [*names, *(f"attack/{cell}" for cell in cells)]
-        for part in parts_of(asked.spec(name))
-    }
-    files = closure(*(f"leakbench.verbs.{verb}" for verb in VERBS), *sorted(parts))
+    names += [f"attack/{cell}" for cell in cells]
+    return _files(asked, names, VERBS)
+
+
+def _files(asked: Plan, names: Iterable[str], verbs: Iterable[str]) -> set[str]:
+    """Return the files of the package that verbs and the parts of specs reach."""
+    parts = {part for name in names for part in parts_of(asked.spec(name))}
+    files = closure(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
     return {path.relative_to(PACKAGE).as_posix() for path in files}
 
 

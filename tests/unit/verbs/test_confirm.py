@@ -15,9 +15,11 @@ from cell import ORIGIN, SHARES, STEM, Cell, make_table
 from project import ROOT
 
 from leakbench.artefacts import read_json, read_table, write_table
+from leakbench.catalogue.cell import Cell as CellOf
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.digest import digest
 from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.study import Study
 from leakbench.errors import UserError
 from leakbench.provenance import machine
 from leakbench.reference import kept_digests
@@ -119,6 +121,25 @@ def test_the_same_program_confirms_a_record_and_nothing_is_run(
     assert age(cell, recorded) == ""
 
 
+def test_what_attacks_alone_run_does_not_age_an_experiment_that_only_trains(
+    cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = Study("plane", "perceptron", "code", "none", 0)
+    specs = {
+        "table/x": SPEC | {"cells": []},
+        f"study/{study.stem}": {"victim": {"module": "perceptron"}, "study": {}},
+    }
+    trains = Plan("quick", {"x": []}, {}, specs, {"x": [study]})
+    monkeypatch.setattr(module, "planned", lambda *given: trains)
+    for file in ("training/study.py", "victims/perceptron.py", "verbs/train.py", "tables/trained.py"):
+        monkeypatch.setattr(module, "changes", lambda *given, file=file: ("abc", ["matching/loop.py", file]))
+        confirm(cell.root, "quick", iterations=30)
+        assert "x: not compared, it has no attacks" in capsys.readouterr().out
+    monkeypatch.setattr(module, "changes", lambda *given: ("abc", ["verbs/attack.py", "matching/loop.py"]))
+    confirm(cell.root, "quick")
+    assert "x: confirmed, the same program as abc" in capsys.readouterr().out
+
+
 @pytest.fixture
 def changed_code(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """Let the code of an attack's engine and of scores change. Return what both programs are asked for.
@@ -131,11 +152,11 @@ def changed_code(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) ->
         asked.append({"of": experiment, "cells": cells, "commit": commit, "iterations": iterations})
         return ["table"] if len(asked) > 1 else []
 
-    attack = {"attack": {"module": "gradient-matching", "objective": {"cosine": {}}}}
+    attack = {"attack": {"module": "gradient-matching", "objective": {"cosine": {}}, "generator": None}}
     victim = {"victim": {"module": "fcnn"}}
     needed = {f"attack/{STEM}": attack, f"capture/{ORIGIN}": victim, "train/made/victim/0": victim}
-    specs = {"table/x": SPEC, f"score/{ORIGIN}": {}} | needed
-    plan = Plan("quick", {"x": []}, {}, specs, {"x": []})
+    specs = {"table/x": SPEC, f"score/{ORIGIN}": {"judges": []}} | needed
+    plan = Plan("quick", {"x": [CellOf(*STEM.split("/")[:-1], 0)]}, {}, specs, {"x": []})
     for name, value in (
         ("changes", lambda *given: ("abc", ["matching/chain.py", "scoring/attack.py"])),
         ("planned", lambda *given: plan),
@@ -187,23 +208,28 @@ def test_both_programs_are_no_proof_of_what_they_do_not_run(
     assert "confirmed" not in read_json(recorded, "", "")
 
 
-def test_the_sample_grows_until_it_runs_every_file_that_has_changed(recorded: Path) -> None:
-    """Whatever capture is drawn first, one of either kind is sampled, and no third."""
-    stems = [f"made/victim/{federation}/none/a/0" for federation in "pqrs"]
-    table = {"table/x": {"cells": [*stems, STEM]}}
+def test_the_sample_grows_until_it_runs_what_has_changed_and_has_every_victim_and_federation(
+    recorded: Path,
+) -> None:
+    stems = [f"{of}/victim/p/none/a/0" for of in "abcd"]
+    others = ["a/other/p/none/a/0", "a/victim/q/none/a/0"]
+    kinds = ["cosine", "cosine", "squares", "squares", "cosine", "cosine", "squares"]
     of_victim = {"victim": {"module": "fcnn"}}
-    specs: dict[str, Any] = table | {"train/made/victim/0": of_victim}
-    for stem, kind in zip([*stems, STEM], ["cosine", "cosine", "squares", "squares", "squares"], strict=True):
+    cells = [*stems, *others, STEM]
+    specs: dict[str, Any] = {"table/x": {"cells": cells}, "train/a/other/0": of_victim}
+    for stem, kind in zip(cells, kinds, strict=True):
         attack = {"module": "gradient-matching", "objective": {kind: {}}}
-        origin = capture_of(stem)
+        origin, of = capture_of(stem), stem[: stem.index("/")]
         specs |= {f"attack/{stem}": {"attack": attack}, f"capture/{origin}": of_victim, f"score/{origin}": {}}
+        specs |= {f"train/{of}/victim/0": of_victim}
     asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
     older = module._Older(recorded.with_suffix(".csv"), {"absent": {STEM: "why"}}, asked, "new")
-    samples, left = module._covering(older, ["objectives/cosine.py", "objectives/squares.py", "no.py"])
-    assert sorted(stems.index(stem) // 2 for (stem,) in samples) == [0, 1]
+    samples, left = module._covering(older, ["objectives/squares.py", "no.py"])
+    found = [stem for (stem,) in samples]
+    assert {*others} <= {*found}
+    assert sum(stem in stems[2:] for stem in found) == 1
+    assert STEM not in found
     assert left == {"no.py"}
-    samples, left = module._covering(older, [])
-    assert (len(samples), left) == (1, set())
 
 
 def test_what_must_be_made_first_is_listed_and_asked_for(
