@@ -136,13 +136,17 @@ def _take_away(kept: Path, experiment: str) -> None:
 
 
 def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, Any]]:
-    """Return the facts of the guesses and studies behind a table, except absent ones.
+    """Return the facts of the guesses, scores and studies behind a table, except absent ones.
 
     They may be of another machine than the table.
     """
-    guesses = (results / "guesses" / f"{cell.stem}.safetensors" for cell in asked.experiments[experiment])
+    cells = asked.experiments[experiment]
+    kept = [cell for cell in cells if asked.specs[f"capture/{cell.capture}"]["federation"]["keep"]]
+    guesses = (results / "guesses" / f"{cell.stem}.safetensors" for cell in kept)
+    # Guesses on updates that are not kept are deleted once they are scored, and their scores stand for them.
+    scores = (results / "scores" / f"{cell.capture}.parquet" for cell in cells if cell not in kept)
     studies = (results / "studies" / f"{study.stem}.parquet" for study in asked.studies[experiment])
-    found = [*map(read_facts, guesses), *(read_table(study)[1] for study in studies)]
+    found = [*map(read_facts, guesses), *(read_table(path)[1] for path in (*scores, *studies))]
     return [each for each in found if "absent" not in each]
 
 

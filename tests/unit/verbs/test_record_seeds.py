@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from cell import SHARES, STEM, Cell, make_table
 
-from leakbench.artefacts import read_facts, read_tensors, write_tensors
+from leakbench.artefacts import read_facts, read_table, read_tensors, write_tensors
 from leakbench.catalogue.cell import Cell as Named
 from leakbench.catalogue.resolve import Plan
 from leakbench.errors import UserError
@@ -36,6 +36,13 @@ def finished(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cell.root
 
 
+def attacked(keep: bool) -> Plan:
+    """Return the plan of experiment x with its cell. `keep` says whether updates and guesses stay on disk."""
+    cell = Named(*STEM.split("/")[:-1], 0)
+    specs = {"table/x": {"shares": SHARES}, f"capture/{cell.capture}": {"federation": {"keep": keep}}}
+    return Plan("quick", {"x": [cell]}, {}, specs, {"x": []})
+
+
 def test_raised_seeds_lie_apart_and_beside_the_own(finished: Path) -> None:
     with pytest.raises(UserError, match=r"quick/x\.csv: not recorded, so --seed 1 has nothing beside it"):
         record(finished, "quick", "x", seed=1)
@@ -56,9 +63,7 @@ def test_a_record_names_the_gpu_and_the_versions_of_its_attacks(
     """A table may be made on another machine than the guesses that it sums up."""
     guess = cell.results / f"guesses/{STEM}.safetensors"
     tensors, facts = read_tensors(guess)
-    asked = Plan(
-        "quick", {"x": [Named(*STEM.split("/")[:-1], 0)]}, {}, {"table/x": {"shares": SHARES}}, {"x": []}
-    )
+    asked = attacked(keep=True)
     monkeypatch.setattr(module, "planned", lambda *given: asked)
     record(finished, "quick", "x")
     on_a_processor = json.loads((finished / "reference/quick/x.json").read_text())
@@ -73,6 +78,20 @@ def test_a_record_names_the_gpu_and_the_versions_of_its_attacks(
     write_tensors(guess, {}, {"absent": "nobody has the data"})
     record(finished, "quick", "x")
     assert json.loads((finished / "reference/quick/x.json").read_text())["device"].startswith("cpu: ")
+
+
+def test_guesses_on_updates_that_are_not_kept_are_gone_when_their_table_is_recorded(
+    finished: Path, cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell.results / f"guesses/{STEM}.safetensors").unlink()
+    monkeypatch.setattr(module, "planned", lambda *given: attacked(keep=False))
+    record(finished, "quick", "x")
+    made = json.loads((finished / "reference/quick/x.json").read_text())
+    assert made["device"].startswith("cpu: ")
+    assert made["versions"] == read_table(cell.scores)[1]["versions"]
+    monkeypatch.setattr(module, "planned", lambda *given: attacked(keep=True))
+    with pytest.raises(UserError, match=r"guesses/.*no such file"):
+        record(finished, "quick", "x")
 
 
 def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
