@@ -192,15 +192,17 @@ class Evidence:
                 found.append(reason)
         return "; ".join(dict.fromkeys(found))
 
-    def missing(self, experiment: str, else_: str, where: Mapping[str, object] | None = None) -> NotMeasured:
+    def missing(
+        self, experiment: str, otherwise: str, where: Mapping[str, object] | None = None
+    ) -> NotMeasured:
         """Return the error for cells of a condition that were not measured: LeftOut where it is known why.
 
         experiment: the experiment.
-        else_: the reason where it is not known.
+        otherwise: the reason where it is not known.
         where: as in `why`.
         """
         known = self.why(experiment, where)
-        return LeftOut(known) if known else NotMeasured(else_)
+        return LeftOut(known) if known else NotMeasured(otherwise)
 
     def read(self, experiment: str, metric: str, paper: Paper, **where: object) -> Measured:
         """Return the mean of a metric in the one condition that `where` names.

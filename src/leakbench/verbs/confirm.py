@@ -3,20 +3,19 @@ numbers in a sample."""
 
 import random
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from leakbench.artefacts import read_csv, to_json, write_text
 from leakbench.catalogue.cell import capture_of
-from leakbench.catalogue.code import PACKAGE, closure
+from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import suggest
 from leakbench.catalogue.program import changes
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
-from leakbench.parts import parts_of
 from leakbench.process import commit
 from leakbench.provenance import machine
 from leakbench.reference import read_record, recorded, run_of
@@ -24,7 +23,7 @@ from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
 from leakbench.verbs.both_programs import differing, inputs_of
-from leakbench.verbs.record import VERBS, code_digests, digests, modules_of, planned, sources
+from leakbench.verbs.record import code_digests, digests, modules_of, planned, reached, sources
 from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, WITHIN, compared, numbers
 
 Spec = dict[str, Any]
@@ -58,9 +57,10 @@ def confirm(
     differs, the record stays as it is and the number is printed.
 
     With `iterations`, the code that made a record and today's code both run a sample on this machine: the
-    attacks on a capture, for this number of iterations (`verbs.both_programs`). The sample grows until it
-    runs every file that has changed. The record is confirmed if every file that the two programs make has the
-    same contents. Records of training studies have no attacks, and are compared with the recorded numbers.
+    attacks on a capture, for this number of iterations (`verbs.both_programs`). The sample has every victim
+    and federation, and runs every file that has changed. The record is confirmed if every file that the two
+    programs make has the same contents. Records of training studies have no attacks, and are compared with
+    the recorded numbers.
 
     root: the checkout.
     scale: the scale that was recorded, such as "standard".
@@ -134,14 +134,16 @@ def _changes(older: _Older) -> tuple[str, list[str]]:
     confirmed = older.made.get("confirmed", {})
     codes = {older.made["code"], *confirmed}
     commits = [older.made["commit"], *(each.get("commit", "") for each in confirmed.values()), "HEAD"]
-    names, modules = sources(older.asked, older.table.stem), modules_of(older.asked, older.table.stem)
-    made_by, apart = changes(
-        names, list(dict.fromkeys(commits)), lambda files: not codes.isdisjoint(code_digests(files)), modules
-    )
     needed = older.asked.needed(older.table.stem)
+    made_by, apart = changes(
+        sources(older.asked, older.table.stem),
+        list(dict.fromkeys(commits)),
+        lambda files: not codes.isdisjoint(code_digests(files)),
+        modules_of(older.asked, needed),
+    )
     if any(name.startswith("attack/") for name in needed):
         return made_by, apart
-    run = _files(older.asked, needed, ("train", "table"))
+    run = reached(modules_of(older.asked, needed, ("train", "table")))
     return made_by, [name for name in apart if name in run]
 
 
@@ -208,14 +210,7 @@ def _run_by(asked: Plan, cells: Sequence[str]) -> set[str]:
     dataset, victim, *_, seed = capture.split("/")
     names = [f"train/{dataset}/{victim}/{seed}", f"capture/{capture}", f"score/{capture}"]
     names += [f"attack/{cell}" for cell in cells]
-    return _files(asked, names, VERBS)
-
-
-def _files(asked: Plan, names: Iterable[str], verbs: Iterable[str]) -> set[str]:
-    """Return the files of the package that verbs and the parts of specs reach."""
-    parts = {part for name in names for part in parts_of(asked.spec(name))}
-    files = closure(*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts))
-    return {path.relative_to(PACKAGE).as_posix() for path in files}
+    return set(reached(modules_of(asked, names)))
 
 
 def _keep(root: Path, older: _Older, shows: Spec) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -191,14 +191,23 @@ def code_digests(files: Mapping[str, bytes]) -> set[str]:
     return {digest(today), older.hexdigest()}
 
 
-def modules_of(asked: Plan, experiment: str) -> list[str]:
-    """Return the modules from which the numbers of an experiment's table follow, as dotted names.
+def modules_of(asked: Plan, names: Iterable[str], verbs: Iterable[str] = VERBS) -> list[str]:
+    """Return the modules of verbs and of the parts of specs, as dotted names.
 
     asked: the plan of the run.
-    experiment: the experiment's name.
+    names: names of specs.
+    verbs: the verbs that run them.
     """
-    parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
-    return [*(f"leakbench.verbs.{verb}" for verb in VERBS), *sorted(parts)]
+    parts = {part for name in names for part in parts_of(asked.specs[name])}
+    return [*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts)]
+
+
+def reached(modules: Iterable[str]) -> list[str]:
+    """Return the files of the package that modules reach through their imports, sorted.
+
+    modules: dotted names.
+    """
+    return [path.relative_to(PACKAGE).as_posix() for path in closure(*modules)]
 
 
 def sources(asked: Plan, experiment: str) -> list[str]:
@@ -207,9 +216,7 @@ def sources(asked: Plan, experiment: str) -> list[str]:
     asked: the plan of the run.
     experiment: the experiment's name.
     """
-    files = closure(*modules_of(asked, experiment))
-    names = (path.relative_to(PACKAGE).as_posix() for path in files)
-    return [name for name in names if name not in PICTURES]
+    return [name for name in reached(modules_of(asked, asked.needed(experiment))) if name not in PICTURES]
 
 
 def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:
