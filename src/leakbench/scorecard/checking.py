@@ -116,7 +116,7 @@ class Evidence:
         asked = {key: value for key, value in {**self.condition, **where}.items() if value is not None}
         experiment = str(asked.pop("experiment"))
         with self._located():
-            lines = self.scale.table(experiment)
+            lines = self.scale.table(experiment, asked)
             found = lines.frame.iloc[lines.select(asked)]
         if found.empty:
             named = ", ".join(f"{key}={value}" for key, value in asked.items())

@@ -36,6 +36,8 @@ STATISTICS = {
     "mean", "std", "median", "q25", "q75", "ci_low", "ci_high", "n", "failure_rate", "seeds", "scale",
     "unit", "rounds", "images",
 }  # fmt: skip
+# A statement on many cells names this many of the reasons for which they are absent, and counts the others.
+REASONS = 2
 
 
 class Lines:
@@ -168,8 +170,11 @@ class Evidence:
         frames = [(self.lines[table].frame, line) for table, line in leaves if table in self.lines]
         return sorted({str(frame.iloc[line][name]) for frame, line in frames if name in frame})
 
-    def table(self, experiment: str) -> Lines:
+    def table(self, experiment: str, where: Mapping[str, object] | None = None) -> Lines:
         """Return the table of an experiment.
+
+        experiment: the experiment.
+        where: the condition that is read from it, for the reason; without it, all conditions.
 
         Raises NotMeasured with the known reason where there is no table, and UserError for a name that no
         experiment has.
@@ -177,7 +182,8 @@ class Evidence:
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
-            raise self.missing(experiment, f"no results of experiment {experiment}")
+            asked = where if self.why(experiment, where) else None
+            raise self.missing(experiment, f"no results of experiment {experiment}", asked)
         return self.lines[experiment]
 
     def why(self, experiment: str, where: Mapping[str, object] | None = None) -> str:
@@ -190,7 +196,10 @@ class Evidence:
             whole = not where or stem.startswith("every ")
             if whole or (names <= set(study.split("/")) and on in ("", tested)):
                 found.append(reason)
-        return "; ".join(dict.fromkeys(found))
+        reasons = list(dict.fromkeys(found))
+        if len(reasons) > REASONS + 1:
+            reasons[REASONS:] = [f"{len(reasons) - REASONS} more reasons"]
+        return "; ".join(reasons)
 
     def missing(
         self, experiment: str, otherwise: str, where: Mapping[str, object] | None = None
@@ -215,7 +224,7 @@ class Evidence:
         Raises NotMeasured with the reason where there is no mean.
         """
         wanted = {"metric": metric, **where}
-        lines = self._elsewhere(experiment, wanted) or self.table(experiment)
+        lines = self._elsewhere(experiment, wanted) or self.table(experiment, where)
         experiment = lines.name
         try:
             line = lines.one(wanted)

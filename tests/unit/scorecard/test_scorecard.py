@@ -9,7 +9,7 @@ import pytest
 from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, paper, trials
 
 from leakbench.errors import UserError
-from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.evidence import Lines
 from leakbench.scorecard.scorecard import COLUMNS
 
 
@@ -252,31 +252,6 @@ def test_a_stand_in_serves_claims_alone_and_is_counted_once(tmp_path: Path) -> N
     assert row["measured"] == pytest.approx(30)
     assert "digits stands in for photos" in row["reason"]
     assert found.loc["tiny.table-1.3", "verdict"] == "not-run"
-
-
-def test_why_nothing_was_measured_names_absent_data_and_the_cost(tmp_path: Path) -> None:
-    run = evidence({}, absent={"tiny-table-1": {"every cell": "needs a longer run"}})
-    costs = {"tiny-table-1": {"digits/v/f/none/fast/0": 600.0, "photos/v/f/none/fast/0": 60.0}}
-    found = card(paper(tmp_path), run, costs=costs, missing={"digits": "nobody has it"})
-    reason = found.loc["tiny.table-1.1", "reason"]
-    assert reason == (
-        "needs a longer run; digits is absent too: nobody has it; about 10 core-minutes at the published size"
-    )
-
-
-def test_why_nothing_was_measured_is_said_by_the_longest_run_that_states_it(tmp_path: Path) -> None:
-    short = evidence({}, absent={"tiny-table-1": {"every cell": "this scale stops at a minute"}})
-    stated = evidence({}, "paper", absent={"tiny-table-1": {"digits/v/f/none/fast/0": "nobody has digits"}})
-    silent = evidence({}, "paper")
-
-    def found(*scales: Evidence) -> str:
-        return str(card(paper(tmp_path), *scales).loc["tiny.table-1.1", "reason"])
-
-    assert found(stated, short) == "nobody has digits"
-    assert found(silent, short) == "this scale stops at a minute"
-    # Whatever is measured, however short, is shown.
-    measured = evidence({"tiny-table-1": lines("tiny-table-1", TRUE)})
-    assert card(paper(tmp_path), stated, measured).loc["tiny.table-1.1", "verdict"] != "not-run"
 
 
 def test_a_value_of_a_map_may_be_a_map(tmp_path: Path) -> None:
