@@ -16,6 +16,7 @@ from leakbench.catalogue.costs import EXPERIMENT, JOB
 from leakbench.catalogue.entry import Sizes
 from leakbench.catalogue.experiment import Budget
 from leakbench.catalogue.study import Study
+from leakbench.core_time import in_words
 from leakbench.papers.work import Paper, published_for
 
 # More trials than this decide little more (docs/verdicts.md).
@@ -130,8 +131,8 @@ class _Purse:
         wanted = math.ceil(self.budget.length * training["epochs"])
         if wanted * each > self.budget.training:
             raise _Dear(
-                f"training its {part} takes about {_words(wanted * each)}; scale {self.scale} gives a "
-                f"training {_words(self.budget.training)}"
+                f"training its {part} takes about {in_words(wanted * each)}; scale {self.scale} gives a "
+                f"training {in_words(self.budget.training)}"
             )
         sizes[name], seconds[name] = wanted, JOB + wanted * each
 
@@ -145,8 +146,8 @@ class _Purse:
         took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
         if took > self.budget.training:
             raise _Dear(
-                f"takes about {_words(took)}; scale {self.scale} gives a training "
-                f"{_words(self.budget.training)}"
+                f"takes about {in_words(took)}; scale {self.scale} gives a training "
+                f"{in_words(self.budget.training)}"
             )
         seconds[name] = JOB + took
         return 1
@@ -170,8 +171,8 @@ class _Purse:
                 break
         else:
             raise _Dear(
-                f"takes about {_words(sum(took))} for {rounds // federation['passes']} trials; scale "
-                f"{self.scale} gives a cell {_words(limit)}"
+                f"takes about {in_words(sum(took))} for {rounds // federation['passes']} trials; scale "
+                f"{self.scale} gives a cell {in_words(limit)}"
             )
         sizes[capture] = rounds
         # A capture is scored once for all attacks on it, which is a job of its own.
@@ -253,7 +254,7 @@ def paid(
         took = cost(jobs)
         own = by_experiment.get(asking, 0.0) + took
         limits = ((60 * budget.total, spent + took, f"scale {scale}"), (share, own, "one experiment"))
-        if over := [f"{_words(limit)} of {whose}" for limit, sum_, whose in limits if sum_ > limit]:
+        if over := [f"{in_words(limit)} of {whose}" for limit, sum_, whose in limits if sum_ > limit]:
             why = f"fits, but the {over[0]} go to cheaper trials first"
             out.left_out |= {it.ask.name: why for it in group}
             continue
@@ -274,12 +275,3 @@ def _with(spec: Spec, *path: str, **values: Any) -> Spec:
     first, *rest = path
     inside = _with(spec[first], *rest, **values) if rest else spec[first] | values
     return spec | {first: inside}
-
-
-def _words(seconds: float) -> str:
-    """Return core-seconds in a few words, coarse enough that one reason serves many cells."""
-    if seconds < 60:
-        return f"{math.ceil(seconds)} core-seconds"
-    if seconds < 3600:
-        return f"{math.ceil(seconds / 60)} core-minutes"
-    return f"{math.ceil(seconds / 3600):,} core-hours"

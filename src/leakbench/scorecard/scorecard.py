@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pandas as pd
 
+from leakbench.core_time import in_words
 from leakbench.errors import UserError
 from leakbench.papers import join
 from leakbench.papers.entries import Entry, entries
@@ -294,7 +295,7 @@ class Card:
         cells = self.costs.get(str(where.get("experiment")), {})
         seconds = sum(cost for stem, cost in cells.items() if names <= set(stem.split("/")))
         if seconds:
-            words.append(f"about {max(1, round(seconds / 60)):,} core-minutes at the published size")
+            words.append(f"about {in_words(seconds)} at the published size")
         return "; ".join(words)
 
 
