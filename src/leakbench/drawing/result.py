@@ -4,6 +4,7 @@ If a run leaves cells of the experiment to a recorded run, the figure is drawn f
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from leakbench.artefacts import Facts, read_csv, read_tensors
 from leakbench.cells import CELL
 from leakbench.errors import UserError
 from leakbench.reference import EXHIBIT, TEXT, Kept, tables
+from leakbench.verdicts.tolerances import possible
 
 TENSORS = ("truth", "guess", "usable", "sample", "score")
 # The name of a fact in a record → the name of the same fact in an exhibit.
@@ -101,7 +103,7 @@ def read_result(
     shown = json.loads(Path(spec).read_text())
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
-    own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
+    own = Result(_cut(rows), panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
     kept = tables(map(Path, recorded))
     return _of_record(own, kept[0]) if kept else own
 
@@ -119,6 +121,18 @@ def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -
     return panels
 
 
+def _cut(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a table, with intervals cut as `possible` cuts them."""
+    if not {"ci_low", "ci_high"} <= {*rows.columns}:
+        return rows
+    cut = rows.copy()
+    for metric, at in rows.groupby("metric").groups.items():
+        least, most = possible(str(metric), -math.inf, math.inf)
+        cut.loc[at, "ci_low"] = rows.loc[at, "ci_low"].clip(lower=least)
+        cut.loc[at, "ci_high"] = rows.loc[at, "ci_high"].clip(upper=most)
+    return cut
+
+
 def _of_record(own: Result, kept: Kept) -> Result:
     """Return a recorded run in place of a run of another scale.
 
@@ -131,7 +145,7 @@ def _of_record(own: Result, kept: Kept) -> Result:
     made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
     return replace(
         own,
-        rows=kept.rows.fillna({"key": ""} if "key" in kept.rows else {}),
+        rows=_cut(kept.rows.fillna({"key": ""} if "key" in kept.rows else {})),
         panels=panels,
         facts=own.facts | facts | made,
         tensors=own.tensors | tensors,

@@ -225,6 +225,14 @@ def test_the_verb_judges_the_recorded_run_that_it_draws(tmp_path: Path) -> None:
     assert "recorded on cpu: another" in executed.read_text()
 
 
+def test_an_interval_ends_where_its_metric_does(tmp_path: Path) -> None:
+    wide = [cell(metric=metric, ci_low=-0.2, ci_high=1.4) for metric in ("ssim", "accuracy", "made_up")]
+    files = [str(path) for path in _files(tmp_path, wide, result().spec).values()]
+    for shown in (read_result(*files), read_result(*files, recorded=[*map(str, _record(tmp_path, wide))])):
+        ends = shown.rows[["ci_low", "ci_high"]].to_numpy().tolist()
+        assert ends == [[-0.2, 1], [0, 1], [-0.2, 1.4]]
+
+
 def test_printed_numbers_are_read_and_an_empty_file_is_none(tmp_path: Path) -> None:
     files = [str(path) for path in _files(tmp_path, [cell()], result().spec).values()]
     marks = tmp_path / "marks.csv"
