@@ -103,9 +103,10 @@ def read_result(
     shown = json.loads(Path(spec).read_text())
     printed = [_rows(path, ("metric", "value")) for path in marks if Path(path).stat().st_size]
     rows = _rows(table, ("metric", "mean", "n", "baseline")).fillna({"baseline": "", "key": ""})
-    own = Result(_cut(rows), panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
+    own = Result(rows, panels, facts, tensors, shown, pd.concat(printed) if printed else pd.DataFrame())
     kept = tables(map(Path, recorded))
-    return _of_record(own, kept[0]) if kept else own
+    found = _of_record(own, kept[0]) if kept else own
+    return replace(found, rows=_cut(found.rows))
 
 
 def _panels(path: str | Path, tensors: Mapping[str, np.ndarray], facts: Facts) -> list[Panel]:
@@ -145,7 +146,7 @@ def _of_record(own: Result, kept: Kept) -> Result:
     made = {name: kept.record[key] for key, name in FACTS.items() if key in kept.record}
     return replace(
         own,
-        rows=_cut(kept.rows.fillna({"key": ""} if "key" in kept.rows else {})),
+        rows=kept.rows.fillna({"key": ""} if "key" in kept.rows else {}),
         panels=panels,
         facts=own.facts | facts | made,
         tensors=own.tensors | tensors,

@@ -174,7 +174,8 @@ class Evidence:
         """Return the table of an experiment.
 
         experiment: the experiment.
-        where: the condition that is read from it, for the reason; without it, all conditions.
+        where: the condition that is read from it. The reason is that of its cells, or of all cells where none
+        is known of them.
 
         Raises NotMeasured with the known reason where there is no table, and UserError for a name that no
         experiment has.
@@ -182,8 +183,9 @@ class Evidence:
         if experiment not in self.lines:
             if self.known is not None and experiment not in self.known:
                 raise UserError(f"no experiment is named {experiment!r} (mend the paper's map or claim)")
-            asked = where if self.why(experiment, where) else None
-            raise self.missing(experiment, f"no results of experiment {experiment}", asked)
+            if known := self.why(experiment, where) or self.why(experiment):
+                raise LeftOut(known)
+            raise NotMeasured(f"no results of experiment {experiment}")
         return self.lines[experiment]
 
     def why(self, experiment: str, where: Mapping[str, object] | None = None) -> str:

@@ -141,10 +141,11 @@ def _summed_up(results: Path, asked: Plan, experiment: str) -> list[dict[str, An
     They may be of another machine than the table.
     """
     cells = asked.experiments[experiment]
-    kept = [cell for cell in cells if asked.specs[f"capture/{cell.capture}"]["federation"]["keep"]]
-    guesses = (results / "guesses" / f"{cell.stem}.safetensors" for cell in kept)
+    captures = {cell.capture for cell in cells}
+    deleted = {name for name in captures if not asked.specs[f"capture/{name}"]["federation"]["keep"]}
+    guesses = (results / f"guesses/{cell.stem}.safetensors" for cell in cells if cell.capture not in deleted)
     # Guesses on updates that are not kept are deleted once they are scored, and their scores stand for them.
-    scores = (results / "scores" / f"{cell.capture}.parquet" for cell in cells if cell not in kept)
+    scores = (results / "scores" / f"{capture}.parquet" for capture in sorted(deleted))
     studies = (results / "studies" / f"{study.stem}.parquet" for study in asked.studies[experiment])
     found = [*map(read_facts, guesses), *(read_table(path)[1] for path in (*scores, *studies))]
     return [each for each in found if "absent" not in each]
