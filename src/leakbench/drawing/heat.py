@@ -1,6 +1,6 @@
 """Every attack against every defence, in a map for each victim.
 
-The row above all others shows the worst attacker of each defence.
+The row above all others shows the strongest attacker of each defence.
 """
 
 from typing import Any
@@ -15,35 +15,41 @@ from leakbench.drawing.rows import chosen, counted, levels, word
 from leakbench.drawing.sheet import Body
 
 SQUARE, HEAD, FOOT = 0.27, 0.42, 1.1
-WORST = "worst attacker"
+STRONGEST = "strongest attacker"
 # A square is marked if at least this share of the trials failed.
 FAILED = 0.5
+# Only reconstructed images have one of these metrics.
+OF_IMAGES = ("psnr", "ssim")
 
 
 def heat(
     result: Result,
     *,
+    metric: str = "pearson",
     apart: tuple[str, ...] = (),
     against: tuple[str, ...] = (),
 ) -> Body | None:
-    """Draw attacks down and defences across, with the mean Pearson r in each square.
+    """Draw attacks down and defences across, with the mean of a metric in each square.
 
-    An empty square was not measured. † marks squares of which at least half of the trials failed. Only
-    reconstructed images have a PSNR. Attacks without a PSNR reconstruct the features that the first dense
-    layer reads, and their names have an asterisk.
+    An empty square was not measured. † marks squares of which at least half of the trials failed. Attacks
+    without a metric of OF_IMAGES reconstruct the features that the first dense layer reads, and their names
+    have an asterisk.
 
-    apart: attacks that use no gradient. They stand below the others, and do not count for the worst attacker.
-    against: null baselines, which stand at the bottom and do not count for the worst attacker either.
+    metric: the metric, which a perfect reconstruction brings to 1.
+    apart: attacks that use no gradient. They stand below the others, and do not count for the strongest
+    attacker.
+    against: null baselines, which stand at the bottom and do not count for the strongest attacker either.
+    They are those of the images where any attack reconstructs images: features have other nulls.
     """
-    rows = chosen(result, ["pearson"], baselines=["", *against])
+    rows = chosen(result, [metric], baselines=["", *against])
     own = rows[rows["baseline"] == ""]
     if own.empty:
         return None
     defences = sorted(levels(result, own, "defence"), key=lambda name: name != "none")
-    of_images = result.rows[result.rows["metric"] == "psnr"]
+    of_images = result.rows[result.rows["metric"].isin(OF_IMAGES)]
     pixels = set(zip(of_images["victim"], of_images["attack"], strict=True))
     groups = [
-        (key, _square(result, part, defences, apart), _failed(part))
+        (key, _square(result, _of_images(part, pixels), defences, apart), _failed(part))
         for key, part in rows.groupby(["dataset", "victim"], sort=False)
     ]
     heights = [HEAD + SQUARE * len(square) for _, square, _ in groups]
@@ -53,7 +59,9 @@ def heat(
             len(groups), 1, squeeze=False, gridspec_kw={"height_ratios": heights}, sharex=True
         )
         for ((dataset, victim), square, failed), axes in zip(groups, grid.flat, strict=True):
-            starred = [(victim, n) not in pixels and n not in (WORST, *words.BASELINES) for n in square.index]
+            starred = [
+                (victim, n) not in pixels and n not in (STRONGEST, *words.BASELINES) for n in square.index
+            ]
             sns.heatmap(
                 square.clip(0, 1),
                 ax=axes,
@@ -69,7 +77,7 @@ def heat(
                 yticklabels=[
                     _line(result, n) + " *" * star for n, star in zip(square.index, starred, strict=True)
                 ],
-                cbar_kws={"label": words.called("metric", "pearson"), "pad": 0.01},
+                cbar_kws={"label": words.called("metric", metric), "pad": 0.01},
             )
             axes.axhline(1, color="white", linewidth=4)
             axes.set(
@@ -90,18 +98,30 @@ def heat(
     return Body(sum(heights) + FOOT, note, paint)
 
 
+def _of_images(rows: pd.DataFrame, pixels: set[tuple[str, str]]) -> pd.DataFrame:
+    """Return the rows of one map without the nulls of features, if it has nulls of images.
+
+    pixels: the victims and attacks that give images.
+    """
+    null = rows["baseline"] != ""
+    images = pd.Series(
+        [pair in pixels for pair in zip(rows["victim"], rows["attack"], strict=True)], rows.index
+    )
+    return rows[~null | images] if (null & images).any() else rows
+
+
 def _square(result: Result, rows: pd.DataFrame, defences: list[str], apart: tuple[str, ...]) -> pd.DataFrame:
     """Return the numbers of one map.
 
-    Its rows are the worst attacker, then each attack, then the attacks `apart`, then the null baselines.
+    Its rows are the strongest attacker, then each attack, then the attacks `apart`, then the null baselines.
     """
     own, null = rows[rows["baseline"] == ""], rows[rows["baseline"] != ""]
     means = own.pivot_table(index="attack", columns="defence", values="mean")
     below = null.pivot_table(index="baseline", columns="defence", values="mean")
     attacks = [name for name in levels(result, own, "attack") if name not in apart]
     others = [name for name in apart if name in means.index]
-    worst = means.loc[attacks].max().to_frame(WORST).T
-    return pd.concat([worst, means.loc[attacks], means.loc[others], below]).reindex(columns=defences)
+    strongest = means.loc[attacks].max().to_frame(STRONGEST).T
+    return pd.concat([strongest, means.loc[attacks], means.loc[others], below]).reindex(columns=defences)
 
 
 def _failed(rows: pd.DataFrame) -> pd.DataFrame:

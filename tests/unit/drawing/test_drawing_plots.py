@@ -171,15 +171,17 @@ def test_chance_and_a_level_are_lines() -> None:
     assert [line.get_xdata()[0] for line in axes_of(figure)[0].lines] == [27.9]
 
 
-def test_the_worst_attacker_stands_above_a_map_without_what_uses_no_gradient() -> None:
+def test_the_strongest_attacker_stands_above_a_map_without_what_uses_no_gradient() -> None:
     values = {"dlg": (0.2, 0.6), "invg": (0.4, 0.1), "class-mean": (0.9, 0.9)}
     rows = [
         cell(attack=a, defence=d, metric="pearson", mean=v)
         for a, pair in values.items()
         for d, v in zip(("sign", "none"), pair, strict=True)
     ]
+    # DLG gives features here, whose null is another one than that of images.
     null = [
-        cell(attack="dlg", defence=d, metric="pearson", baseline="dataset-mean", mean=0.3)
+        cell(attack=a, defence=d, metric="pearson", baseline="dataset-mean", mean=v)
+        for a, v in (("dlg", 0.9), ("invg", 0.3))
         for d in ("sign", "none")
     ]
     pixels = cell(attack="invg")
@@ -187,11 +189,20 @@ def test_the_worst_attacker_stands_above_a_map_without_what_uses_no_gradient() -
     figure = drawn(result([*rows, *null, pixels], drawing))
     axes, bar = axes_of(figure)
     lines = [label.get_text() for label in axes.get_yticklabels()]
-    assert lines == ["worst attacker", "DLG *", "InvG", "class mean *", "null: the data set's mean image"]
+    assert lines == ["strongest attacker", "DLG *", "InvG", "class mean *", "null: the data set's mean image"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["no defence", "sign"]
     shown = [text.get_text() for text in axes.texts]
     assert shown == ["0.60", "0.40", "0.60", "0.20", "0.10", "0.40", "0.90", "0.90", "0.30", "0.30"]
     assert bar.get_ylabel() == "Pearson r"
+
+
+def test_a_map_draws_the_metric_that_it_is_given() -> None:
+    rows = [
+        cell(attack="invg", defence="none", metric=m, mean=v) for m, v in (("ssim", 0.7), ("pearson", 0.2))
+    ]
+    axes, bar = axes_of(drawn(result(rows, {"drawing": "heat", "metric": "ssim"})))
+    assert [text.get_text() for text in axes.texts] == ["0.70", "0.70"]
+    assert bar.get_ylabel() == "SSIM"
 
 
 def test_a_map_marks_what_failed() -> None:
@@ -200,7 +211,7 @@ def test_a_map_marks_what_failed() -> None:
 
     rows = [square("dlg", 0.2, failure_rate=0.5), square("invg", 0.3, failure_rate=0.4)]
     figure = drawn(result(rows, {"drawing": "heat"}))
-    # The worst attacker of the defence stands above.
+    # The strongest attacker of the defence stands above.
     assert sorted(text.get_text() for text in axes_of(figure)[0].texts) == ["0.20†", "0.30", "0.30"]
 
 
