@@ -34,8 +34,8 @@ def changes(
     """Return a commit whose files made a result, and the files that are another program today.
 
     The commit is the first of those with the fewest such files, or "" if no commit's files made the result.
-    Today's result may follow from other files than that of a commit. The first commit is therefore asked for
-    the files that `modules` reached at that time too, if no commit is known by `names`.
+    Today's result may follow from other files than that of a commit. If no commit is known by `names`, each is
+    therefore asked for the files that `modules` reached at that time.
 
     names: the files that the result follows from today, relative to the package.
     commits: names of commits in git, the likeliest first.
@@ -46,8 +46,9 @@ def changes(
     today = {name: (PACKAGE / name).read_bytes() for name in names}
     files = {commit: _files(commit, names) for commit in commits}
     made_by = [commit for commit, then in files.items() if then and known(then)]
-    if not made_by and modules and files.get(first := commits[0]) and known(_reached(first, tuple(modules))):
-        made_by = [first]
+    if not made_by and modules:
+        there = [commit for commit, then in files.items() if then]
+        made_by = [commit for commit in there if known(_reached(commit, tuple(modules)))]
     apart = {
         commit: [n for n in names if n not in then or _program(then[n]) != _program(today[n])]
         for commit in made_by

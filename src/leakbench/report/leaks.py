@@ -40,7 +40,7 @@ class Leak:
     attack: the title of the attack.
     mean: the mean of the attacker's metric (METRICS): Pearson r from -1 to 1, or a share from 0 to 1.
     interval: the 95 % interval of the mean.
-    n: the number of trials.
+    n: the number of values behind the mean.
     failed: the share of trials that failed, in percent.
     scale: the scale at which the cell was measured.
     where: the data set and the network, if the cell is the best of several; otherwise empty.
@@ -67,13 +67,15 @@ class Price:
     experiment: the name of the experiment that measured it.
     accuracy: the test accuracy of a network trained with the defence.
     without: the test accuracy of a network trained without it.
-    n: the number of values behind `accuracy`.
+    n: the number of trainings behind `accuracy`.
+    scale: the scale at which it was measured.
     """
 
     experiment: str
     accuracy: float
     without: float
     n: int
+    scale: str
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,8 @@ def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
     """Return defence -> what it costs in accuracy, with one entry for each experiment that measured the cost.
 
-    An experiment counts if it has one accuracy for each defence, and one for no defence.
+    An experiment counts if it has one accuracy for each defence, and one for no defence, each of at least
+    FEWEST trainings. The accuracy of one training moves by more than most defences cost.
 
     tables: experiment -> rows of the run, or recorded rows.
     parts: as for `best_known`.
@@ -194,12 +197,12 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
         if not {"metric", "baseline", "defence", "convention"} <= set(table):
             continue
         own = table[(table["metric"] == "accuracy") & (table["baseline"].fillna("") == "")]
-        own = own[own["convention"] == "standard"]
+        own = own[(own["convention"] == "standard") & (own["n"] >= FEWEST)]
         if own["defence"].duplicated().any() or "none" not in set(own["defence"]):
             continue
         without = float(own.loc[own["defence"] == "none", "mean"].iloc[0])
         for row in own[own["defence"] != "none"].to_dict("records"):
-            price = Price(experiment, float(row["mean"]), without, int(row["n"]))
+            price = Price(experiment, float(row["mean"]), without, int(row["n"]), str(row["scale"]))
             found.setdefault(names.get(row["defence"], row["defence"]), []).append(price)
     return found
 

@@ -37,7 +37,10 @@ from leakbench.tables.median import medians
 LARGEST = 2**20
 # The verbs whose code the numbers of a table follow from.
 VERBS = ("capture", "attack", "train", "score", "table")
-# These files only choose the pictures beside a table, so no number and no verdict follows from them.
+# From these files and folders no number of a table follows. They choose the pictures beside it, word messages,
+# and check what people write. What the catalogue makes is in the specs, whose digest a record has as well.
+NUMBERLESS = ("tables/pictures.py", "errors.py", "yamls.py", "catalogue/")
+# The same in records of before 2026-11-27.
 PICTURES = ("tables/pictures.py",)
 
 
@@ -181,15 +184,19 @@ def digests(asked: Plan, experiment: str) -> tuple[str, str]:
 
 
 def code_digests(files: Mapping[str, bytes]) -> set[str]:
-    """Return the digests by which a record may name code: that of `digests`, and that of older records.
+    """Return the digests by which a record may name code: that of `digests`, and those of older records.
 
     files: the files of the package on which a table depends, as file → bytes.
     """
-    today = {name: hashlib.sha256(text).hexdigest() for name, text in files.items() if name not in PICTURES}
-    older = hashlib.sha256()
+    each = {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
+    told = {
+        digest({name: value for name, value in each.items() if not name.startswith(but)})
+        for but in (NUMBERLESS, PICTURES)
+    }
+    oldest = hashlib.sha256()
     for name, text in files.items():
-        older.update(name.encode() + b"\0" + text + b"\0")
-    return {digest(today), older.hexdigest()}
+        oldest.update(name.encode() + b"\0" + text + b"\0")
+    return {*told, oldest.hexdigest()}
 
 
 def modules_of(asked: Plan, names: Iterable[str], verbs: Iterable[str] = VERBS) -> list[str]:
@@ -217,7 +224,8 @@ def sources(asked: Plan, experiment: str) -> list[str]:
     asked: the plan of the run.
     experiment: the experiment's name.
     """
-    return [name for name in reached(modules_of(asked, asked.needed(experiment))) if name not in PICTURES]
+    found = reached(modules_of(asked, asked.needed(experiment)))
+    return [name for name in found if not name.startswith(NUMBERLESS)]
 
 
 def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:

@@ -144,7 +144,7 @@ def test_a_commit_is_asked_for_the_files_that_its_own_code_reaches(package: Path
     names = ["a.py", "b.py"]
     assert changes(names, [first, "HEAD"], made, ["a"]) == (first, ["b.py"])
     assert changes(names, [first, "HEAD"], made) == ("", [])
-    assert changes(names, ["HEAD", first], made, ["a"]) == ("", [])
+    assert changes(names, ["HEAD", first], made, ["a"]) == (first, ["b.py"])
 
 
 def test_without_git_nothing_is_known(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:

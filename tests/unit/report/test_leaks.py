@@ -152,15 +152,17 @@ def test_the_network_that_leaks_most_counts_and_a_control_is_no_attack() -> None
 
 def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:
     def accuracy(defence: str, mean: float, **changes: Any) -> dict[str, Any]:
-        return row(defence, "plain", mean, metric="accuracy", convention="standard", n=3, **changes)
+        return row(defence, "plain", mean, metric="accuracy", convention="standard", **{"n": 5} | changes)
 
     rows = [accuracy("none", 0.85), accuracy("noise", 0.62), accuracy("noise", 0.1, baseline="snapshot")]
     table = pd.DataFrame(rows)
-    assert prices({"study": table}, PARTS) == {"noise": [Price("study", 0.62, 0.85, 3)]}
+    assert prices({"study": table}, PARTS) == {"noise": [Price("study", 0.62, 0.85, 5, "quick")]}
     # Without training that lacks the defence, or with two accuracies of one, there is no price.
     assert prices({"study": table[1:]}, PARTS) == {}
     twice = pd.DataFrame([*rows, accuracy("noise", 0.5)])
     assert prices({"study": twice, "empty": pd.DataFrame()}, PARTS) == {}
+    # The accuracy of few trainings is no price.
+    assert prices({"study": table.assign(n=4)}, PARTS) == {}
 
 
 def test_what_reads_features_and_no_image_is_no_leak_of_one() -> None:

@@ -285,9 +285,11 @@ def test_a_record_follows_from_the_specs_that_its_experiment_needs_alone() -> No
         # Verdicts on Figure 4.2 read its boundaries.
         ("tables/drawn.py", True),
         ("tables/pictures.py", False),
+        ("catalogue/schema.py", False),
+        ("errors.py", False),
     ],
 )
-def test_a_record_follows_from_all_code_but_that_of_pictures(
+def test_a_record_follows_from_all_code_that_makes_numbers(
     file: str, ages: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = planned(ROOT, "quick")
