@@ -255,7 +255,7 @@ def paid(
         own = by_experiment.get(asking, 0.0) + took
         limits = ((60 * budget.total, spent + took, f"scale {scale}"), (share, own, "one experiment"))
         if over := [f"{in_words(limit)} of {whose}" for limit, sum_, whose in limits if sum_ > limit]:
-            why = f"fits, but the {over[0]} go to cheaper trials first"
+            why = f"the {over[0]} go to cheaper trials first"
             out.left_out |= {it.ask.name: why for it in group}
             continue
         spent, made, by_experiment[asking] = spent + took, made | jobs, own

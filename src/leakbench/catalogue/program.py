@@ -34,8 +34,8 @@ def changes(
     """Return a commit whose files made a result, and the files that are another program today.
 
     The commit is the first of those with the fewest such files, or "" if no commit's files made the result.
-    Today's result may follow from other files than that of a commit. If no commit is known by `names`, each is
-    therefore asked for the files that `modules` reached at that time.
+    Today's result may follow from other files than that of a commit. If no commit is known by `names`, each
+    is therefore asked for the files that `modules` reached at that time.
 
     names: the files that the result follows from today, relative to the package.
     commits: names of commits in git, the likeliest first.

@@ -30,8 +30,8 @@ from leakbench.drawing.rows import chosen, counted, levels, named, ordered, word
 from leakbench.drawing.sheet import GREY, MUTED, Body
 
 # In inches: a line of one colour, what each further colour adds, a heading, the axis. LETTERS: how many
-# letters of a line's name stand beside each other.
-LINE, FURTHER, HEADING, AXIS, LETTERS = 0.2, 0.055, 0.3, 0.5, 46
+# letters of a line's name stand beside each other. LETTERS_BELOW: how many letters fit below all panels.
+LINE, FURTHER, HEADING, AXIS, LETTERS, LETTERS_BELOW = 0.2, 0.055, 0.3, 0.5, 46, 110
 
 
 def dots(
@@ -96,13 +96,14 @@ def dots(
     lined = {
         str(block): list(dict.fromkeys(part["line"])) for block, part in own.groupby("block", sort=False)
     }
-    pitch = LINE + FURTHER * (len(names) - 1)
+    rows = rows.assign(shift=_shifts(own, rows, names))
+    pitch = LINE + FURTHER * (own.groupby(["block", "line"])["hue"].nunique().max() - 1)
     heights = [pitch * len(lines) + HEADING for lines in lined.values()]
     markers = dict(zip(names, MARKERS, strict=False))
     several = [name for name in names if name and len(names) > 1]
     entries = [entry(name, color=palette[name], marker=markers[name]) for name in several]
     entries += compared(rows) + _levels(chance, level, result)
-    small = _small(own)
+    small = _small(own) + ("; small dots: single runs" if (rows["baseline"] == "run").any() else "")
 
     def paint(body: SubFigure) -> None:
         grid: Any = body.subplots(
@@ -120,21 +121,35 @@ def dots(
                 grid[down][0].set_title(block, fontsize=8, fontweight="bold", x=0)
         for column, value in enumerate(across):
             _limits(grid[-1][column], value, log, zoom)
-            grid[-1][column].set_xlabel(word(result, panels, value, text))
+            letters = LETTERS_BELOW // len(across)
+            grid[-1][column].set_xlabel(textwrap.fill(word(result, panels, value, text), letters))
         add_legend(body, entries)
 
     height = sum(heights) + AXIS + legend_height(entries)
     return Body(height, counted(rows) + small, paint)
 
 
-def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
-    """Draw measured dots with their intervals, and the marks with which they are compared.
+def _shifts(own: pd.DataFrame, rows: pd.DataFrame, names: Sequence[str]) -> pd.Series:
+    """Return how far each row stands below the middle of its line.
 
-    The groups of a line stand a little below each other.
+    The groups of a line stand a little below each other, in the order of `names`, around the middle.
+
+    own: the rows of attacks and studies.
+    rows: these rows and those of baselines.
     """
-    step = min(0.7 / len(palette), 0.24)
-    shift = {name: (number - (len(palette) - 1) / 2) * step for number, name in enumerate(palette)}
-    rows = rows.assign(place=rows["place"] + rows["hue"].map(shift).fillna(0))
+    found: dict[tuple[str, str, str], float] = {}
+    for (block, line), part in own.groupby(["block", "line"], sort=False):
+        there = [name for name in names if name in set(part["hue"])]
+        step = min(0.7 / len(there), 0.24)
+        for number, name in enumerate(there):
+            found[str(block), str(line), name] = (number - (len(there) - 1) / 2) * step
+    keys = zip(rows["block"], rows["line"], rows["hue"], strict=True)
+    return pd.Series([found.get(key, 0.0) for key in keys], rows.index)
+
+
+def _dots(axes: Axes, rows: pd.DataFrame, palette: dict[str, Any], markers: dict[str, str]) -> None:
+    """Draw measured dots with their intervals, and the marks with which they are compared."""
+    rows = rows.assign(place=rows["place"] + rows["shift"])
     own = rows[rows["baseline"].isin(["", "run"])]
     several = bool(own["client"].isna().any())
     own = own.assign(faint=(own["client"].notna() & several) | (own["baseline"] == "run"))
@@ -179,18 +194,18 @@ def _small(own: pd.DataFrame) -> str:
 
 
 def _runs(result: Result, key: str, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return the records of an exhibit's list as rows of the baseline "run".
+    """Return the records of an exhibit's list as rows of the baseline "run", and their means.
 
-    A metric that the table lacks also has a row with the mean of its runs.
+    Only metrics that the table lacks have such rows: the table's numbers may be of other models of the same
+    runs, such as those that were best on a test.
     """
     records = pd.DataFrame(result.facts.get(key, []))
     if records.empty:
         return records
     conditions = ["dataset", "victim", "training", "defence"]
-    found = [m for m in metrics if m in records]
+    found = [m for m in metrics if m in records and m not in set(result.rows["metric"])]
     long = records.melt(conditions, found, var_name="metric", value_name="mean").dropna(subset="mean")
-    tabled = set(result.rows["metric"])
-    means = long[~long["metric"].isin(tabled)].groupby([*conditions, "metric"], as_index=False, sort=False)
+    means = long.groupby([*conditions, "metric"], as_index=False, sort=False)
     whole = means["mean"].agg(["mean", "size"]).rename(columns={"size": "n"}).assign(baseline="", unit="run")
     return pd.concat([long.assign(baseline="run"), whole])
 

@@ -3,10 +3,12 @@
 These are the colours and markers of groups, and the marks of null baselines and of printed numbers.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib.colors as mcolors
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -32,6 +34,8 @@ NULLS = {
     "certified": "<",
     "expected": ">",
 }
+# The place of the palette's grey, which the null baselines have, and the violet that stands there instead.
+_GREY, _VIOLET = 7, "#5e3c99"
 # In inches: a line of the legend, a letter of it, and the room that an entry takes beside its words.
 ENTRY, LETTER, HANDLE = 0.175, 0.062, 0.62
 
@@ -44,8 +48,10 @@ def colours(names: Sequence[str], inked: Sequence[str], *, rising: bool = False)
     rising: whether the colours go from light to dark, for an ordered quantity.
     """
     others = [name for name in names if name not in inked]
-    palette = sns.color_palette("flare" if rising else "colorblind", len(others))
-    coloured = dict(zip(others, palette, strict=True))
+    distinct = list(sns.color_palette("colorblind"))
+    distinct[_GREY] = mcolors.to_rgb(_VIOLET)
+    palette = sns.color_palette("flare", len(others)) if rising else itertools.cycle(distinct)
+    coloured = dict(zip(others, palette, strict=False))
     return {name: coloured.get(name, INK) for name in names}
 
 
@@ -97,7 +103,7 @@ def compared(rows: pd.DataFrame) -> list[Line2D]:
 
 def bounded(metric: Any) -> bool:
     """Return whether a metric is a share, whose axis goes from 0 to 1."""
-    return str(metric) in words.SHARES or str(metric).startswith(("success_", "matching_", "top"))
+    return str(metric) in words.SHARES or str(metric).startswith(("success_", "matching_", "top", "alarm_"))
 
 
 def scatter(axes: Axes, rows: pd.DataFrame, x: str, y: str, **look: Any) -> None:

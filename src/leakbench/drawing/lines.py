@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import SubFigure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from leakbench.cells import CELL
 from leakbench.drawing import words
@@ -35,8 +35,9 @@ from leakbench.drawing.sheet import INK, MUTED, WIDTH, Body
 DASHES = ("-", *((0, gaps) for gaps in ((3, 1.5), (1, 1.2), (5, 1.2, 1, 1.2), (2, 2), (4, 1, 1, 1, 1, 1))))
 # Fewer points than JOINED are not joined. More points than MANY have no markers. On a logarithmic axis, each
 # of up to TICKS values has a label, unless the ratio of two neighbours is at most NEAR: their labels would
-# touch. LETTER: the width in inches of a letter of a title.
-JOINED, MANY, TICKS, NEAR, LETTER = 3, 14, 12, 1.3, 0.06
+# touch. Values within a factor of WIDE have ticks between the powers of ten. LETTER: the width in inches of a
+# letter of a title.
+JOINED, MANY, TICKS, NEAR, WIDE, LETTER = 3, 14, 12, 1.3, 50, 0.06
 
 
 def lines(
@@ -241,7 +242,11 @@ def _dress(
             axes.set_xticks(there, [f"{place:g}" for place in there])
             axes.minorticks_off()
         else:
-            axes.xaxis.set_major_locator(LogLocator(numticks=5))
+            if there[0] > 0 and there[-1] < WIDE * there[0]:
+                axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+                axes.xaxis.set_major_formatter(StrMethodFormatter("{x:,g}"))
+            else:
+                axes.xaxis.set_major_locator(LogLocator(numticks=5))
             axes.xaxis.set_minor_formatter(NullFormatter())
     elif x in ("round", "steps"):
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))

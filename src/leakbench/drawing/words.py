@@ -22,6 +22,7 @@ METRICS = {
     "pearson": "Pearson r",
     "revealed": "revealed samples (r ≥ 0.98)",
     "revealed_fraction": "share revealed (r ≥ 0.98)",
+    "exact": "share in every bit",
     "exact_fraction": "share of an update in every bit",
     "revealed_cumulative": "revealed over all rounds",
     "identified": "share identified",
@@ -52,13 +53,18 @@ METRICS = {
     "success_mse": "successes by MSE",
     "success_psnr": "successes by PSNR",
     "success_ssim": "successes by SSIM",
+    "alarm_d_snr": "alarm: D-SNR",
+    "alarm_dynamics": "alarm: dynamics",
+    "alarm_few_open": "alarm: few open",
+    "alarm_isolation": "alarm: isolation",
+    "alarm_one_sided_rows": "alarm: one-sided rows",
+    "alarm_rows_alike": "alarm: rows alike",
 }
 # Metrics between 0 and 1, whose axes show this whole range.
 SHARES = {
-    "revealed_fraction", "exact_fraction", "identified", "label_accuracy", "label_presence", "label_counts",
-    "accuracy",
-    "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001", "members_accepted",
-    "exact_record", "feature_accuracy",
+    "revealed_fraction", "exact", "exact_fraction", "identified", "label_accuracy", "label_presence",
+    "label_counts", "accuracy", "weight", "membership_auc", "tpr_at_fpr_0", "tpr_at_fpr_0_001",
+    "members_accepted", "exact_record", "feature_accuracy",
 }  # fmt: skip
 AXES = {
     "local_samples": "private images in the local set, k",
@@ -110,7 +116,8 @@ def called(column: str, value: str) -> str:
 def merged(knows: Mapping[str, Any]) -> dict[str, str]:
     """Return the threat models of all cells merged into one, field → value.
 
-    Where cells differ, the values of a field are joined with " or ", so nothing is hidden.
+    Where cells differ, the values of a field are joined with " or ", so nothing is hidden. Values with
+    semicolons then stand in brackets.
 
     knows: one threat model (field → value), or several (cell → field → value).
     """
@@ -119,9 +126,14 @@ def merged(knows: Mapping[str, Any]) -> dict[str, str]:
         *(f for f in FIRST if any(f in m for m in models)),
         *(f for m in models for f in m if f not in FIRST),
     ]
-    return {
-        field: " or ".join(dict.fromkeys(str(m[field]) for m in models if field in m)) for field in fields
-    }
+    return {field: _either([str(m[field]) for m in models if field in m]) for field in fields}
+
+
+def _either(values: list[str]) -> str:
+    different = list(dict.fromkeys(values))
+    if len(different) > 1:
+        different = [f"({value})" if ";" in value else value for value in different]
+    return " or ".join(different)
 
 
 def threat(knows: Mapping[str, Any]) -> str:

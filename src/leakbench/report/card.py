@@ -32,6 +32,8 @@ COLUMNS = {
 }  # fmt: skip
 HIDDEN = ("convention", "class", "scale", "work", "condition", "interval", "origin", "examined", "id")
 NUMBERS = ("measured", "n")
+# The columns that are sorted by size; text comes after all numbers.
+BY_SIZE = ("published", *NUMBERS)
 
 
 # One row of the scorecard, ready to print: key -> text.
@@ -79,9 +81,12 @@ def cells(rows: Iterable[Line]) -> list[list[str]]:
 def columns() -> list[dict[str, Any]]:
     """Return the facts about each column that the page's script needs."""
     return [
-        {"key": key, "title": title, "visible": key not in HIDDEN, "number": key in NUMBERS}
+        {
+            "key": key, "title": title, "visible": key not in HIDDEN, "number": key in NUMBERS,
+            "by_size": key in BY_SIZE,
+        }
         for key, title in COLUMNS.items()
-    ]
+    ]  # fmt: skip
 
 
 def groups(rows: Sequence[Line], titles: Mapping[str, str]) -> list[Group]:

@@ -26,9 +26,9 @@ const table = new DataTable("#scorecard-table", {
     title: column.title,
     visible: column.visible,
     className: `${column.key}${column.number ? " num" : ""}`,
-    type: column.number ? "num" : "string",
+    type: column.by_size ? "num" : "string",
     render: (value, type, row) =>
-      type === "display" ? (shown[column.key] ?? text)(value, row) : type === "sort" && column.number ? numeric(value) : value,
+      type === "display" ? (shown[column.key] ?? text)(value, row) : type === "sort" && column.by_size ? numeric(value) : value,
   })),
   deferRender: true,
   order: [],
@@ -53,7 +53,11 @@ for (const select of chosen) {
 table.draw();
 const open = () => {
   const [kind, id] = location.hash.slice(1).split("=");
-  if (kind !== "row" && kind !== "paper") return;
+  if (kind !== "row" && kind !== "paper") {
+    // The browser's way back from a link to one row leads to all rows again.
+    if (table.column(place.id).search()) table.column(place.id).search("").draw();
+    return;
+  }
   for (const select of chosen) { select.value = ""; narrow(select); }
   const asked = decodeURIComponent(id);
   table.search("").column(place.id).search(kind === "row" ? (cell) => cell === asked : "");

@@ -77,6 +77,15 @@ class Found:
     left_out: bool = False
 
 
+def to_csv(card: pd.DataFrame) -> str:
+    """Return a scorecard as CSV text, with six significant digits of each number.
+
+    card: what `Card.frame` returns. Its column `measured` holds numbers and words.
+    """
+    measured = card["measured"].map(lambda value: f"{value:.6g}" if isinstance(value, float) else value)
+    return str(card.assign(measured=measured).to_csv(index=False, float_format="%.6g"))
+
+
 @dataclass
 class Card:
     """Judges every statement of the works on the evidence of several scales.

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from leakbench.artefacts import Facts, read_csv, read_facts, read_table
+from leakbench.artefacts import Facts, read_csv, read_facts, read_table, write_text
 from leakbench.errors import UserError
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.work import read_papers
@@ -15,7 +15,7 @@ from leakbench.reference import TEXT, Kept, fuller
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.recorded import of_records
-from leakbench.scorecard.scorecard import Card
+from leakbench.scorecard.scorecard import Card, to_csv
 from leakbench.whole import replacing
 
 
@@ -110,7 +110,7 @@ def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, mar
     )
     printed_marks(works, name).to_csv(marks, index=False)
     judged = Card(works, [*([of_records([kept])] if kept else []), run], run).frame(name)
-    judged.to_csv(card, index=False, float_format="%.6g")
+    write_text(card, to_csv(judged))
 
 
 def fullest(table: pd.DataFrame, facts: Facts, recorded: Sequence[Path]) -> Kept | None:

@@ -37,8 +37,8 @@ from leakbench.tables.median import medians
 LARGEST = 2**20
 # The verbs whose code the numbers of a table follow from.
 VERBS = ("capture", "attack", "train", "score", "table")
-# From these files and folders no number of a table follows. They choose the pictures beside it, word messages,
-# and check what people write. What the catalogue makes is in the specs, whose digest a record has as well.
+# From these files and folders no number of a table follows. They choose the pictures beside it, word
+# messages, and check what people write. What the catalogue makes is in the specs, whose digest a record has.
 NUMBERLESS = ("tables/pictures.py", "errors.py", "yamls.py", "catalogue/")
 # The same in records of before 2026-11-27.
 PICTURES = ("tables/pictures.py",)

@@ -21,7 +21,7 @@ from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
 from leakbench.scorecard.recorded import of_records
-from leakbench.scorecard.scorecard import Card
+from leakbench.scorecard.scorecard import Card, to_csv
 from leakbench.scorecard.seeds import COLUMNS, by_seed
 from leakbench.verbs.record import outdated
 from leakbench.verbs.verify import summary_of
@@ -93,7 +93,7 @@ def scorecard(
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     works = read_papers(papers)
     card = Card(works, scales, run, published_costs(root), missing).frame()
-    write_text(out, card.to_csv(index=False, float_format="%.6g"))
+    write_text(out, to_csv(card))
     counts = pd.crosstab(card["class"], card["verdict"])
     write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}

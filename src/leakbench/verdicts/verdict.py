@@ -266,7 +266,9 @@ def _number(statement: Statement, sample: Sample) -> Verdict:
             return Verdict("inconclusive", f"{numbers}, too far; {order}, too narrowly to outweigh that")
         return Verdict("direction", f"{numbers}; {order}")
     if differs:
-        beyond = f"beyond the tolerance of {_show(tolerance)}, unseen outcomes allowed for"
+        beyond = (
+            f"beyond the tolerance of {_show(tolerance)}, even with outcomes that the trials may have missed"
+        )
         return Verdict("differs", f"{numbers}: {beyond}")
     if low > tolerance or high < -tolerance:
         why = f"beyond the tolerance of {_show(tolerance)}, but {sample.n} trials may miss a kind of outcome"
@@ -292,7 +294,9 @@ def _claim(statement: Statement, sample: Sample) -> Verdict:
             return Verdict("inconclusive", f"{test}: {numbers}, but no better than the null baselines")
         return Verdict("reproduced", f"{test} through the whole interval: {numbers}")
     if most < 0 or (most == 0 and strict):
-        return Verdict("differs", f"not {test}: {numbers}, unseen outcomes allowed for")
+        return Verdict(
+            "differs", f"not {test}: {numbers}, even with outcomes that the trials may have missed"
+        )
     if high < 0:
         return Verdict(
             "inconclusive", f"not {test}: {numbers}, but {sample.n} trials may miss a kind of outcome"

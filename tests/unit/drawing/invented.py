@@ -30,12 +30,11 @@ def planned(scale: str = "paper") -> Plan:
 
 def metrics_of(figure: list[dict[str, Any]]) -> list[str]:
     """Return the metrics that a figure's drawings ask for."""
-    of_maps = ("pearson", "psnr")
     return list(
         dict.fromkeys(
             name
             for part in figure
-            for name in part.get("metrics", of_maps if part["drawing"] == "heat" else ())
+            for name in part.get("metrics", (part["metric"], "psnr") if part["drawing"] == "heat" else ())
         )
     )
 

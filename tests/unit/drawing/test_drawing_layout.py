@@ -26,6 +26,13 @@ def test_a_figure_of_invented_results_has_no_fault(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_map_draws_what_its_experiment_measures(name: str) -> None:
+    experiment = planned().definitions[name]
+    asked = [part.model_extra["metric"] for part in experiment.figure if part.drawing == "heat"]
+    assert set(asked) <= set(experiment.metrics or ())
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_figure_of_the_finished_run_has_no_fault(name: str) -> None:
     table, exhibit = QUICK / "tables" / f"{name}.csv", QUICK / "exhibits" / f"{name}.safetensors"
     spec = QUICK / "specs" / "figure" / f"{name}.json"

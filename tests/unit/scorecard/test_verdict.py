@@ -99,7 +99,7 @@ def test_the_reason_has_the_numbers_that_decide() -> None:
     )
     assert decide(PRINTED, Sample(40.0, 39.0, 41.0, 20)).reason == (
         "40 against 25, a difference of 15 (14 to 16): "
-        "beyond the tolerance of 1.5, unseen outcomes allowed for"
+        "beyond the tolerance of 1.5, even with outcomes that the trials may have missed"
     )
     assert decide(PRINTED, Sample(25.0, 20.0, 30.0, 20)).reason == (
         "25 against 25, a difference of 0 (-5 to 5): too wide for the tolerance of 1.5"
