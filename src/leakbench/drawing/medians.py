@@ -35,7 +35,8 @@ def medians(result: Result, panels: Sequence[Panel]) -> Body:
     ]
     side = (ROOM - APART * (len(panels) - 1)) / (2 * len(panels)) - GAP
     note = (
-        f"n = 1 image of each cell, the median of its trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
+        "a record keeps pictures of the strongest attacks alone; n = 1 image of each cell, the median of its "
+        f"trials; below it: Pearson r; red frame: r ≥ {THRESHOLD}"
     )
     heading = _named(result, panels[0], shared)
     return tiled([(heading, [("", strips)])], min(LARGEST, max(SMALLEST, side)), note=note)

@@ -41,6 +41,8 @@ def test_a_figure_of_the_finished_run_has_no_fault(name: str) -> None:
     kept = fullest(read_csv(table, dtype=reference.TEXT), read_facts(exhibit), reference.files(ROOT, name))
     recorded = [str(kept.table)] if kept else []
     figure = draw(read_result(str(table), str(exhibit), str(spec), recorded=recorded))
+    # Whatever is recorded is drawn.
+    assert figure is not None or kept is None
     if figure is not None:
         assert faults(figure) == []
 
