@@ -18,24 +18,30 @@ INTERVAL = re.compile(rf"\(({NUMBER}) to ({NUMBER})")
 BEFORE = 56
 # A paragraph with one of these has numbers of which no table is kept.
 UNRECORDED = ("not recorded", "outside the pipeline")
+# Only a paragraph with one of these may mean a moment on the way of a search or a training.
+MOMENTS = ("iteration", "round", "step")
 
 
 class Interval(NamedTuple):
-    """An interval of the page: experiments named in its section, numbers before it, and its bounds."""
+    """An interval of the page: experiments named in its section, numbers before it, its bounds, and whether
+    it may be of a moment before the end."""
 
     experiments: frozenset[str]
     before: tuple[str, ...]
     low: str
     high: str
+    moment: bool
     words: str
 
 
 def recorded() -> pd.DataFrame:
-    """Return experiment, mean, ci_low and ci_high of all recorded rows of every scale whose numbers are
-    finite."""
+    """Return experiment, mean, ci_low, ci_high and whether it is of a moment before the end, of all recorded
+    rows of every scale whose numbers are finite."""
     tables = [pd.read_csv(path).assign(experiment=path.stem) for path in (ROOT / "reference").glob("*/*.csv")]
     tables += [pd.read_csv(path) for path in (ROOT / "reference").glob("*.csv")]
-    rows = pd.concat(tables)[["experiment", "mean", "ci_low", "ci_high"]]
+    rows = pd.concat(tables)
+    rows = rows.assign(moment=rows["baseline"] == "snapshot")
+    rows = rows[["experiment", "mean", "ci_low", "ci_high", "moment"]]
     return rows.replace([np.inf, -np.inf], np.nan).dropna()
 
 
@@ -52,24 +58,30 @@ def intervals(text: str) -> list[Interval]:
     found = []
     for section in re.split(r"^## ", text, flags=re.MULTILINE):
         experiments = frozenset(re.findall(r"`([a-z0-9-]+)`", section))
-        unrecorded = False
+        unrecorded = moment = False
         for paragraph in section.split("\n\n"):
             words = " ".join(paragraph.split())
             if not words.startswith("|"):
                 unrecorded = any(mark in words for mark in UNRECORDED)
+                moment = any(mark in words for mark in MOMENTS)
             if unrecorded:
                 continue
-            found += within(words, experiments)
+            found += within(words, experiments, moment or any(mark in words for mark in MOMENTS))
     return found
 
 
-def within(words: str, experiments: frozenset[str]) -> list[Interval]:
-    """Return every interval of a text about these experiments."""
+def within(words: str, experiments: frozenset[str], moment: bool) -> list[Interval]:
+    """Return every interval of a text about these experiments.
+
+    moment: whether the text may mean a moment before the end.
+    """
     found = []
     for match in INTERVAL.finditer(words):
         near = words[max(0, match.start() - BEFORE) : match.start()]
         found.append(
-            Interval(experiments, tuple(re.findall(NUMBER, near)), *match.groups(), near + match.group())
+            Interval(
+                experiments, tuple(re.findall(NUMBER, near)), *match.groups(), moment, near + match.group()
+            )
         )
     return found
 
@@ -81,7 +93,9 @@ def explained() -> list[Interval]:
         for why in work.differs.values():
             text = " ".join((why.hypothesis, why.variant, why.outcome))
             if not any(mark in text for mark in UNRECORDED):
-                found |= dict.fromkeys(within(why.outcome, frozenset(re.findall(r"[a-z0-9-]+", text))))
+                moment = any(mark in text for mark in MOMENTS)
+                names = frozenset(re.findall(r"[a-z0-9-]+", text))
+                found |= dict.fromkeys(within(why.outcome, names, moment))
     return [*found]
 
 
@@ -93,7 +107,7 @@ def fits(printed: str, values: pd.Series) -> pd.Series:
 
 def holds(asked: Interval, table: pd.DataFrame) -> bool:
     """Return whether one recorded row has these bounds and a value that stands before them."""
-    rows = table[table["experiment"].isin(asked.experiments)]
+    rows = table[table["experiment"].isin(asked.experiments) & (asked.moment | ~table["moment"])]
     for unit in (1, 100):
         mean, low, high = (rows[name] * unit for name in ("mean", "ci_low", "ci_high"))
         # The bounds of a share may be cut to what a share can be.
@@ -137,9 +151,23 @@ def test_every_interval_is_recorded(asked: Interval) -> None:
 def test_a_sentence_is_held_to_the_table_of_an_experiment_that_its_section_names(
     sentence: str, true: bool
 ) -> None:
-    table = pd.DataFrame({"experiment": ["one"], "mean": [0.5], "ci_low": [0.4], "ci_high": [0.6]})
+    table = pd.DataFrame(
+        {"experiment": ["one"], "mean": [0.5], "ci_low": [0.4], "ci_high": [0.6], "moment": [False]}
+    )
     (asked,) = intervals(f"## A section\n\n{sentence}\n")
     assert holds(asked, table) == true
+
+
+def test_a_moment_on_the_way_is_no_end() -> None:
+    table = pd.DataFrame(
+        {"experiment": ["one"], "mean": [0.5], "ci_low": [0.4], "ci_high": [0.6], "moment": [True]}
+    )
+    for sentence, true in (
+        ("It is 0.50 (0.40 to 0.60) in `one`.", False),
+        ("After 80 iterations it is 0.50 (0.40 to 0.60) in `one`.", True),
+    ):
+        (asked,) = intervals(f"## A section\n\n{sentence}\n")
+        assert holds(asked, table) == true
 
 
 @pytest.mark.parametrize("section", PAGE.split("\n## ")[1:], ids=lambda section: section.split("\n")[0])
