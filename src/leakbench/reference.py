@@ -93,8 +93,13 @@ def recorded(folder: Path, experiment: str = "*") -> list[Path]:
 
 def _table(path: Path) -> Path | None:
     """Return the table that a recorded file belongs to; None for another file."""
-    name, dot, suffix = path.name.partition(".")
-    return path.with_name(f"{name}.csv") if f"{dot}{suffix}" in (".json", *KEPT) else None
+    name = path.name.partition(".")[0]
+    return path.with_name(f"{name}.csv") if _suffix(path) in (".json", *KEPT) else None
+
+
+def _suffix(path: Path) -> str:
+    """Return what follows the name of an experiment in a file's name."""
+    return path.name[len(path.name.partition(".")[0]) :]
 
 
 def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:
@@ -134,11 +139,12 @@ def hold(table: Path, digests: Mapping[str, str], where: str, mend: str) -> None
     """
     if ".csv" not in digests:
         raise UserError(f"{where}files: has no digest of {table.name} ({mend})")
-    for suffix in KEPT:
-        kept, digest = table.with_suffix(suffix), digests.get(suffix)
-        if digest is None and kept.exists():
-            raise UserError(f"{kept}: is not in the record beside it (remove the file, or {mend})")
-        if digest is not None and (not kept.is_file() or file_digest(kept) != digest):
+    for beside in sorted(table.parent.glob(f"{table.stem}.*")):
+        if _suffix(beside) not in (".json", *digests):
+            raise UserError(f"{beside}: is not in the record beside it (remove the file, or {mend})")
+    for suffix, digest in digests.items():
+        kept = table.with_suffix(suffix)
+        if not kept.is_file() or file_digest(kept) != digest:
             raise UserError(f"{kept}: is not the file that was recorded ({mend})")
 
 

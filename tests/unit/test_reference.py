@@ -7,10 +7,12 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from project import ROOT
 
-from leakbench.artefacts import write_table
+from leakbench.artefacts import write_json, write_table
 from leakbench.errors import UserError
 from leakbench.reference import EXHIBIT, files, fuller, kept_digests, run_of, tables
+from leakbench.whole import SEAL
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
 
@@ -144,7 +146,22 @@ def test_a_record_without_digests_is_none(tmp_path: Path) -> None:
         tables(files(tmp_path, "some"))
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".safetensors", EXHIBIT])
+def test_a_record_that_somebody_altered_is_no_evidence(tmp_path: Path) -> None:
+    path = record(tmp_path, "long").with_suffix(".json")
+    write_json(path, json.loads(path.read_text()))
+    assert len(tables(files(tmp_path, "some"))) == 1
+    path.write_text(path.read_text().replace("the long", "another"))
+    with pytest.raises(UserError, match=r"some\.json: "):
+        tables(files(tmp_path, "some"))
+
+
+def test_every_record_of_the_repository_has_a_digest_of_its_own() -> None:
+    records = sorted((ROOT / "reference").glob("*/*.json"))
+    assert records
+    assert [path for path in records if SEAL not in json.loads(path.read_text())] == []
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".parquet", ".safetensors", EXHIBIT])
 def test_a_file_that_no_record_lists_is_refused(tmp_path: Path, suffix: str) -> None:
     table = record(tmp_path, "long")
     table.with_suffix(suffix).touch()

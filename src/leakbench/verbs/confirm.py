@@ -8,7 +8,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from leakbench.artefacts import read_csv, to_json, write_text
+from leakbench.artefacts import read_csv, write_json, write_text
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import suggest
@@ -217,7 +217,7 @@ def _keep(root: Path, older: _Older, shows: Spec) -> None:
     """Write into a record that today's code gives its numbers, and what shows that it does."""
     now = {"commit": commit(root), "date": date.today().isoformat()}
     older.made.setdefault("confirmed", {})[older.code] = now | shows
-    write_text(older.table.with_suffix(".json"), to_json(older.made) + "\n")
+    write_json(older.table.with_suffix(".json"), older.made)
 
 
 def _sampled(asked: Plan, experiment: str, code: str, sample: int) -> tuple[Spec, list[str], list[str]]:

@@ -13,9 +13,8 @@ from leakbench.artefacts import (
     read_csv,
     read_facts,
     read_table,
-    to_json,
+    write_json,
     write_tensors,
-    write_text,
 )
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import digest, file_digest
@@ -127,7 +126,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         if open_tensors(exhibit)[0] and exhibit.stat().st_size <= LARGEST:
             shutil.copyfile(exhibit, kept / f"{experiment}{EXHIBIT}")
         made["files"] = kept_digests(kept / f"{experiment}.csv")
-        write_text(kept / f"{experiment}.json", to_json(made) + "\n")
+        write_json(kept / f"{experiment}.json", made)
     except BaseException:
         _take_away(kept, experiment)
         raise
