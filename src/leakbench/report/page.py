@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -87,7 +88,7 @@ def _section(section: Section, rows: Sequence[Line]) -> dict[str, Any]:
         "lines": [line for line in rows if line["word"] != "not-run" and _belongs(section, line)],
         "results": results(section.table),
         "threat": merged(section.knows),
-        "reasons": list(dict.fromkeys(section.absent.values())),
+        "reasons": Counter(section.absent.values()).most_common(),
         "n": {unit: span(part["n"]) for unit, part in own.groupby("unit")} if len(own) else {},
         "seeds": " ".join(map(str, _seeds([section]))) or "none",
     }

@@ -145,6 +145,10 @@ def test_an_absent_experiment_says_why(card: pd.DataFrame, section: Callable[...
     text = visible(page(card, [absent], FACTS))
     assert "Not run in part or in whole: data set not here." in text
     assert "No figure." in text
+    reasons = {"cell": "data set not here", "other": "too long", "third": "too long"}
+    several = section(figure=b"", table=EMPTY, knows={}, absent=reasons)
+    text = visible(page(card, [several], FACTS))
+    assert "3 cells were not run, for 2 reasons 2 cells: too long 1 cell: data set not here" in text
 
 
 def test_a_figure_that_is_no_png_is_refused(card: pd.DataFrame, section: Callable[..., Section]) -> None:
