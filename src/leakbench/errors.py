@@ -9,7 +9,7 @@ _CLOSED = "get the right to read and write there"
 _LIMITED = "raise the limit on the size of files (ulimit -f)"
 _UNWRITABLE = {
     errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EROFS: _LOCKED, errno.EACCES: _CLOSED,
-    errno.EFBIG: _LIMITED,
+    errno.EPERM: _CLOSED, errno.EFBIG: _LIMITED,
 }  # fmt: skip
 
 
@@ -57,7 +57,8 @@ def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule 
     if not os.path.exists(path):
         raise UserError(f"{path}: no such {what} ({mend})")
     if not os.path.isfile(path):
-        raise UserError(f"{path}: not a regular file (put a {what} in its place)")
+        article = "an" if what[0] in "aeiou" else "a"
+        raise UserError(f"{path}: not a regular file (put {article} {what} in its place)")
 
 
 def raise_if_unwritable(problem: Exception, path: Path) -> None:
