@@ -4,6 +4,7 @@ A repeated key, a file that is no mapping, or broken text is answered by one lin
 """
 
 import difflib
+import re
 import reprlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,15 +17,16 @@ from leakbench.errors import UserError, raise_unless_file
 
 M = TypeVar("M", bound=BaseModel)
 DEEPEST, MOST = 50, 100_000
+FLOAT = "tag:yaml.org,2002:float"
 
 
 class Strict(BaseModel):
-    """Refuse unknown keys, and numbers that are NaN or infinite.
+    """Refuse unknown keys, values of another type, and numbers that are NaN or infinite.
 
-    A misspelt key is thus an error instead of a silent default.
+    A misspelt key is thus an error instead of a silent default, and neither `true` nor "10" is a number.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, strict=True)
 
 
 class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoader):  # type: ignore[misc]
@@ -39,7 +41,18 @@ class _Loader(yaml.CSafeLoader if hasattr(yaml, "CSafeLoader") else yaml.SafeLoa
                 problem = f"key '{key_node.value}' is given twice"
                 raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             seen.add(key_node.value)
+            # A key is a name, and is kept as it is written: 1e-2 does not become 0.01.
+            if key_node.tag == FLOAT:
+                key_node.tag = "tag:yaml.org,2002:str"
         return super().construct_mapping(node, deep)
+
+
+# To YAML 1.1, 1e-4 is a word, for it has no dot. Everybody who writes it means the number.
+_Loader.add_implicit_resolver(
+    FLOAT,
+    re.compile(r"[-+]?([0-9]+(\.[0-9]*)?|\.[0-9]+)[eE][-+]?[0-9]+$"),
+    list("-+.0123456789"),
+)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
@@ -50,13 +63,19 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def _check_size(text: str) -> None:
-    """Raise YAMLError for more than DEEPEST levels, or more than MOST values with every alias written out."""
+    """Raise YAMLError for a text that names too much.
+
+    That is more than DEEPEST levels, more than MOST values with every alias written out, or a value within
+    itself.
+    """
     open_, weights = [("", 0)], {"": 0}
     for event in yaml.parse(text, Loader=_Loader):
         anchor = getattr(event, "anchor", None) or ""
         if isinstance(event, yaml.CollectionStartEvent) and len(open_) <= DEEPEST:
             open_.append((anchor, 1))
             continue
+        if isinstance(event, yaml.AliasEvent) and any(anchor == name for name, _ in open_):
+            raise yaml.YAMLError(f"&{anchor} is within itself")
         weight = weights.get(anchor, 0) if isinstance(event, yaml.AliasEvent) else 1
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, weight = open_.pop()

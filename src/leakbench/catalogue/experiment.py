@@ -7,10 +7,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from leakbench.catalogue.strict import Distinct, Name, Names, Positive
+from leakbench.catalogue.strict import Distinct, Name, Names, Positive, Seed
 from leakbench.yamls import Strict
 
 Seconds = Annotated[float, Field(gt=0)]
+# A key, which is text in JSON, and JSON is YAML.
+Trials = Annotated[int, Field(ge=5, strict=False)]
 
 
 class Cells(Strict):
@@ -87,7 +89,7 @@ class Experiment(Strict):
     trainings: Annotated[list[Studies], Field(min_length=1)] | None = Field(
         None, description="The training studies to run, as a list of products."
     )
-    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1), Distinct] = Field(
+    seeds: Annotated[list[Seed], Field(min_length=1), Distinct] = Field(
         [0], description="Each cell or study is run once for each of these seeds."
     )
     metrics: Annotated[list[str], Field(min_length=1), Distinct] | None = Field(
@@ -142,7 +144,7 @@ class Budget(Strict):
         description="Share of the published length that everything runs for: iterations of attacks, epochs "
         "of victims and generators, rounds of training studies. Verdicts ask for half.",
     )
-    trials: Annotated[dict[Annotated[int, Field(ge=5)], Seconds], Field(min_length=1)] = Field(
+    trials: Annotated[dict[Trials, Seconds], Field(min_length=1)] = Field(
         description="Number of trials → core-seconds that a cell with this number of them may take. A cell "
         "gets the largest number that it can pay for, and never more than are published. A cell that can pay "
         "for none is left out. Verdicts ask for 5."

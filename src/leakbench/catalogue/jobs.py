@@ -9,15 +9,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from leakbench.catalogue.entry import Salt
 from leakbench.catalogue.experiment import Exhibit
-from leakbench.catalogue.load import MOST
 from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.regime import Regime, Rule
 from leakbench.catalogue.schema import Auxiliary, Federation, Generator, Server, Training, Victim
-from leakbench.catalogue.strict import NAME, Distinct, Name, Positive
+from leakbench.catalogue.strict import NAME, Distinct, Name, Positive, Seed, Shape
 from leakbench.yamls import Strict, suggest
-
-# Beyond this, floating-point numbers do not hold every whole number.
-LARGEST_SEED = 2**53
 
 
 def _metric(name: str) -> str:
@@ -32,7 +28,6 @@ def _once(stems: list[str]) -> list[str]:
     return stems
 
 
-Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
 Client = Annotated[int, Field(ge=0)]
 Metrics = Annotated[list[Annotated[str, AfterValidator(_metric)]], Field(min_length=1), Distinct]
 CellStem = Annotated[str, Field(pattern=f"^({NAME}/){{5}}[0-9]{{1,16}}$")]
@@ -50,15 +45,8 @@ class Images(Strict):
     """
 
     name: Name
-    shape: tuple[Positive, Positive, Positive]
+    shape: Shape
     classes: Positive
-
-    @model_validator(mode="after")
-    def _small(self) -> "Images":
-        rows, columns, channels = self.shape
-        if rows * columns * channels > MOST:
-            raise ValueError(f"shape: an image of more than {MOST} numbers (lower it)")
-        return self
 
 
 class Named(Strict):

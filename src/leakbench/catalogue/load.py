@@ -1,6 +1,7 @@
 """The reader of config/*/*.yaml into validated entries. Each mistake is one line that names file and key."""
 
 import re
+import reprlib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,13 +14,12 @@ from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import KINDS, Attack, Part
 from leakbench.catalogue.signature import module_file, parameters_model, part_names
-from leakbench.catalogue.strict import NAME
+from leakbench.catalogue.strict import LARGEST_SEED, MOST, NAME, Seed
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import Strict, read_yaml, suggest, validated
 
-# The largest number in a spec. No attack of the catalogue comes near, and ten million steps do not end.
-MOST, SPECS = 10_000_000, "docs/observation.md"
+SPECS = "docs/observation.md"
 # The keys of a training that name a file in the room of the same name.
 RULES = ("aggregation", "encryption")
 
@@ -58,6 +58,8 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     Returns the entry with every default filled in. Raises UserError at the first mistake.
     """
     entry = validated(KINDS[kind], value, f"{where}: ")
+    if wrong := next(too_large(value), ""):
+        raise UserError(f"{where}: {wrong} (see config/README.md)")
     if isinstance(entry, Regime):
         rules = {room: rule for room in RULES if (rule := getattr(entry, room))}
         rooms = {
@@ -86,21 +88,27 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     return entry.model_copy(update=filled)
 
 
+def too_large(value: Any, *keys: str) -> Iterator[str]:
+    """Yield a message for each number of a YAML or a spec that is larger than any job needs.
+
+    value: what the file holds at `keys`.
+    keys: the keys at which it lies.
+    """
+    if isinstance(value, dict | list):
+        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from too_large(inside, *keys, str(key))
+    elif isinstance(value, int | float):
+        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else MOST
+        if not abs(value) <= most:
+            yield f"{'.'.join(keys)}: {reprlib.repr(value)} is beyond {most}"
+
+
 class _Asked(Strict):
     """The keys of an attack's spec that stand beside its entry."""
 
     attack_name: Annotated[str, Field(max_length=200)]
-    null_rounds: Annotated[int, Field(ge=1, le=MOST, strict=True)]
-    seed: Annotated[int, Field(ge=0, strict=True)]
-
-
-def _numbers(value: Any) -> Iterator[float]:
-    """Yield every number in a value of JSON."""
-    if isinstance(value, dict | list):
-        for part in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(part)
-    elif isinstance(value, int | float):
-        yield value
+    null_rounds: Annotated[int, Field(ge=1, le=MOST)]
+    seed: Seed
 
 
 def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
@@ -119,8 +127,14 @@ def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
             f"{where}: attack: is no mapping with the name of a generator (see docs/observation.md)"
         )
     validated(_Asked, {key: spec[key] for key in ("attack_name", "null_rounds", "seed")}, f"{where}: ", SPECS)
-    if too := next((number for number in _numbers(given) if not abs(number) <= MOST), None):
-        raise UserError(f"{where}: attack: {too} is beyond {MOST} (see {SPECS})")
+    if not given.get("module"):
+        raise UserError(f"{where}: attack.module: is missing (see {SPECS})")
+    # What a spec is digested by, and the parts that are found in it, rest on the form that is planned.
+    if section := next((key for key in SECTIONS if not isinstance(given.get(key, {}), dict)), ""):
+        raise UserError(
+            f"{where}: attack.{section}: a spec maps each part to its arguments (write "
+            f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
+        )
     # A spec names the one generator of its data set, the catalogue one for each.
     entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": {}})
     return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}

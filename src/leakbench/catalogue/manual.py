@@ -33,6 +33,8 @@ key; the exit code is 2.
 - **Names.** A file's name is the name of its entry. It has small letters, digits, dots and hyphens.
 - **Variants.** `variants:` in any file makes further entries `<file>-<variant>`. Each has the keys of the
   file and changes those that it lists; mappings are merged key by key.
+- **Numbers.** A number stands without quotes; `1e-4` is one, `yes` is none. No number may exceed 10,000,000,
+  and no seed 9007199254740992 (2 to the power of 53).
 - **Lists of mappings.** In the tables below `faults[].client` is the key `client` of each entry of the list
   `faults`.
 
@@ -194,4 +196,4 @@ def _range(value: Mapping[str, Any]) -> str:
         "exclusiveMaximum": "below",
         "maximum": "up to",
     }
-    return " ".join(f"{word} {value[key]:g}" for key, word in words.items() if key in value)
+    return " ".join(f"{word} {value[key]:.16g}" for key, word in words.items() if key in value)

@@ -22,6 +22,7 @@ from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.signature import module_file
+from leakbench.catalogue.strict import LARGEST_SEED
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
 from leakbench.papers.work import read_paper
@@ -166,6 +167,8 @@ def _planned(
     for name, experiment in load_kind(config, "experiments").items():
         experiment = experiment.model_copy(update={"seeds": [s + seed for s in experiment.seeds]})
         where, asked = str(file_of(config, "experiments", name)), experiment.metrics or []
+        if (raised := max(experiment.seeds)) > LARGEST_SEED:
+            raise UserError(f"{where}: seeds: raised by {seed}, {raised} is beyond {LARGEST_SEED} (lower it)")
         for metric in asked:
             if metric not in metrics:
                 raise UserError(f"{where}: metrics: no metric '{metric}' ({suggest(metric, metrics)})")

@@ -12,7 +12,7 @@ from leakbench.catalogue.experiment import Experiment, Scale
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.sections import FORMS, named
 from leakbench.catalogue.source import Source
-from leakbench.catalogue.strict import Name, Positive
+from leakbench.catalogue.strict import Name, Positive, Shape
 from leakbench.yamls import Strict
 
 
@@ -93,7 +93,7 @@ class Dataset(Part):
     reason.
     """
 
-    shape: tuple[Positive, Positive, Positive] | None = Field(
+    shape: Shape | None = Field(
         None,
         description="Rows, columns and channels of an image. A record has one row, one channel, and a column "
         "for each number and each category.",

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from leakbench.catalogue.strict import Name
+from leakbench.catalogue.strict import Name, Seed
 from leakbench.errors import UserError
 from leakbench.yamls import Strict, validated
 
@@ -16,17 +16,18 @@ class Settings(Strict):
     """The keys of `snakemake --config` (docs/workflow.md explains them).
 
     scale: the name of a file of config/scales.
-    seed: a whole number of at least 0 that is added to all seeds, or None.
+    seed: a whole number from 0 to LARGEST_SEED that is added to all seeds, or None.
     only: the names of the experiments that run, separated by commas, or None for all.
     device: the device on which attacks and training studies compute.
     confirm: whether a long run is meant.
     """
 
     scale: Name = "quick"
-    seed: Annotated[int, Field(ge=0, strict=True)] | None = None
+    seed: Seed | None = None
     only: Annotated[str, Field(pattern=r"^[a-z0-9-]+(,[a-z0-9-]+)*$")] | None = None
     device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
-    confirm: bool = False
+    # Snakemake gives `confirm=yes` as a word.
+    confirm: Annotated[bool, Field(strict=False)] = False
 
 
 def checked(config: Mapping[str, Any]) -> Settings:

@@ -1,18 +1,22 @@
 """The schema of a part: its keyword arguments, read from the source. (An import may need torch.)"""
 
 import ast
+import re
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, create_model
 
 from leakbench.catalogue.code import PACKAGE
 from leakbench.errors import UserError
-from leakbench.parts import stem
+from leakbench.parts import NAME, stem
+from leakbench.yamls import suggest
 
+# Neither `true` nor "10" is a number. (A list is taken for a tuple, because YAML has no tuples.)
 _NAMES = {
-    "int": int, "float": float, "str": str, "bool": bool, "list": list, "dict": dict, "tuple": tuple,
+    "int": StrictInt, "float": StrictFloat, "str": str, "bool": StrictBool, "list": list, "dict": dict,
+    "tuple": tuple,
     "None": None, "Literal": Literal, "Annotated": Annotated, "Field": Field,
 }  # fmt: skip
 
@@ -26,17 +30,60 @@ def module_file(room: str, module: str) -> Path:
 def part_names(room: str) -> list[str]:
     """Return the parts of a room by their names in YAML: its files that hold a function of their own name."""
     files = sorted((PACKAGE / room).glob("*.py"))
-    return [path.stem.replace("_", "-") for path in files if f"\ndef {path.stem}(" in path.read_text()]
+    texts = {path.stem: b"\n" + path.read_bytes() for path in files}
+    return [own.replace("_", "-") for own, text in texts.items() if f"\ndef {own}(".encode() in text]
+
+
+def check_part(room: str, name: str, where: str) -> None:
+    """Raise UserError unless a room has a part.
+
+    room: the room.
+    name: the name of the part.
+    where: what a message calls the key that names the part.
+
+    A file of that name which is no part is named too, with what is wrong in it.
+    """
+    known = part_names(room)
+    if stem(name) in map(stem, known):
+        return
+    wrong = f"'{name}' is no part of src/leakbench/{room}"
+    if not re.fullmatch(NAME, name) or not module_file(room, name).is_file():
+        raise UserError(f"{where}: {wrong} ({suggest(name, known)})")
+    try:
+        definition(room, name)
+    except UserError as problem:
+        raise UserError(f"{where}: {wrong}: {problem}") from problem
+
+
+def mistake(data: bytes) -> str:
+    """Return why a file's bytes are no Python, with the line. Returns "" if they are Python."""
+    try:
+        ast.parse(data.decode())
+        return ""
+    except UnicodeDecodeError as problem:
+        before, what = data[: problem.start], "is no UTF-8"
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
+        if line := getattr(problem, "lineno", 0):
+            return f"line {line}: {getattr(problem, 'msg', '')}"
+        before, what = data.partition(b"\0")[0], str(problem)
+    line = before.count(b"\n") + 1
+    return f"line {line}: {what}"
 
 
 @cache
 def definition(room: str, module: str) -> ast.FunctionDef:
-    """Return the function that a part's file is named after. Raises UserError if the file has none."""
+    """Return the function that a part's file is named after.
+
+    Raises UserError if the file has no such function or is no Python.
+    """
     path = module_file(room, module)
-    for node in ast.parse(path.read_text()).body:
+    data = path.read_bytes()
+    if what := mistake(data):
+        raise UserError(f"{path}: {what} (mend the file)")
+    for node in ast.parse(data).body:
         if isinstance(node, ast.FunctionDef) and node.name == path.stem:
             return node
-    raise UserError(f"{path}: no function '{path.stem}' (a part's file holds a function of its own name)")
+    raise UserError(f"{path}: no function '{path.stem}' (a part's file holds `def {path.stem}(…)`)")
 
 
 @cache

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ValidationError
 from leakbench.aggregation import cross_validates
 from leakbench.catalogue.entry import FOR_PEOPLE
 from leakbench.catalogue.jobs import (
-    LARGEST_SEED,
     OfAttack,
     OfCapture,
     OfGenerator,
@@ -24,11 +23,11 @@ from leakbench.catalogue.jobs import (
     OfTable,
     OfVictim,
 )
-from leakbench.catalogue.load import MOST, RULES
+from leakbench.catalogue.load import RULES, too_large
 from leakbench.catalogue.options import check_options
 from leakbench.catalogue.regime import Regime
 from leakbench.catalogue.schema import Training
-from leakbench.catalogue.signature import parameters_model, part_names
+from leakbench.catalogue.signature import check_part, parameters_model
 from leakbench.errors import UserError
 from leakbench.parts import names, stem
 from leakbench.yamls import suggest
@@ -62,8 +61,8 @@ def check_spec(verb: str, spec: Mapping[str, Any], where: str) -> None:
     for key in _ROOMS:
         if key in spec:
             _check_part(key, spec[key], where)
-    if wrong := next(_too_large(spec), ""):
-        raise UserError(f"{where}: {wrong}")
+    if wrong := next(too_large(spec), ""):
+        raise UserError(f"{where}: {wrong} ({_MEND})")
     if isinstance(found, OfStudy):
         _check_rules(spec, where)
     for at, training in _trainings(found):
@@ -154,17 +153,6 @@ def _unstated(value: Any, *keys: str) -> Iterator[str]:
             yield f"{'.'.join(at)}: is missing ({_MEND})"
 
 
-def _too_large(value: Any, *keys: str) -> Iterator[str]:
-    """Yield a message for each number of a spec that is larger than any job needs."""
-    if isinstance(value, dict | list):
-        for key, inside in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _too_large(inside, *keys, str(key))
-    elif isinstance(value, int | float):
-        most = LARGEST_SEED if {"seed", "seeds"} & {*keys} else MOST
-        if not abs(value) <= most:
-            yield f"{'.'.join(keys)}: {value} is beyond {most} ({_MEND})"
-
-
 def _check_rules(spec: Mapping[str, Any], where: str) -> None:
     """Raise UserError if a study's training does not fit the rules that stand beside it."""
     given = {key: value for key, value in spec["training"].items() if key not in ("beside", "augmentation")}
@@ -182,10 +170,7 @@ def _check_part(key: str, part: Mapping[str, Any], where: str) -> None:
     """Raise UserError if a spec names no part of the room, or an argument that the part does not take."""
     room, module = _ROOMS[key], part["module"]
     # A file in adaptive/ may hold only a function of another name, for attackers who do not adapt.
-    known = [name.replace("_", "-") for name in names(room)] if room == "adaptive" else part_names(room)
-    if stem(module) not in map(stem, known):
-        raise UserError(
-            f"{where}: {key}.module: '{module}' is no part of src/leakbench/{room} ({suggest(module, known)})"
-        )
+    if room != "adaptive" or stem(module) not in names(room):
+        check_part(room, module, f"{where}: {key}.module")
     if "parameters" in part:
         _valid(parameters_model(room, module), part["parameters"], where, key, "parameters")

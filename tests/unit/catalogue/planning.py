@@ -8,6 +8,7 @@ from leakbench.catalogue.resolve import Plan, plan
 METRICS: dict[str, tuple[str, ...]] = {"mse": (), "pearson": (), "told": ("v-tanh",), "asked": ("v-raw",)}
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
+    "labels": "counted",
     "objective": "squares",
     "unknowns": "dummies",
     "optimiser": "adam",

@@ -1,16 +1,21 @@
 """Reading the YAML: variants, merging, suggestions."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from planning import MATCHING
 
 from leakbench.catalogue.load import file_of, find, load_kind, merge
 from leakbench.catalogue.schema import Victim
 from leakbench.errors import UserError
 from leakbench.yamls import suggest
+from tests.unit.catalogue.conftest import ENTRIES
 
 MAPPINGS = st.recursive(
     st.dictionaries(st.sampled_from("abcd"), st.integers(), max_size=3),
@@ -83,3 +88,94 @@ def test_the_file_of_an_entry(root: Callable[..., Path]) -> None:
     config = root({"victims/v-tan": {"summary": "x", "module": "fcnn"}}) / "config"
     for name, file in (("v", "v"), ("v-raw", "v"), ("v-tan", "v-tan"), ("v-tan-x", "v-tan"), ("w", "w")):
         assert file_of(config, "victims", name) == config / "victims" / f"{file}.yaml"
+
+
+# An entry of each kind that has numbers; the attack has them in a section and in its parameters.
+NUMBERED: dict[str, dict[str, Any]] = ENTRIES | {
+    "attacks/m": {"summary": "x", **MATCHING, "optimiser": {"adam": {}}, "parameters": {}},
+    "trainings/t": {"summary": "x", "optimiser": "sgd", "lr": 0.1, "batch_size": 5, "rounds": 3},
+}
+WHOLE = [
+    ("attacks/m", "parameters.iterations"), ("victims/v", "training.epochs"),
+    ("victims/v", "training.batch_size"), ("federations/f", "rounds"), ("federations/f", "clients.0"),
+    ("federations/f", "private.stop"), ("federations/f", "local.epochs"), ("trainings/t", "rounds"),
+    ("datasets/d", "classes"), ("datasets/d", "counts.train"), ("datasets/d", "shape.0"),
+    ("experiments/e", "seeds.0"), ("scales/quick", "null_rounds"),
+]  # fmt: skip
+BROKEN = [
+    ("attacks/m", "optimiser.adam.lr"), ("victims/v", "training.lr"), ("federations/f", "local.lr"),
+    ("trainings/t", "lr"),
+]  # fmt: skip
+
+
+MARK = 12345
+
+
+def with_number(root: Callable[..., Path], name: str, key: str, text: str) -> Any:
+    """Return an entry in whose YAML one key has this text."""
+    entry = deepcopy(NUMBERED[name])
+    *above, last = key.split(".")
+    inside: Any = entry
+    for part in above:
+        inside = inside[part]
+    inside[int(last) if isinstance(inside, list) else last] = MARK
+    place, (kind, _, own) = root({name: entry}), name.partition("/")
+    (file,) = place.glob(f"*/{name}.yaml") if kind != "experiments" else place.glob(f"papers/*/{name}.yaml")
+    file.write_text(file.read_text().replace(str(MARK), text))
+    return load_kind(place / "config", kind)[own]
+
+
+@pytest.mark.parametrize(("name", "key"), [*WHOLE, *BROKEN])
+@pytest.mark.parametrize("text", ["yes", '"10"', "'1e-4'", "''", "[3]"])
+def test_what_is_no_number_is_not_taken_for_one(
+    name: str, key: str, text: str, root: Callable[..., Path]
+) -> None:
+    with pytest.raises(UserError, match=rf"{name}\.yaml: {key}: .*valid (integer|number), got "):
+        with_number(root, name, key, text)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "text"),
+    [(*place, text) for place in [*WHOLE, *BROKEN] for text in ("10000001", str(10**30), "1e308")],
+)
+def test_a_number_that_no_job_takes_is_refused(
+    name: str, key: str, text: str, root: Callable[..., Path]
+) -> None:
+    if (key, text) == ("seeds.0", "10000001"):
+        assert with_number(root, name, key, text).seeds[0] == int(text)
+        return
+    # What is too large for an image is said of its shape.
+    where = "shape: .*an image of more than" if key == "shape.0" and text.isdigit() else f"{key}: "
+    with pytest.raises(UserError, match=rf"{name}\.yaml: {where}.* \(.*\)$") as refused:
+        with_number(root, name, key, text)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "key"), BROKEN)
+@pytest.mark.parametrize(("text", "value"), [("1e-4", 1e-4), ("1", 1.0), ("0.5", 0.5)])
+def test_a_number_may_be_written_in_each_way(
+    name: str, key: str, text: str, value: float, root: Callable[..., Path]
+) -> None:
+    found = with_number(root, name, key, text)
+    for part in key.split("."):
+        found = found[part] if isinstance(found, dict) else getattr(found, part)
+    assert (found, type(found)) == (value, float)
+
+
+def test_a_number_as_a_key_may_be_quoted_as_in_json(root: Callable[..., Path]) -> None:
+    budget = {"length": 0.5, "trials": {"5": 1000}, "training": 1000, "total": 1000}
+    config = root({"scales/quick": {"budget": budget}}) / "config"
+    assert load_kind(config, "scales")["quick"].budget.trials == {5: 1000}
+
+
+def test_lists_stand_for_tuples(root: Callable[..., Path]) -> None:
+    """Both in an entry of its own and in the parameters of a part."""
+    wide = {"summary": "x", "module": "mlp", "parameters": {"hidden": [3, 4]}}
+    config = root({"victims/wide": wide}) / "config"
+    assert load_kind(config, "datasets")["d"].shape == (28, 28, 1)
+    assert load_kind(config, "victims")["wide"].parameters["hidden"] == (3, 4)
+    wide["parameters"] = {"hidden": [3, True]}
+    (config / "victims/wide.yaml").write_text(yaml.safe_dump(wide))
+    load_kind.cache_clear()
+    with pytest.raises(UserError, match=r"parameters\.hidden\.1: .*valid integer, got True"):
+        load_kind(config, "victims")

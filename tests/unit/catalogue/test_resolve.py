@@ -290,3 +290,10 @@ def test_a_salt_that_is_not_there_or_short_is_one_line(
         planned(place)
     assert str(file) in str(problem.value)
     assert "\n" not in str(problem.value)
+
+
+def test_seeds_are_raised_no_further_than_jobs_take_them(root: Callable[..., Path]) -> None:
+    place = root({"experiments/e": {"seeds": [0, 2]}})
+    assert {cell.seed for cell in plan(place, "quick", METRICS, seed=2**53 - 2).cells} >= {2**53}
+    with pytest.raises(UserError, match=r"e\.yaml: seeds: raised by .* is beyond 9007199254740992 \(lower"):
+        plan(place, "quick", METRICS, seed=2**53 - 1)

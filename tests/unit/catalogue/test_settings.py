@@ -21,7 +21,7 @@ def test_a_setting_without_a_value_is_refused(key: str) -> None:
         checked({key: None})
 
 
-@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, "1"])
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, "1", 2**53 + 1, 10**24])
 def test_a_seed_that_is_no_whole_number_is_refused(seed: object) -> None:
     with pytest.raises(UserError, match=rf"^--config seed: .*, got {seed!r} \(see docs/workflow.md\)$"):
         checked({"seed": seed})

@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from leakbench.catalogue import signature
-from leakbench.catalogue.signature import definition, module_file, parameters_model
+from leakbench.catalogue.signature import check_part, definition, module_file, parameters_model, part_names
 from leakbench.errors import UserError
 
 PART = """
@@ -76,6 +76,43 @@ def test_a_part_that_cannot_be_checked_is_refused(room: Path, text: str, says: s
     with pytest.raises(UserError, match=r"my_part\.py: ") as refusal:
         parameters_model("room", "my-part")
     assert says in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"rounds": True}, "rounds"),
+        ({"rounds": "10"}, "rounds"),
+        ({"rounds": 1.0}, "rounds"),
+        ({"rounds": 1, "share": True}, "share"),
+        ({"rounds": 1, "share": "0.5"}, "share"),
+    ],
+)
+def test_neither_true_nor_a_word_is_a_number(room: Path, given: dict, key: str) -> None:
+    with pytest.raises(ValidationError) as problem:
+        parameters_model("room", "my-part").model_validate(given)
+    assert problem.value.errors()[0]["loc"] == (key,)
+    # A whole number may stand where others may.
+    assert parameters_model("room", "my-part")(rounds=1, share=1).model_dump()["share"] == 1.0
+
+
+def test_a_part_is_a_file_with_a_function_of_its_name(room: Path) -> None:
+    part_names.cache_clear()
+    (room / "first.py").write_text("def first(): ...\n")
+    (room / "latin.py").write_bytes(b"# caf\xe9\n")
+    (room / "helper.py").write_text("def other(): ...\n")
+    assert part_names("room") == ["first", "my-part"]
+    for name in ("first", "my-part", "my_part"):
+        check_part("room", name, "here")
+    for name, says in (
+        ("my-prat", r"\(did you mean 'my-part'\?\)"),
+        ("../room/first", r"\(there are: first, my-part\)"),
+        ("latin", r": .*latin\.py: line 1: is no UTF-8 \(mend the file\)"),
+        ("helper", r": .*helper\.py: no function 'helper' \(.*\)"),
+    ):
+        with pytest.raises(UserError, match=rf"^here: '{name}' is no part of src/leakbench/room ?{says}$"):
+            check_part("room", name, "here")
+    part_names.cache_clear()
 
 
 @pytest.mark.parametrize("kind", ["datasets", "victims", "generators", "defences", "attacks", "servers"])
