@@ -149,12 +149,6 @@ def test_a_file_is_of_its_kind_or_absent(verb: str, name: str, fact: str, tmp_pa
         check(verb, given)
 
 
-def test_a_section_of_an_attack_that_names_no_part_is_refused(tmp_path: Path) -> None:
-    write_json(tmp_path / "spec.json", {"attack": {"objective": [3]}})
-    with pytest.raises(UserError, match=r"spec.json: attack.objective: 3 names no part \("):
-        check("attack", {"spec": tmp_path / "spec.json", "out": tmp_path / "x", "record": None})
-
-
 def made(folder: Path) -> dict[str, Path]:
     """Write a sound file of each kind."""
     paths = {name: folder / f"x.{name}" for name in ("safetensors", "parquet", "json", "csv", "png")}

@@ -178,6 +178,16 @@ CASES = [
     ["budget: pays for no cell", "gives a training"]),
     Case("budget-pays-for-no-job", "scales/quick", {"budget": BUDGET | {"total": 1e-9}},
     ["budget: pays for no cell", "go to cheaper trials first"]),
+    Case("yes-for-a-number", "federations/tiny", {"rounds": True}, ["rounds", "valid integer, got True"]),
+    Case("text-for-a-number", "victims/tiny", {"training.lr": "0.1"}, ["training.lr", "got '0.1'"]),
+    Case("too-many-epochs", "victims/tiny", {"training.epochs": 10**7 + 1},
+    ["training.epochs: 10000001 is beyond 10000000"]),
+    Case("too-large-a-rate", "victims/tiny", {"training.lr": 1e308}, ["training.lr: 1e+308 is beyond"]),
+    Case("too-large-a-seed", CELLS, {"seeds": [10**30]}, ["seeds.0", "less than or equal to 90071992547409"]),
+    Case("too-large-an-image", "datasets/tiny", {"shape": [10**6, 10**6, 3]}, ["shape", "an image of more"]),
+    Case("matching-without-labels", "attacks/other",
+    "{summary: x, module: gradient-matching, objective: cosine, unknowns: dummies, optimiser: adam}",
+    ["labels: is none", "oracle, joint or a rule: counted, "]),
     Case("scale-without-nulls", "scales/quick", {"null_rounds": 0}, ["null_rounds", "greater than 0"]),
 ]  # fmt: skip
 GENERATORS = [
@@ -266,7 +276,8 @@ def test_the_sound_catalogue_is_planned(catalogue: Path, capsys: pytest.CaptureF
 def test_the_plan_says_why_a_cell_is_left_out(catalogue: Path, capsys: pytest.CaptureFixture[str]) -> None:
     budget = BUDGET | {"trials": {5: 20}}
     (catalogue / "config/attacks/long.yaml").write_text(
-        "{summary: x, module: gradient-matching, objective: squares, unknowns: dummies, optimiser: adam}"
+        "{summary: x, module: gradient-matching, labels: joint, objective: squares, unknowns: dummies, "
+        "optimiser: adam}"
     )
     spoil(catalogue, Case("", CELLS, {"cells.0.attack": ["fidel", "long"]}, []))
     spoil(catalogue, Case("", "scales/quick", {"budget": budget}, []))
@@ -358,6 +369,7 @@ def test_snakemake_refuses_an_unknown_scale(sound: Path, tmp_path: Path) -> None
     [
         ("seed=x", "seed: "),
         ("seed=-1", "seed: "),
+        ("seed=99999999999999999999999", "seed: "),
         ("scal=paper", "scal: Extra inputs are not permitted, got 'paper' (did you mean 'scale'?)"),
         ("device=gpu", "device: "),
         ("confirm=perhaps", "confirm: "),

@@ -1,6 +1,5 @@
 """The search for the user's file that caused an error of planning which no check explains."""
 
-import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
@@ -12,7 +11,7 @@ from pydantic_core import SchemaError
 from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import RULES, files_of
 from leakbench.catalogue.schema import KINDS
-from leakbench.catalogue.signature import module_file, parameters_model, part_names
+from leakbench.catalogue.signature import mistake, module_file, parameters_model, part_names
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
 from leakbench.yamls import read_yaml
@@ -61,7 +60,7 @@ def _sources() -> Iterator[str]:
     Then yield each part with keywords from whose annotations no model can be made.
     """
     for path in sorted(PACKAGE.rglob("*.py")):
-        if what := _mistake(path.read_bytes()):
+        if what := mistake(path.read_bytes()):
             yield f"{path}: {what} (mend the file)"
     rooms = sorted({*KINDS, *SECTIONS.values(), *RULES, "drawing"})
     for room, name in ((each, name) for each in rooms for name in part_names(each)):
@@ -71,21 +70,6 @@ def _sources() -> Iterator[str]:
             continue
         except _RAISED as problem:
             yield f"{module_file(room, name)}: a keyword's annotation is no plain one: {problem} (mend it)"
-
-
-def _mistake(data: bytes) -> str:
-    """Return why a file's bytes are no Python, with the line. Returns "" if they are Python."""
-    try:
-        ast.parse(data.decode())
-        return ""
-    except UnicodeDecodeError as problem:
-        before, what = data[: problem.start], "is no UTF-8"
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as problem:
-        if line := getattr(problem, "lineno", 0):
-            return f"line {line}: {getattr(problem, 'msg', '')}"
-        before, what = data.partition(b"\0")[0], str(problem)
-    line = before.count(b"\n") + 1
-    return f"line {line}: {what}"
 
 
 def _attacks(config: Path) -> Iterator[str]:

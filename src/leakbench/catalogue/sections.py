@@ -4,12 +4,15 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from leakbench.catalogue.signature import definition, part_names
+from leakbench.catalogue.signature import check_part, definition, module_file, part_names
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE
 from leakbench.yamls import suggest
 
 Named = dict[str, dict[str, Any]]
+
+# What a term of an objective may be: the return types of the functions in objectives/, as they are written.
+TERMS = ("Distance", "Weights", "Entries", "Penalty", "Prior")
 
 # What an editor allows for a section: a name, a list, or a mapping of names to arguments.
 _MAPPING = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
@@ -107,14 +110,8 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
                 f"{where}{section}: names {', '.join(given)}, and one part is needed (choose one)"
             )
         for name in given:
-            if name not in part_names(room):
-                raise UserError(
-                    f"{where}{section}: '{name}' is no part of src/leakbench/{room} "
-                    f"({suggest(name, part_names(room))})"
-                )
-    kinds = [
-        ast.unparse(definition("objectives", name).returns or ast.Name("")) for name in entry["objective"]
-    ]
+            check_part(room, name, f"{where}{section}")
+    kinds = [_kind(term) for term in entry["objective"]]
     twice = max(kinds.count("Weights"), kinds.count("Entries")) > 1
     if kinds and ("Distance" not in kinds or twice):
         raise UserError(
@@ -126,3 +123,22 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
             f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
             f"src/leakbench/labels ({suggest(rule, part_names('labels'))})"
         )
+    if kinds and rule == "none":
+        raise UserError(
+            f"{where}labels: is none, and a gradient is matched with labels (write oracle, joint or a rule: "
+            f"{', '.join(part_names('labels'))})"
+        )
+
+
+def _kind(term: str) -> str:
+    """Return the kind of an objective's term, by the return type of its function.
+
+    Raises UserError, which names the term's file, if the return type is none of TERMS.
+    """
+    returns = definition("objectives", term).returns
+    kind = ast.unparse(returns) if returns else ""
+    if kind not in TERMS:
+        file, said = module_file("objectives", term), f"-> {kind}" if kind else "no return type"
+        first, *others = TERMS
+        raise UserError(f"{file}: {file.stem}(…) has {said} (write `-> {first}`, or {', '.join(others)})")
+    return kind

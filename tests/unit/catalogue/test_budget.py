@@ -17,8 +17,8 @@ from tests.unit.catalogue.conftest import ENTRIES
 ROOT = Path(__file__).parents[3]
 ROOMY = {"length": 0.5, "trials": {100: 1e6, 10: 1e7}, "training": 1e6, "total": 1e6}
 MATCHING = {
-    "summary": "x", "module": "gradient-matching", "objective": "squares", "unknowns": "dummies",
-    "optimiser": "adam", "parameters": {"iterations": 101},
+    "summary": "x", "module": "gradient-matching", "labels": "joint", "objective": "squares",
+    "unknowns": "dummies", "optimiser": "adam", "parameters": {"iterations": 101},
 }  # fmt: skip
 CELLS = {"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["a", "m"]}
 STEM = "d/v/f/none"

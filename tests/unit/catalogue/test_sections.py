@@ -1,12 +1,14 @@
 """The sections of an attack's YAML: their three forms, what a variant changes, and every mistake in one
 line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leakbench.catalogue import signature
+from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import attack_of, load_kind
 from leakbench.catalogue.schema import Attack
 from leakbench.catalogue.sections import FLAT, named, varied
@@ -14,6 +16,7 @@ from leakbench.errors import UserError
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
+    "labels": "counted",
     "objective": ["cosine"],
     "unknowns": "dummies",
     "optimiser": "adam",
@@ -86,10 +89,13 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "two optimisers": ({"optimiser": ["adam", "rmsprop"]}, "names adam, rmsprop, and one part is needed"),
     "a section is missing": ({"unknowns": {}}, "module gradient-matching needs this section"),
     "a section that does not fit": ({"module": "fidel"}, "module fidel takes no such section"),
+    "no labels": ({"labels": "none"}, "labels: is none, and a gradient is matched with labels (write "),
     "no such rule": ({"labels": "inferred"}, "labels: 'inferred' is neither none, oracle, joint nor a rule"),
     "no such module": ({"module": "joint-matching"}, "module: no file joint_matching.py"),
     "neither form": ({"objective": 3}, "objective: "),
     "arguments that are none": ({"objective": {"cosine": 3}}, "objective: "),
+    "a switch for a number": ({"optimiser": {"adam": {"lr": True}}}, "optimiser.adam.lr: "),
+    "a word for a number": ({"parameters": {"iterations": "10"}}, "parameters.iterations: "),
 }  # fmt: skip
 
 
@@ -121,7 +127,75 @@ def test_a_mistake_in_a_variant_names_it(root: Callable[..., Path]) -> None:
     assert "\n" not in str(problem.value)
 
 
+def test_labels_that_are_not_said_are_none_too(root: Callable[..., Path]) -> None:
+    unsaid = {key: value for key, value in MATCHING.items() if key != "labels"}
+    with pytest.raises(UserError, match=r"m\.yaml: labels: is none, .* or a rule: counted, .*\)$"):
+        loaded(root({"attacks/m": {"summary": "x"} | unsaid}), "m")
+    # Without an objective nothing is matched.
+    assert loaded(root({"attacks/m": {"summary": "x", "module": "fidel"}}), "m").labels == "none"
+
+
+@pytest.fixture
+def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """Return the file of a new term, own.py, of a package that is otherwise as it is."""
+    for room in ("attacks", "objectives", "labels", "unknowns", "optimisers"):
+        (tmp_path / "package" / room).mkdir(parents=True)
+        for path in (PACKAGE / room).glob("*.py"):
+            (tmp_path / "package" / room / path.name).symlink_to(path)
+    monkeypatch.setattr(signature, "PACKAGE", tmp_path / "package")
+    forget()
+    yield tmp_path / "package" / "objectives" / "own.py"
+    forget()
+
+
+def forget() -> None:
+    for read in (signature.definition, signature.parameters_model, signature.part_names):
+        read.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def own() -> t.Distance: ...\n", "has -> t.Distance (write `-> Distance`, or Weights, "),
+        ("def own() -> 'Distance': ...\n", "has -> 'Distance' (write `-> Distance`, or Weights, "),
+        ("def own(): ...\n", "has no return type (write `-> Distance`, or Weights, "),
+        ("def own(:\n", "line 1: invalid syntax (mend the file)"),
+        ("\0", "line 1: "),
+        ("x = 1\n", "no function 'own' (a part's file holds `def own(…)`)"),
+        ("async def own() -> Distance: ...\n", "no function 'own' (a part's file holds `def own(…)`)"),
+        ("own = lambda: Distance()\n", "no function 'own' (a part's file holds `def own(…)`)"),
+    ],
+)
+def test_what_is_wrong_in_the_file_of_a_term_is_said_of_that_file(
+    text: str, says: str, own: Path, root: Callable[..., Path]
+) -> None:
+    own.write_text(text)
+    with pytest.raises(UserError) as problem:
+        loaded(root({"attacks/m": {"summary": "x"} | MATCHING | {"objective": ["own"]}}), "m")
+    assert f"{own}: " in str(problem.value)
+    assert says in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+def test_a_sound_term_is_taken(own: Path, root: Callable[..., Path]) -> None:
+    own.write_text("def own() -> Distance: ...\n")
+    entry = loaded(root({"attacks/m": {"summary": "x"} | MATCHING | {"objective": ["own"]}}), "m")
+    assert entry.objective == {"own": {}}
+
+
 SPEC: dict[str, Any] = {"attack_name": "m", "null_rounds": 1, "seed": 0}
+
+# A spec has the mapping form of sections.
+WRITTEN = MATCHING | {"objective": {"cosine": {}}, "unknowns": {"dummies": {}}, "optimiser": {"adam": {}}}
+
+
+@pytest.mark.parametrize("section", ["objective", "unknowns", "optimiser", "epochs"])
+@pytest.mark.parametrize("value", ["cosine", ["cosine"], [{"cosine": {}}], [3], None])
+def test_a_spec_has_the_mapping_form_alone(section: str, value: Any) -> None:
+    form = rf'write {{"{section}": {{"NAME": {{}}}}}}; see docs/observation\.md\)$'
+    with pytest.raises(UserError, match=rf"^spec\.json: attack\.{section}: .*\({form}"):
+        attack_of(SPEC | {"attack": WRITTEN | {section: value}}, "spec.json")
+    assert attack_of(SPEC | {"attack": WRITTEN}, "spec.json")["objective"] == {"cosine": {}}
 
 
 def test_a_spec_written_by_hand_has_its_defaults() -> None:
@@ -139,7 +213,16 @@ def test_a_spec_written_by_hand_has_its_defaults() -> None:
         (SPEC | {"attack": {"module": "nothing"}}, "no file nothing.py"),
         (SPEC | {"attack": {"module": "../verbs/new"}}, "module"),
         (SPEC | {"attack": {"module": "fidel", "parameters": {"neurons": "many"}}}, "neurons"),
-        (SPEC | {"attack": MATCHING | {"objective": {"cosine": {"no": 1}}}}, "objective.cosine."),
+        (SPEC | {"attack": {}}, "attack.module: is missing (see docs/observation.md)"),
+        (SPEC | {"attack": {"module": None}}, "attack.module: is missing (see docs/observation.md)"),
+        (SPEC | {"attack": WRITTEN | {"objective": {"cosine": {"no": 1}}}}, "objective.cosine."),
+        (SPEC | {"attack": WRITTEN | {"labels": "none"}}, "labels: is none"),
+        (SPEC | {"attack": WRITTEN | {"adaptive": "yes"}}, "adaptive: "),
+        (SPEC | {"attack": WRITTEN | {"parameters": {"iterations": True}}}, "parameters.iterations: "),
+        (SPEC | {"attack": WRITTEN | {"parameters": {"iterations": "10"}}}, "parameters.iterations: "),
+        (SPEC | {"attack": WRITTEN | {"parameters": {"iterations": 10**30}}}, "parameters.iterations: "),
+        (SPEC | {"attack": WRITTEN | {"optimiser": {"adam": {"lr": True}}}}, "optimiser.adam.lr: "),
+        (SPEC | {"attack": WRITTEN, "seed": 2**53 + 1}, "seed: "),
     ],
 )
 def test_a_spec_with_a_wrong_name_or_type_is_one_line(spec: dict[str, Any], says: str) -> None:
