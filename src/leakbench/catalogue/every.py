@@ -7,6 +7,8 @@ from pathlib import Path
 
 from leakbench.catalogue.load import files_of
 
+ALL = "all"
+
 
 def every(config: Path, kind: str, names: Sequence[str], but: Sequence[str] = ()) -> list[str]:
     """Return `names`, each once, with `all` replaced by every file of a kind, in order of name.
@@ -17,7 +19,7 @@ def every(config: Path, kind: str, names: Sequence[str], but: Sequence[str] = ()
     but: the files that `all` does not stand for.
     """
     files = [name for name in stems(config, kind) if name not in but]
-    each = (files if name == "all" else [name] for name in names)
+    each = (files if name == ALL else [name] for name in names)
     return list(dict.fromkeys(itertools.chain.from_iterable(each)))
 
 

@@ -2,10 +2,15 @@
 
 import keyword
 import re
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from symtable import SymbolTable, symtable
 
 from leakbench.artefacts import write_text
+from leakbench.catalogue import strict
+from leakbench.catalogue.every import ALL
+from leakbench.catalogue.load import file_of, load_kind
 from leakbench.errors import UserError
 from leakbench.parts import NAME, stem
 from leakbench.yamls import suggest
@@ -25,8 +30,9 @@ def new(root: Path, kind: str, name: str) -> None:
     kind: one of `kinds()`.
     name: the part's name in YAML: small letters, digits and hyphens, with a letter first.
 
-    Raises UserError for another kind or name, and if one of the files exists; then nothing is written. If one
-    of the files cannot be written, none stays.
+    Raises UserError for another kind or name, if one of the files exists, and if a part of this name would
+    break the catalogue or its own file; then nothing is written. If one of the files cannot be written, none
+    stays.
     """
     if kind not in kinds():
         raise UserError(f"no kind of part is called '{kind}' ({suggest(kind, kinds())})")
@@ -37,12 +43,8 @@ def new(root: Path, kind: str, name: str) -> None:
         top, *rest = file.relative_to(TEMPLATES / kind).parts
         path = rooms[top].joinpath(*rest)
         own = path.name.removesuffix(".txt").replace("STEM", stem(name)).replace("NAME", name)
+        _check_free(root / "config", name, path.with_name(own), file.read_text())
         made[path.with_name(own)] = file.read_text().replace("STEM", stem(name)).replace("NAME", name)
-    for path in made:
-        if path.exists():
-            raise UserError(f"{path}: exists already (choose another name)")
-        if not path.parent.is_dir():
-            raise UserError(f"{path.parent}: no such folder (is this the root of a leakbench checkout?)")
     # A part with a missing file would fail every later plan, so all files are written or none.
     with ExitStack() as undone:
         for path, text in made.items():
@@ -56,14 +58,49 @@ def new(root: Path, kind: str, name: str) -> None:
 def checked_name(name: str) -> str:
     """Return the name of a part.
 
-    Raises UserError where it has characters that such names do not have, or where no function of Python can
-    have it.
+    Raises UserError where it is too long or has characters that such names do not have, where no function of
+    Python can have it, and where experiments mean something else by it.
     """
-    if not re.fullmatch(NAME, name):
+    if not all(re.fullmatch(form, name) for form in (NAME, strict.NAME)):
         raise UserError(
-            f"'{name}' is no name of a part (use small letters, digits and single hyphens, and begin "
-            "with a letter)"
+            f"'{name}' is no name of a part (use small letters, digits and single hyphens, at most 100, and "
+            "begin with a letter)"
         )
+    if name == ALL:
+        raise UserError(f"'{name}' stands for every part in an experiment (choose another name)")
     if keyword.iskeyword(stem(name)):
         raise UserError(f"'{name}' is a word of Python's own (choose another name)")
     return name
+
+
+def _check_free(config: Path, name: str, path: Path, template: str) -> None:
+    """Raise UserError if a file of a new part could not be written or would not work.
+
+    config: the folder of the catalogue.
+    name: the part's name.
+    path: the file.
+    template: the text of its template.
+    """
+    if path.exists():
+        raise UserError(f"{path}: exists already (choose another name)")
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent}: no such folder (is this the root of a leakbench checkout?)")
+    if path.suffix == ".yaml":
+        if name in load_kind(config, path.parent.name):
+            file = file_of(config, path.parent.name, name)
+            raise UserError(f"{file}: has a variant '{name}' already (choose another name)")
+        return
+    # The part's function would take the place of what its file means by the name, and the part's module, once
+    # it is imported, of what the code of its room means by it.
+    room = path.with_name("__init__.py")
+    for file, text in ((path, template), (room, room.read_text() if room.is_file() else "")):
+        if stem(name) in _names(symtable(text, str(file), "exec")):
+            raise UserError(f"{file}: '{stem(name)}' means something else there (choose another name)")
+
+
+def _names(scope: SymbolTable) -> Iterator[str]:
+    """Yield the names that code has or uses at the level of its file, and the builtins that it uses."""
+    at_top = scope.get_type() == "module"
+    yield from (symbol.get_name() for symbol in scope.get_symbols() if at_top or symbol.is_global())
+    for inner in scope.get_children():
+        yield from _names(inner)

@@ -8,6 +8,9 @@ from leakbench.errors import UserError
 from leakbench.verbs import new as module
 from leakbench.verbs.new import kinds, new
 
+# An attack with a variant own-longer. The room of victims has a function of its own.
+OWN = "summary: x\nmodule: fidel\nvariants: {longer: {}}\n"
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -17,11 +20,15 @@ def checkout(tmp_path: Path) -> Path:
             top, *rest = file.relative_to(module.TEMPLATES / kind).parts
             room = tmp_path / ("src/leakbench" if top == "src" else top)
             room.joinpath(*rest).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "config/attacks/own.yaml").write_text(OWN)
+    (tmp_path / "src/leakbench/victims/__init__.py").write_text("def build(): return sorted(())\n")
     return tmp_path
 
 
 def files(root: Path) -> list[Path]:
-    return [path for path in root.rglob("*") if path.is_file()]
+    """Return the files that are new."""
+    there = ("own.yaml", "__init__.py")
+    return [path for path in root.rglob("*") if path.is_file() and path.name not in there]
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -49,3 +56,49 @@ def test_a_word_of_python_is_no_name_of_a_part(name: str, checkout: Path) -> Non
     with pytest.raises(UserError, match=rf"^'{name}' is a word of Python's own"):
         new(checkout, "attack", name)
     assert files(checkout) == []
+
+
+def test_a_name_that_experiments_or_folders_could_not_hold_is_refused(checkout: Path) -> None:
+    with pytest.raises(UserError, match=r"^'a{101}' is no name of a part \(.* at most 100"):
+        new(checkout, "attack", 101 * "a")
+    with pytest.raises(UserError, match=r"^'all' stands for every part in an experiment \("):
+        new(checkout, "attack", "all")
+    assert files(checkout) == []
+
+
+@pytest.mark.parametrize("kind", ["attack", "objective", "optimiser"])
+def test_a_variant_has_its_name_already(kind: str, checkout: Path) -> None:
+    with pytest.raises(UserError, match=r"own\.yaml: has a variant 'own-longer' already \("):
+        new(checkout, kind, "own-longer")
+    assert files(checkout) == []
+    new(checkout, kind, "own-shorter")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "file"),
+    [
+        ("attack", "torch", "torch.py"),
+        ("attack", "len", "len.py"),
+        ("defence", "per-tensor", "per_tensor.py"),
+        ("victim", "nn", "nn.py"),
+        ("victim", "build", "__init__.py"),
+        ("victim", "sorted", "__init__.py"),
+        ("dataset", "np", "np.py"),
+        ("dataset", "reading", "reading.py"),
+        ("optimiser", "float", "float.py"),
+    ],
+)
+def test_a_name_that_the_code_around_it_uses_is_refused(
+    kind: str, name: str, file: str, checkout: Path
+) -> None:
+    """The part's function would take the place of what is meant there."""
+    with pytest.raises(UserError, match=rf"/{file}: '{name.replace('-', '_')}' means something else there"):
+        new(checkout, kind, name)
+    assert files(checkout) == []
+
+
+@pytest.mark.parametrize(("kind", "name"), [("victim", "shape"), ("optimiser", "step"), ("attack", "rows")])
+def test_a_name_that_is_only_local_there_is_free(kind: str, name: str, checkout: Path) -> None:
+    new(checkout, kind, name)
+    (source,) = (path for path in files(checkout) if path.suffix == ".py")
+    assert compile(source.read_text(), str(source), "exec")
