@@ -16,7 +16,7 @@ from leakbench.errors import Altered, UserError
 from leakbench.parts import NAME
 from leakbench.verdicts.tolerances import possible
 from leakbench.whole import SEAL, UNSEALED
-from leakbench.yamls import Strict, validated
+from leakbench.yamls import Strict, suggest, validated
 
 VERSION = 1
 # The metric that ranks entries, by its mean over updates, highest over attacks. A higher value means that an
@@ -75,7 +75,7 @@ class Entry(Strict):
     attacker: str
     ensemble: str
     scale: Text
-    device: str
+    device: Text
     commit: str
     versions: dict[str, str]
     lines: list[Line]
@@ -84,18 +84,20 @@ class Entry(Strict):
 
 @dataclass(frozen=True)
 class Agreed:
-    """The cells, attacks and metrics that are agreed on today.
+    """The cells, attacks and metrics that are agreed on today, and the scales at which they may run.
 
     digest: the digest of the agreed cells.
     cells: data set, victim, federation and attack of each cell.
     adaptive: the attacks that adapt to a defence.
     metrics: the metrics that are measured.
+    scales: the scales of the catalogue, the longest run first.
     """
 
     digest: str
     cells: frozenset[tuple[str, str, str, str]]
     adaptive: frozenset[str]
     metrics: frozenset[str]
+    scales: tuple[str, ...]
 
 
 def read_entry(path: Path, agreed: Agreed) -> Entry:
@@ -133,6 +135,8 @@ def agreeing(entry: Entry, agreed: Agreed, where: str, mend: str) -> Entry:
     """
     if entry.ensemble != agreed.digest:
         raise UserError(f"{where}ensemble: other attacks were agreed on since ({mend})")
+    if entry.scale not in agreed.scales:
+        raise UserError(f"{where}scale: '{entry.scale}' is no scale ({suggest(entry.scale, agreed.scales)})")
     if wrong := _beyond(entry, agreed) or _lacking(entry, agreed):
         raise UserError(f"{where}lines: {wrong} ({mend})")
     return entry
@@ -233,8 +237,20 @@ def strongest(entry: Entry, defence: str) -> list[Line]:
     return [found[place] for place in sorted(found)]
 
 
-def board(entries: Sequence[Entry]) -> str:
+def board(entries: Sequence[Entry], scales: Sequence[str]) -> str:
     """Return the leaderboard as a Markdown text.
+
+    The entries of each scale have a table of their own, because an attack that runs longer reads more.
+
+    entries: the entries.
+    scales: the scales, in the order of their tables.
+    """
+    of_each = {scale: [entry for entry in entries if entry.scale == scale] for scale in scales}
+    return "\n\n".join(f"## Scale {scale}\n\n{_table(of)}" for scale, of in of_each.items() if of)
+
+
+def _table(entries: Sequence[Entry]) -> str:
+    """Return the table of the entries of one scale.
 
     The defence under which its strongest attack reads least comes first. An entry is ranked by its worst
     victim. The table says for which defences no adaptive attacker was written.
@@ -242,7 +258,7 @@ def board(entries: Sequence[Entry]) -> str:
     ranked = sorted(entries, key=lambda e: (max(line.mean for line in strongest(e, e.name)), e.name))
     titles = (
         "defence", "data, victim", "strongest attack", "SSIM", "95 % interval", "n", "without the defence",
-        "adaptive attacker", "scale",
+        "adaptive attacker",
     )  # fmt: skip
     head = ["| " + " | ".join(titles) + " |", "| --- " * len(titles) + "|"]
     rows = [
@@ -250,7 +266,7 @@ def board(entries: Sequence[Entry]) -> str:
         + " | ".join(map(_cell, (
             entry.summary, f"{line.dataset}, {line.victim}", f"{line.attack}{_without(entry, line)}",
             f"{line.mean:.3f}", _interval(line), str(line.n), f"{plain.attack} {plain.mean:.3f}",
-            "its own" if entry.attacker else "none was written", entry.scale,
+            "its own" if entry.attacker else "none was written",
         ))) + " |"
         for entry in ranked
         for line, plain in zip(strongest(entry, entry.name), strongest(entry, "none"), strict=True)

@@ -15,7 +15,7 @@ from leakbench.whole import SEAL, UNSEALED
 ATTACKS = ("fidel", "invg", "invg-adapted")
 AGREED = Agreed(
     "a" * 64, frozenset(("mnist", "dense", "one", attack) for attack in ATTACKS), frozenset(["invg-adapted"]),
-    frozenset(["ssim", "identified"]),
+    frozenset(["ssim", "identified"]), ("standard", "smoke"),
 )  # fmt: skip
 
 
@@ -62,7 +62,10 @@ def test_an_altered_number_is_no_evidence(tmp_path: Path) -> None:
         ({"name": "other"}, "name: is 'other' and must be the file's"),
         ({"ensemble": "b" * 64}, "other attacks were agreed on since"),
         ({"lines": []}, "lines: must have ssim of 'halve' and of 'none'"),
-        ({"version": True}, "no digest of its own in the form that is written"),
+        ({"version": True}, "version: Input should be a valid integer, got True"),
+        ({"scale": "standart"}, "scale: 'standart' is no scale (did you mean 'standard'?)"),
+        ({"scale": ""}, "scale: "),
+        ({"device": ""}, "device: "),
         ({"source": None}, "source"),
         ({"source": ""}, "source"),
         ({"extra": 1}, "extra"),
@@ -84,7 +87,7 @@ def test_an_entry_of_another_form_is_one_line(tmp_path: Path, change: dict[str, 
         ({"mean": 7.0}, "mnist, dense, halve, fidel, 0, 1, ssim: 7 is no value of ssim"),
         ({"metric": "identified", "mean": -0.1}, "-0.1 is no value of identified"),
         ({"n": 0}, "lines.0.n: Input should be greater than or equal to 1, got 0"),
-        ({"n": True}, "no digest of its own in the form that is written"),
+        ({"n": True}, "lines.0.n: Input should be a valid integer, got True"),
         ({"client": -1}, "lines.0.client"),
         ({"local_samples": 0}, "lines.0.local_samples"),
         ({"ci_low": 0.9, "ci_high": 0.1}, "its interval ends before it begins"),
@@ -114,7 +117,7 @@ def test_an_attack_without_a_number_is_named_with_its_reason_or_refused(tmp_path
     less = [each for each in made().lines if each.attack != "fidel" or each.defence == "none"]
     lacking = made(lines=less, absent={"mnist/dense/one/halve/fidel/0": "does not fit"})
     saved(path, lacking)
-    assert "| invg (no number: fidel) | 0.200 |" in board([read_entry(path, AGREED)])
+    assert "| invg (no number: fidel) | 0.200 |" in board([read_entry(path, AGREED)], AGREED.scales)
     write_json(path, lacking.model_dump(mode="json") | {"absent": {"mnist/dense/one/halve/fidel/0": ""}})
     with pytest.raises(UserError, match="absent"):
         read_entry(path, AGREED)
@@ -150,19 +153,21 @@ def test_an_entry_in_another_form_counts_no_more_than_an_altered_one(tmp_path: P
 
 
 def test_a_strangers_text_stays_in_its_cell() -> None:
-    text = board([made(summary="One | two\n<script>three</script> ![a](b) `c`")])
+    text = board([made(summary="One | two\n<script>three</script> ![a](b) `c`")], ["standard"])
     assert "halve.json): One \\| two &lt;script&gt;three&lt;/script&gt; !\\[a\\](b) \\`c\\` |" in text
-    assert len(text.splitlines()) == 3
+    assert len(text.splitlines()) == 2 + 3
     lines = [each.model_copy(update={"victim": "<b>|", "attack": "<i>|"}) for each in made().lines]
-    text = board([made(lines=lines, scale="<u>|")])
+    text = board([made(lines=lines)], ["standard"])
     assert "<" not in text
-    assert text.count("\\|") == 4
+    assert text.count("\\|") == 3
 
 
 def test_the_projects_own_entries_are_valid_and_the_leaderboard_is_theirs() -> None:
     root = Path(__file__).parents[2]
-    entries = [read_entry(path, agreed(root)) for path in sorted((root / "entries").glob("*.json"))]
-    assert (root / "entries/README.md").read_text().endswith(f"\n\n{board(entries)}\n")
+    today = agreed(root)
+    entries = [read_entry(path, today) for path in sorted((root / "entries").glob("*.json"))]
+    assert (root / "entries/README.md").read_text().endswith(f"\n\n{board(entries, today.scales)}\n")
+    assert today.scales == ("paper", "gpu", "standard", "quick", "smoke")
 
 
 def test_a_file_without_a_digest_or_too_large_is_refused(tmp_path: Path) -> None:
@@ -179,12 +184,22 @@ def test_a_file_without_a_digest_or_too_large_is_refused(tmp_path: Path) -> None
 
 def test_a_defence_is_ranked_by_the_attack_that_reads_most() -> None:
     assert [each.attack for each in strongest(made(worst=0.1), "halve")] == ["invg"]
-    text = board([made("weak", 0.9), made("strong", 0.1, attacker="def strong(): ...")])
-    rows = text.splitlines()[2:]
+    text = board([made("weak", 0.9), made("strong", 0.1, attacker="def strong(): ...")], ["standard"])
+    rows = text.splitlines()[4:]
     assert [row.split("[")[1].split("]")[0] for row in rows] == ["strong", "weak"]
     assert "its own" in rows[0]
     assert "none was written" in rows[1]
     assert "| 0.900 | none (too few updates) | 10 | fidel 0.950 |" in rows[1]
+
+
+def test_a_short_run_is_not_ranked_above_a_long_one() -> None:
+    entries = [made("brief", 0.1, scale="smoke"), made("weak", 0.9), made("strong", 0.5)]
+    of_each = board(entries, AGREED.scales).split("## Scale ")[1:]
+    ranks = [[row.split("]")[0] for row in text.split("| [")] for text in of_each]
+    assert [[rank[0].partition("\n")[0], *rank[1:]] for rank in ranks] == [
+        ["standard", "strong", "weak"],
+        ["smoke", "brief"],
+    ]
 
 
 def test_baselines_and_cells_without_a_number_are_no_lines() -> None:

@@ -39,6 +39,7 @@ HEAD = """# Leaderboard of defences
 `leakbench enter` writes this file from the entries beside it ([how](../docs/entering.md)). The lower the
 SSIM, the less the strongest of the agreed attacks reads. The price of a defence is not in it: a defence that
 lets no network learn leaks nothing either. A low number proves nothing, for other attacks may read more.
+Numbers of different scales are not compared, for attacks that run longer may read more too.
 """
 
 
@@ -59,7 +60,9 @@ def enter(
     recorded: whether to first write an entry of each of leakbench's own defences in the recorded table of
     that scale.
 
-    Raises UserError where a file is not a defence, the run fails, or an entry is not valid.
+    Returns 2 where an entry beside the written one is not valid, which the leaderboard then lacks.
+
+    Raises UserError where a file is not a defence or the run fails.
     """
     find(root / "config", "scales", scale, "--scale")
     if file is None:
@@ -67,8 +70,7 @@ def enter(
             raise UserError(f"{option}: of which FILE? (name it, or leave {option} out)")
         for own in list(_of_the_record(root, scale)) if recorded else ():
             write_json(root / "entries" / f"{own.name}.json", own.model_dump(mode="json"))
-        _write_board(root)
-        return 0
+        return _write_board(root)
     if recorded:
         raise UserError(f"{file}: --recorded makes entries of the recorded table (leave the file out)")
     if check and attacker:
@@ -85,20 +87,20 @@ def enter(
     path = root / "entries" / f"{name}.json"
     write_json(path, made.model_dump(mode="json"))
     print(path)
-    _write_board(root)
-    return 0
+    return _write_board(root)
 
 
 def agreed(root: Path) -> Agreed:
     """Return the agreed cells, whatever the defences, of the checkout `root`."""
     experiment = read_yaml(root / AGREED)
     cells = [{k: v for k, v in cell.items() if k != "defence"} for cell in experiment["cells"]]
-    attacks = load_kind(root / "config", "attacks")
+    attacks, scales = (load_kind(root / "config", kind) for kind in ("attacks", "scales"))
     names = (itertools.product(*(cell[key] for key in CELL if key != "defence")) for cell in cells)
     return Agreed(
         digest({"cells": cells}), frozenset(itertools.chain(*names)),
         frozenset(name for name, attack in attacks.items() if attack.adaptive),
         frozenset(experiment["metrics"]),
+        tuple(sorted(scales, key=lambda name: (-scales[name].order, name))),
     )  # fmt: skip
 
 
@@ -281,12 +283,18 @@ def _checked(root: Path, file: Path, cores: int) -> int:
     return int(bool({DIFFERENT, MISSING, NEW} & set(words)))
 
 
-def _write_board(root: Path) -> None:
-    """Write entries/README.md from the valid entries; print why the others are not valid."""
-    entries, ensemble = [], agreed(root)
+def _write_board(root: Path) -> int:
+    """Write entries/README.md from the valid entries; print why the others are not valid.
+
+    Returns the exit code: 2 if any entry is not valid.
+    """
+    entries, today, refused = [], agreed(root), 0
     for path in sorted((root / "entries").glob("*.json")):
         try:
-            entries.append(read_entry(path, ensemble))
+            entries.append(read_entry(path, today))
         except UserError as problem:
             print(f"leakbench enter: {problem}", file=sys.stderr)
-    write_text(root / "entries" / "README.md", f"{HEAD}\n{board(entries) if entries else 'No entry yet.'}\n")
+            refused = 2
+    text = board(entries, today.scales) or "No entry yet."
+    write_text(root / "entries" / "README.md", f"{HEAD}\n{text}\n")
+    return refused

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from project import ROOT
 
+from leakbench.artefacts import write_json
 from leakbench.entries import read_entry
 from leakbench.errors import UserError
 from leakbench.reference import kept_digests
@@ -82,6 +83,25 @@ def test_each_recorded_defence_is_an_entry_and_the_leaderboard_ranks_them(checko
     # The strongest attack on clipping reads 0.99; a baseline is no attack.
     assert [rank.split("]")[0] for rank in ranks] == ["sign", "sign", "clip", "clip"]
     assert "| invg-adapted (no number: peel) | 0.990 |" in ranks[3]
+
+
+def test_an_entry_that_is_refused_is_told_and_the_others_are_ranked(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert enter(checkout, None, recorded=True) == 0
+    sign = checkout / "entries" / "sign.json"
+    for old, new in (("standard", "banana"), ("cpu: a", "")):
+        before = sign.read_text()
+        entry = json.loads(before.replace(f'"{old}"', f'"{new}"'))
+        del entry["leakbench-sha256"]
+        write_json(sign, entry)
+        assert enter(checkout, None) == 2
+        (said,) = capsys.readouterr().err.splitlines()
+        assert said.startswith(f"leakbench enter: {sign}: {'device' if not new else 'scale'}: ")
+        ranks = (checkout / "entries" / "README.md").read_text().split("| [")[1:]
+        assert [rank.split("]")[0] for rank in ranks] == ["clip", "clip"]
+        sign.write_text(before)
+    assert enter(checkout, None) == 0
 
 
 def test_what_is_not_recorded_altered_or_out_of_date_is_no_entry(
