@@ -219,3 +219,10 @@ def test_an_entry_gets_its_agreed_cells_at_a_scale_that_cannot_pay_for_them() ->
     # What the scale itself gives is enough there.
     assert _paying(standard)["budget"] == standard["budget"]
     assert "budget" not in _paying({"summary": "The published sizes.", "order": 3})
+
+
+def test_the_repositorys_entries_have_the_files_and_numbers_of_today() -> None:
+    """`leakbench enter --recorded` writes them again after a change."""
+    today = agreed(ROOT)
+    for made in verb._of_the_record(ROOT, "standard"):
+        assert read_entry(ROOT / "entries" / f"{made.name}.json", today) == made
