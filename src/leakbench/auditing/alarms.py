@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from leakbench import detectors
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.attack import OutOfTime, late, within
+from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
 from leakbench.detectors import Received
 from leakbench.report.numbers import number
@@ -75,8 +76,8 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
     except OutOfTime:
         reasons = {late(limit): None}
         far = [each for each in far if each > 1]
-    except RuntimeError as problem:
-        reasons = {f"torch fails on this network ({' '.join(str(problem).split())[:200]})": None}
+    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+        reasons = {reason(problem): None}
         far = [each for each in far if each > 1]
     most = max(far, default=0.0)
     why_not = "" if far else "; ".join(reasons)

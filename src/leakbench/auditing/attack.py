@@ -19,8 +19,8 @@ from leakbench import attacks
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.auditing.found import LABELLED, NOTHING, Found, Score, pixels_of, score
+from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
-from leakbench.errors import Unfit
 from leakbench.metrics.interval import interval
 from leakbench.yamls import read_yaml
 
@@ -98,8 +98,10 @@ def _timed(found: Found, limit: float) -> Iterator[None]:
         # A search that ends early keeps the trials that it finished.
         if not found.trials:
             found.out_of_time, found.why_not = True, late(limit)
-    except Unfit as reason:
-        found.why_not = str(reason).removeprefix("attack: ")
+    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+        # A search keeps the trials that it finished here too.
+        if not found.trials:
+            found.why_not = reason(problem)
     finally:
         found.seconds = round(found.seconds + time.perf_counter() - begun, 3)
 

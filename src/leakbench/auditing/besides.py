@@ -9,6 +9,7 @@ import torch
 
 from leakbench import attacks
 from leakbench.attacks.observation import Observation
+from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
 from leakbench.errors import Unfit
 from leakbench.exact.membership import distances, spans, within
@@ -49,8 +50,8 @@ def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterato
         begun = time.perf_counter()
         try:
             line, ran = attack(observation, truth), True
-        except Unfit as reason:
-            line, ran = str(reason).removeprefix("attack: "), False
+        except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+            line, ran = reason(problem), False
         yield Beside(title, letter, source, line, ran, round(time.perf_counter() - begun, 3))
 
 

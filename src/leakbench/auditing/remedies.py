@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.auditing.attack import catalogue, exact, matching
 from leakbench.auditing.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
+from leakbench.auditing.reasons import one_line, reason
 from leakbench.auditing.round import Client, Round, finite
 from leakbench.auditing.view import view
 from leakbench.errors import Unfit, UserError
@@ -155,8 +156,8 @@ def remedies(
                 _measure(each, after, again, share)
                 if own.validation is not None:
                     each.accuracy = _lost(played, after, own.validation)
-            except UserError as reason:
-                each.why_not = str(reason)
+            except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+                each.why_not = reason(problem)
         out.append(each)
     return sorted(out, key=Remedy.rank)
 
@@ -311,8 +312,8 @@ def _without_bias(own: Client) -> Round:
     observation, truth = view(own.play())
     try:
         name, _ = first_dense(observation.model(), noise_images(tuple(truth.images.shape[1:])))  # type: ignore[arg-type]
-    except Unfit as reason:
-        raise UserError("the network has no dense layer to take it from") from reason
+    except Unfit as problem:
+        raise UserError("the network has no dense layer to take it from") from problem
     name = name.removeprefix("network.")
     model = deepcopy(own.model)
     layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
@@ -361,7 +362,7 @@ def _sent(played: Round, change: Change) -> Round:
     try:
         changed = change({name: value.clone() for name, value in played.update.items()})
     except Exception as problem:
-        raise UserError(" ".join(f"it raised {type(problem).__name__}: {problem}".split())) from problem
+        raise UserError(f"it raised {one_line(problem)}") from problem
     shapes = {name: value.shape for name, value in played.update.items()}
     if not isinstance(changed, dict) or {n: getattr(v, "shape", None) for n, v in changed.items()} != shapes:
         raise UserError("the defence returns other tensors than it was given")

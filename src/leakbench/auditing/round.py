@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 from torch.nn.parameter import is_lazy
 
+from leakbench.auditing.reasons import one_line
 from leakbench.auditing.times import is_rate
 from leakbench.errors import UserError
 from leakbench.tensors import Tensors
@@ -155,6 +156,7 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
     model, loss, batch, *rest = made
     if not isinstance(model, nn.Module):
         raise UserError(f"the model is {type(model).__name__}, not a torch.nn.Module")
+    model = uncompiled(model)
     if not callable(loss):
         raise UserError(f"the loss is {type(loss).__name__}, not a function of scores and targets")
     if not list(model.parameters()):
@@ -174,6 +176,16 @@ def client(made: Any, records: int | None = None, local_steps: int = 5, lr: floa
         model, loss, inputs, targets, records or len(inputs), int(local_steps), float(lr),
         _records(rest[0]) if rest else None,
     )  # fmt: skip
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """Return the network that torch.compile wraps, or the network as it is if it is not compiled.
+
+    A compiled network computes the same numbers and hides its layers. An attacker has its code, and need not
+    compile it.
+    """
+    inner = getattr(model, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else model
 
 
 def finite(update: Tensors) -> Tensors:
@@ -200,7 +212,7 @@ def failing(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as problem:
-        raise UserError(f"{what} ({_one(problem)})") from problem
+        raise UserError(f"{what} ({one_line(problem)})") from problem
 
 
 def scores(model: nn.Module, inputs: Tensor, of: str = "the batch") -> Tensor:
@@ -230,10 +242,6 @@ def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> 
         found = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
     trained = dict(zip(parameters, (g.detach() for g in found), strict=True))
     return {n: trained.get(n, torch.zeros_like(p)) for n, p in model.named_parameters()}
-
-
-def _one(problem: Exception) -> str:
-    return " ".join(f"{type(problem).__name__}: {problem}".split())[:200].removesuffix(":")
 
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from leakbench.auditing.round import Client, Round, alike, finite
+from leakbench.auditing.round import Client, Round, alike, finite, uncompiled
 from leakbench.auditing.times import is_rate
 from leakbench.errors import UserError
 
@@ -43,7 +43,7 @@ class Watch(TorchFunctionMode):
         if self.depth > 1 or not torch.is_grad_enabled() or next(module.parameters(), None) is None:
             return
         if self.model is None:
-            self.model, self.sent = module, deepcopy(module)
+            self.model, self.sent = module, deepcopy(uncompiled(module))
         if module is self.model:
             tensors = [value for value in inputs if isinstance(value, Tensor)]
             self.several |= len(inputs) != 1 or len(tensors) != 1
@@ -99,7 +99,9 @@ def _read(watch: Watch) -> Round:
     first = _first(inputs.flatten(1))
     records, steps, size = len(first), len(watch.steps), len(watch.inputs[0])
     sent, group = dict(watch.sent.named_parameters()), watch.steps[0].param_groups[0]
-    update = finite({n: (p.detach() - sent[n].detach()) for n, p in watch.model.named_parameters()})
+    update = finite(
+        {n: (p.detach() - sent[n].detach()) for n, p in uncompiled(watch.model).named_parameters()}
+    )
     lr = float(group["lr"])
     if not is_rate(lr):
         raise UserError(f"the optimiser's rate is {lr:g}, not above 0")
