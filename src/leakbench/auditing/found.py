@@ -124,7 +124,7 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
     cost = (
         np.square(guess).sum(1)[:, None] + np.square(private).sum(1) - 2 * guess @ private.T
     ) / private.shape[1]
-    index = match(cost) if len(guess) <= 4 * k else cost.argmin(0)
+    index = _matched(cost, guess, private) if len(guess) <= 4 * k else cost.argmin(0)
     none = index < 0
     chosen = guess[np.maximum(index, 0)]
     error = np.where(none, np.inf, np.square(chosen - private).mean(1))
@@ -140,6 +140,26 @@ def score(images: Tensor, labels: Tensor | None, truth: Truth, null: np.ndarray 
         right = ~none & (labels.numpy()[np.maximum(index, 0)] == truth.labels.numpy())
     levels = np.where(read, np.where(right, LABELLED, READ), np.where(seen, RECOGNISABLE, NOTHING))
     return Score(levels.tolist(), r, error, images[np.maximum(index, 0)])
+
+
+def _matched(cost: np.ndarray, guess: np.ndarray, private: np.ndarray) -> np.ndarray:
+    """Return which candidate is matched to each record, [k], or -1 where none is left.
+
+    As many records as possible get a candidate that reads them, and the other pairs have the least cost.
+    Otherwise a record of which nothing was read could take the candidate of one that was read, because all
+    other candidates are farther away from the former.
+
+    cost: [n, k], for n candidates and k records.
+    guess: [n, values], the candidates.
+    private: [k, values], the records.
+    """
+    apart = torch.cdist(torch.from_numpy(guess), torch.from_numpy(private), p=torch.inf).numpy()
+    read = apart <= HALF_A_LEVEL
+    index = match(np.where(read, 0.0, 1.0))
+    settled = (index >= 0) & read[np.maximum(index, 0), np.arange(len(private))]
+    free = np.setdiff1d(np.arange(len(guess)), index[settled])
+    index[~settled] = np.append(free, -1)[match(cost[free][:, ~settled])]
+    return index
 
 
 def merged(found: list[Found]) -> Found:

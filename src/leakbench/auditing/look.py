@@ -1,5 +1,7 @@
 """What closed forms say of a round before any attack runs, from one pass of the client's own batch."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import exp, inf, lgamma
 
@@ -8,10 +10,18 @@ from torch import Tensor, nn
 
 from leakbench.attacks.observation import Observation
 from leakbench.auditing.found import in_all
+from leakbench.auditing.layers import (
+    first_unsent,
+    hides_records,
+    one_pass,
+    sent_alone,
+    short,
+    uncountable,
+)
+from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
 from leakbench.errors import Unfit
-from leakbench.exact.opened import opened
-from leakbench.matching.trials import noise_images
+from leakbench.matching.received import noise_images
 from leakbench.victims.layers import first_dense, last_dense, normalisation
 
 # Draws per second of SPEAR's published search: 185,000 in 3.7 s at 16 records and 200 neurons on two cores.
@@ -47,23 +57,13 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
     model = observation.model()
     found = Look()
     (records,) = observation.clients
-    rows, columns, channels = observation.network["shape"]
-    try:
-        noise = noise_images((channels, rows, columns))
-        found.layer, read = first_dense(model, noise)
-        mean, deviation = normalisation(model, channels)
-        found.pixels = read.shape == noise.shape and torch.allclose(
-            read, (noise - mean) / deviation, rtol=1e-4, atol=1e-5
-        )
-    except Unfit:
-        found.facts["first layer"] = "no dense layer reads a flattened record: nothing can be divided out"
+    with _noting(found, "first layer"):
+        _of_first(found, model, observation)
     if found.layer:
-        _of_layer(found, model, observation, truth)
-    if plain_loss:
-        _of_labels(found, model, observation)
-    else:
-        found.predicted = {}
-        found.facts["labels"] = "the loss is not the mean cross-entropy: label counts are not read off it"
+        with _noting(found, "prediction"):
+            _of_layer(found, model, observation, truth, plain_loss)
+    with _noting(found, "labels"):
+        found.facts["labels"] = _of_labels(model, observation, plain_loss)
     norms = [n for n in observation.weights if n.endswith("running_mean")]
     if norms:
         found.facts["batch norm"] = (
@@ -79,15 +79,43 @@ def look(observation: Observation, truth: Truth | None, plain_loss: bool = True)
     return found
 
 
-def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Truth | None) -> None:
+@contextmanager
+def _noting(found: Look, question: str) -> Iterator[None]:
+    """Give as the answer to a question why the block gave none, whatever somebody's own network raises."""
+    try:
+        yield
+    except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
+        found.facts[question] = f"none: {reason(problem)}"
+
+
+def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
+    """Find the first dense layer, and whether it reads the records themselves."""
+    rows, columns, channels = observation.network["shape"]
+    noise = noise_images((channels, rows, columns))
+    try:
+        found.layer, read = first_dense(model, noise)
+    except Unfit:
+        found.facts["first layer"] = "no dense layer reads a flattened record: nothing can be divided out"
+        return
+    mean, deviation = normalisation(model, channels)
+    found.pixels = read.shape == noise.shape and torch.allclose(
+        read, (noise - mean) / deviation, rtol=1e-4, atol=1e-5
+    )
+
+
+def _of_layer(
+    found: Look, model: nn.Module, observation: Observation, truth: Truth | None, plain_loss: bool
+) -> None:
     layer: nn.Linear = model.get_submodule(found.layer)  # type: ignore[assignment]
     bias = layer.bias is not None
     reads = "the records themselves" if found.pixels else "features of the records"
-    short = found.layer.removeprefix("network.")
     found.facts["first layer"] = (
-        f"{short} is dense with {layer.out_features} neurons, {'has' if bias else 'has no'} bias and reads "
-        f"{reads}"
+        f"{short(found.layer)} is dense with {layer.out_features} neurons, {'has' if bias else 'has no'} "
+        f"bias and reads {reads}"
     )
+    if why := first_unsent(observation, layer, found.layer, "weight"):
+        found.facts["prediction"] = f"none: {why}"
+        return
     (records,) = observation.clients
     least = min(layer.out_features, layer.in_features)
     found.facts["rank"] = (
@@ -96,9 +124,25 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
         else f"{records} records fill all {least} dimensions: the update's span tells nothing"
     )
     # Neurons of a later layer give away features instead of records.
-    if truth is None or not found.pixels:
+    if truth is not None and found.pixels:
+        _of_neurons(found, model, layer, observation, truth, plain_loss)
+
+
+def _of_neurons(
+    found: Look, model: nn.Module, layer: nn.Linear, observation: Observation, truth: Truth, plain_loss: bool
+) -> None:
+    """Count the neurons that are open for each record, and predict where a closed form holds."""
+    if why := first_unsent(observation, layer, found.layer, "bias"):
+        found.facts["prediction"] = f"none: {why}"
         return
-    z, slope = opened(model, layer, truth.images, truth.labels)
+    records = len(truth.labels)
+    passed = one_pass(model, layer, truth.images, truth.labels)
+    if passed is None:
+        found.facts["prediction"] = (
+            f"none: {short(found.layer)} is used more than once, or shares its weights with another layer"
+        )
+        return
+    z, slope = passed
     answers = slope != 0
     relu = bool((~answers).any() and not answers[z <= 0].any())
     found.facts["activation"] = "closes neurons (ReLU)" if relu else "every neuron answers to every record"
@@ -109,10 +153,10 @@ def _of_layer(found: Look, model: nn.Module, observation: Observation, truth: Tr
         f"{found.degrees[1]}, which give away {alone} {in_all(records)}"
     )
     # Several steps open other neurons, dropout closes some, and batch norm ties records together.
-    still = observation.local["epochs"] == 1 and not observation.dropout and not _tied(model, observation)
-    if bias and found.pixels and still:
+    still = plain_loss and not observation.dropout and not _tied(model, observation)
+    if layer.bias is not None and still and sent_alone(observation, found.layer, truth.images, slope):
         found.predicted["fidel"] = alone
-        if relu:
+        if relu and hides_records(model, layer, truth.images, z):
             found.predicted["peel"] = replay(answers)
     if relu:
         found.facts["SPEAR's published search"] = _spear(answers)
@@ -172,18 +216,15 @@ def _choices(n: int, k: int) -> float:
     return lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1) if 0 <= k <= n else -inf
 
 
-def _of_labels(found: Look, model: nn.Module, observation: Observation) -> None:
-    try:
-        last = last_dense(model)
-    except Unfit:
-        found.facts["labels"] = "no dense layer ends the network: label counts are not read off it"
-        return
-    bias = f"{last}.bias" in observation.updates
-    found.facts["labels"] = (
-        "the last layer's bias changes by predicted minus true class shares: label counts are readable"
-        if bias
-        else "the last layer has no bias; label counts follow from its weights, less sharply"
-    )
+def _of_labels(model: nn.Module, observation: Observation, plain_loss: bool) -> str:
+    """Return what the last layer gives away about labels, in words."""
+    if not plain_loss:
+        return "the loss is not the mean cross-entropy: label counts are not read off it"
+    if why := uncountable(observation):
+        return f"{why}: label counts are not read off it"
+    if f"{last_dense(model)}.bias" in observation.updates:
+        return "the last layer's bias changes by predicted minus true class shares: label counts are readable"
+    return "nothing is sent of a bias of the last layer; label counts follow from its weights, less sharply"
 
 
 def _widest(model: nn.Module) -> int:

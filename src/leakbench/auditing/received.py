@@ -100,7 +100,7 @@ def recorded(
         clients=rounds.clients,
         kind="model",
         mode="train" if batch_statistics(model) else "eval",
-        dropout=drops(model),
+        dropout=drops(model, example),
         local={"lr": options["lr"], "batch_size": None, "epochs": options["local_steps"]},
         knows=ThreatModel(source="a Flower app", local_set_repeats=options.get("repeats", False)),
         own=whole,

@@ -1,5 +1,6 @@
 """What the server sees of a round, as an observation for attacks, and the truth by which they are scored."""
 
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,7 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
         clients=[len(images)],
         kind="gradient" if played.kind == "gradient" else "model",
         mode="train" if batch_statistics(played.model) else "eval",
-        dropout=drops(played.model),
+        dropout=drops(played.model, played.inputs),
         local={"lr": played.lr, "batch_size": played.batch_size, "epochs": played.steps},
         own=model,
     )
@@ -67,9 +68,28 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     return observation, Truth(images, played.targets.flatten().long(), others)
 
 
-def drops(model: nn.Module) -> bool:
-    """Return whether the model drops units while it trains."""
-    return any(isinstance(m, _DropoutNd) and m.training and m.p > 0 for m in model.modules())
+def drops(model: nn.Module, inputs: Tensor) -> bool:
+    """Return whether a model drops units, or draws anything else, while it trains.
+
+    A model that calls a function for that has no layer of it. So the model reads the same inputs twice, each
+    time with chance of its own.
+
+    model: in the mode in which it trains. It is not changed.
+    inputs: a batch that the model reads.
+    """
+    if any(isinstance(m, _DropoutNd) and m.training and m.p > 0 for m in model.modules()):
+        return True
+    # A batch of an example may be too small for a batch norm that trains.
+    with torch.random.fork_rng(), torch.no_grad(), suppress(Exception):
+        first, second = (_drawn(model, inputs, seed) for seed in range(2))
+        return not torch.allclose(first, second, rtol=1e-3, atol=1e-5)
+    return False
+
+
+def _drawn(model: nn.Module, inputs: Tensor, seed: int) -> Tensor:
+    torch.manual_seed(seed)
+    found: Tensor = deepcopy(model)(inputs.clone())
+    return found
 
 
 def batch_statistics(model: nn.Module) -> bool:

@@ -1,5 +1,8 @@
 """Clients whose records are pictures of scikit-image, as demo.py has them, or made from a seed."""
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -20,3 +23,16 @@ def mlp(*hidden: int, seed: int = 0, inputs: int = 625, classes: int = 2, dropou
         layers += [nn.Linear(inputs, width), nn.ReLU(), *([nn.Dropout(dropout)] if dropout else [])]
         inputs = width
     return nn.Sequential(*layers, nn.Linear(inputs, classes))
+
+
+class Own(nn.Module):
+    """A network that computes what a function says, from parts of its own."""
+
+    def __init__(self, computes: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
+        super().__init__()
+        self.computes = computes
+        for name, part in parts.items():
+            self.add_module(name, part)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.computes(self, x)

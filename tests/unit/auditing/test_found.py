@@ -25,6 +25,13 @@ def test_copies_are_read_and_noise_is_nothing() -> None:
     assert score(noise[:0], None, known).levels == [NOTHING] * 6
 
 
+def test_a_record_that_was_read_keeps_its_candidate() -> None:
+    """However far all other candidates are from a record of which nothing was read."""
+    known = truth(3)
+    far = torch.stack([known.images[0], known.images[1], 9 * known.images[1], 1e3 * known.images[2]])
+    assert score(far, None, known).levels == [READ, READ, NOTHING]
+
+
 def test_what_is_read_is_what_the_metric_calls_exact() -> None:
     known = truth()
     rng = torch.Generator().manual_seed(0)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from clients import Own
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -16,19 +17,6 @@ from leakbench.auditing.reasons import reason
 from leakbench.auditing.round import client
 from leakbench.auditing.view import view
 from leakbench.errors import Unfit, UserError
-
-
-class Own(nn.Module):
-    """A network that computes what a function says, from parts of its own."""
-
-    def __init__(self, computes: Callable[[Any, Tensor], Tensor], **parts: nn.Module) -> None:
-        super().__init__()
-        self.computes = computes
-        for name, part in parts.items():
-            self.add_module(name, part)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.computes(self, x)
 
 
 def batch(records: int = 4) -> tuple[Tensor, Tensor]:
@@ -70,7 +58,7 @@ def compiled() -> nn.Module:
     return made
 
 
-ODD = (normed, unused, picky, compiled)
+ODD = (twice, normed, unused, without_gradient, picky, compiled)
 
 
 @pytest.mark.parametrize("make", ODD)
