@@ -30,7 +30,7 @@ from leakbench.auditing.found import (
 )
 from leakbench.auditing.look import Look, look
 from leakbench.auditing.remedies import Change, Remedy, remedies
-from leakbench.auditing.round import Client, Loss, Round, client
+from leakbench.auditing.round import Client, Loss, Round, client, untrained
 from leakbench.auditing.times import seconds_of
 from leakbench.auditing.view import Truth, facts, view
 
@@ -338,6 +338,8 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
             "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack takes "
             "other terms off the update first, as an attacker who knows them may."
         )
+    if frozen := untrained(played.model, played.update):
+        found.append(f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out.")
     if observation.dropout:
         found.append("Dropout masks are the client's secret; attacks leave dropout out.")
     if played.kind == "gradient":

@@ -9,6 +9,7 @@ import torch
 
 from leakbench import attacks
 from leakbench.attacks.observation import Observation
+from leakbench.auditing.layers import readable, uncountable
 from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
 from leakbench.errors import Unfit
@@ -56,7 +57,12 @@ def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterato
 
 
 def labels(observation: Observation, truth: Truth) -> str:
-    """Return in words how many labels of the batch are counted right, from the last layer alone."""
+    """Return in words how many labels of the batch are counted right, from the last layer alone.
+
+    Raises Unfit if the last layer counts none.
+    """
+    if why := uncountable(observation):
+        raise Unfit(why)
     entry = {"module": "labels", "parameters": {}, "labels": RULE}
     made = attacks.run(entry, replace(observation, labelling=RULE), torch.Generator().manual_seed(0))
     assert made.labels is not None
@@ -76,7 +82,7 @@ def members(observation: Observation, truth: Truth) -> str:
     """
     if truth.others is None or not len(truth.others):
         raise Unfit("not run: it needs records of others in the batch, beyond those of the client (--batch)")
-    (seen,) = spans(observation, "membership")
+    (seen,) = spans(readable(observation, needs_bias=False), "membership")
     found = []
     for images in (truth.images, truth.others):
         samples = seen.read(images)

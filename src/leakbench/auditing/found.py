@@ -44,6 +44,7 @@ class Found:
     trials: how often a search ran.
     iterations: how many iterations each trial has.
     interval: the interval of the mean correlation above that of noise.
+    sought: whether a search seeks labels together with the records, because nothing counts them.
     why_not: why the attack gave no result; empty if it gave one.
     out_of_time: whether it gave no result because its share of the budget was too small.
     images: the reconstruction of each record; if the records are unknown, the candidates of the attack.
@@ -63,6 +64,7 @@ class Found:
     trials: int = 0
     iterations: int = 0
     interval: tuple[float, float] | None = None
+    sought: bool = False
     why_not: str = ""
     out_of_time: bool = False
     images: Tensor | None = None
@@ -79,6 +81,7 @@ class Found:
         read, labelled, seen = self.count(READ), self.count(LABELLED), self.count(RECOGNISABLE)
         proof = f", {self.proven} proven" if self.proven else ""
         trials = f", {self.trials} trials of {self.iterations} iterations" if self.trials else ""
+        trials += ", which seek the labels too" if self.trials and self.sought else ""
         return (
             f"{self.title}: read {read} {in_all(self.records)} ({labelled} with label{proof}), "
             f"{seen - read} more recognisable, in {self.seconds:.1f} s{trials}"

@@ -19,6 +19,7 @@ from leakbench.attacks.observation import Observation, read_observation
 from leakbench.attacks.threat_model import ThreatModel, in_words
 from leakbench.auditing.audit import Audit, of_observations
 from leakbench.auditing.code import loaded
+from leakbench.auditing.round import untrained
 from leakbench.auditing.view import batch_statistics, drops, unit, wrapped
 from leakbench.errors import UserError
 from leakbench.rounds import Rounds, read_rounds
@@ -61,6 +62,9 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
         raise UserError(f"{options['model']}: {problem}") from problem
     found = _audited(recorded(rounds, folder, model, example, options), str(folder), options, tell)
     found.about = {"network": options["model"]} | found.about
+    trained = [name for name, value in model.named_parameters() if value.requires_grad]
+    if frozen := untrained(model, trained):
+        found.assumptions.append(f"{frozen} are not trained in the network of --model, and are left out.")
     found.assumptions += [f"Left out: {why}." for why in rounds.left_out.values()]
     return found
 
@@ -80,7 +84,9 @@ def recorded(
     Raises UserError if the rounds are not of this network.
     """
     mean, deviation, images = unit(example)
-    whole = wrapped(model, example, mean, deviation)
+    # Frozen parameters come back as they were sent, which tells nothing.
+    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    whole = wrapped(model, example, mean, deviation, trained)
     channels, rows, columns = images.shape[1:]
     with torch.no_grad():
         classes = whole.eval()(images[:1]).shape[1]
@@ -89,7 +95,6 @@ def recorded(
         if name not in rounds.sent or rounds.sent[name].shape[1:] != tuple(value.shape):
             there = rounds.sent[name].shape[1:] if name in rounds.sent else "missing"
             raise UserError(f"{folder}: {name} is {there}, and {tuple(value.shape)} in the network (--model)")
-    trained = {name for name, _ in model.named_parameters()}
     if odd := sorted(trained - set(rounds.updates)):
         raise UserError(f"{folder}: {odd[0]} is {rounds.sent[odd[0]].dtype}, no real numbers (record again)")
     return Observation(

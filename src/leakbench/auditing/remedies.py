@@ -16,6 +16,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from leakbench.auditing.attack import catalogue, exact, matching
 from leakbench.auditing.found import NOTHING, READ, RECOGNISABLE, Found, combined, in_all
+from leakbench.auditing.layers import short
 from leakbench.auditing.reasons import one_line, reason
 from leakbench.auditing.round import Client, Round, finite
 from leakbench.auditing.view import view
@@ -305,7 +306,7 @@ def _without_bias(own: Client) -> Round:
     """Return the round of the network whose first dense layer has a bias of zero that is not trained.
 
     Attacks treat such a layer as one without a bias: nothing tells the scale of a record. Raises UserError if
-    there is no such layer, or if it has no bias already.
+    there is no such layer, or if it has no bias that is trained.
     """
     from leakbench.matching.trials import noise_images
 
@@ -314,15 +315,12 @@ def _without_bias(own: Client) -> Round:
         name, _ = first_dense(observation.model(), noise_images(tuple(truth.images.shape[1:])))  # type: ignore[arg-type]
     except Unfit as problem:
         raise UserError("the network has no dense layer to take it from") from problem
-    name = name.removeprefix("network.")
+    if f"{name}.bias" not in observation.updates:
+        raise UserError("the first dense layer has none already, or does not train it")
     model = deepcopy(own.model)
-    layer: nn.Linear = model.get_submodule(name)  # type: ignore[assignment]
-    if layer.bias is None:
-        raise UserError("the first dense layer has none already")
-    with torch.no_grad():
-        layer.bias.zero_()
-    after = _with(own, model).play()
-    return replace(after, update=after.update | {f"{name}.bias": torch.zeros_like(layer.bias)})
+    layer: nn.Linear = model.get_submodule(short(name))  # type: ignore[assignment]
+    layer.bias.requires_grad_(False).zero_()
+    return _with(own, model).play()
 
 
 def _normalised(own: Client) -> Client:
@@ -387,7 +385,8 @@ def _lost(plain: Round, after: Round, validation: tuple[Tensor, Tensor]) -> floa
 def _accuracy(played: Round, validation: tuple[Tensor, Tensor]) -> float:
     model = deepcopy(played.model).eval()
     for name, value in model.named_parameters():
-        value.add_(played.update[name], alpha=-played.lr if played.kind == "gradient" else 1.0)
+        if name in played.update:
+            value.add_(played.update[name], alpha=-played.lr if played.kind == "gradient" else 1.0)
     scores = model(validation[0].clone())
     wide = scores.dim() == 2 and scores.shape[1] > 1
     found = scores.argmax(1) if wide else (scores.flatten() > 0).long()

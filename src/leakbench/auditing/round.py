@@ -1,6 +1,6 @@
 """One round of one client, read off its own code: what it was sent, trained on and sends back."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
@@ -30,6 +30,7 @@ class Round:
     inputs: [n, …], each private record once.
     targets: [n], the targets of these records.
     update: parameter → what is sent back: new minus old weights if `kind` is `model`, else the gradient.
+    Parameters that are not trained are not in it.
     kind: `model` or `gradient`.
     lr: the rate of the optimiser.
     steps: how often each record was used.
@@ -106,20 +107,23 @@ class Client:
         )  # fmt: skip
 
     def _trained(self, inputs: Tensor, targets: Tensor) -> tuple[Tensors, Tensors]:
-        """Train the client's own network, and return the first gradient and how far each parameter moved.
+        """Train the client's own network, and return the first gradient and how far parameters moved.
 
-        The network is not a copy, because a loss may read the network itself, for example to punish large
-        weights.
+        Parameters that are not trained are in neither. The network is not a copy, because a loss may read the
+        network itself, for example to punish large weights.
         """
         sent = {name: value.detach().clone() for name, value in self.model.named_parameters()}
+        moved: set[str] = set()
         torch.manual_seed(0)
         first = gradient = _gradient(self.model, self.loss, inputs, targets)
         for step in range(self.local_steps if self.local_steps > 1 else 0):
             gradient = _gradient(self.model, self.loss, inputs, targets) if step else first
+            moved |= gradient.keys()
             with torch.no_grad():
                 for name, parameter in self.model.named_parameters():
-                    parameter.sub_(gradient[name], alpha=self.lr)
-        return first, {n: p.detach() - sent[n] for n, p in self.model.named_parameters()}
+                    if name in gradient:
+                        parameter.sub_(gradient[name], alpha=self.lr)
+        return first, {n: p.detach() - sent[n] for n, p in self.model.named_parameters() if n in moved}
 
     def reads_network(self) -> bool:
         """Return whether the loss reads the network itself, in addition to what the network returns.
@@ -200,17 +204,29 @@ def finite(update: Tensors) -> Tensors:
 
 
 def alike(found: Tensors, plain: Tensors) -> bool:
-    """Return whether two gradients differ by less than SAME_LOSS, relative to the second."""
-    apart = sum(float((found[name] - value).square().sum()) for name, value in plain.items())
+    """Return whether two gradients differ by less than SAME_LOSS, relative to the second.
+
+    A parameter that only one of them has is zero in the other.
+    """
+    zero = torch.zeros(())
+    apart = sum(
+        float((found.get(name, zero) - plain.get(name, zero)).square().sum())
+        for name in found.keys() | plain.keys()
+    )
     whole = sum(float(value.square().sum()) for value in plain.values())
     return apart <= SAME_LOSS**2 * whole
 
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Raise UserError, which says `what`, for any exception that somebody's own code raises in the block."""
+    """Raise UserError, which says `what`, for any exception that somebody's own code raises in the block.
+
+    A UserError of our own stays as it is.
+    """
     try:
         yield
+    except UserError:
+        raise
     except Exception as problem:
         raise UserError(f"{what} ({one_line(problem)})") from problem
 
@@ -235,13 +251,34 @@ def scores(model: nn.Module, inputs: Tensor, of: str = "the batch") -> Tensor:
 
 
 def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> Tensors:
+    """Return the gradient of each parameter that is trained.
+
+    Frozen parameters are not trained, nor are those that the loss does not depend on. Raises UserError if the
+    model or the loss fails, or if no parameter is trained.
+    """
     output = scores(model, inputs.clone())
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    if not parameters:
+        raise UserError("no parameter is trained (set requires_grad of those that the client trains)")
     with failing("the loss fails on what the model returns"):
         value = loss(output, targets.clone())
-        found = torch.autograd.grad(value, list(parameters.values()), materialize_grads=True)
-    trained = dict(zip(parameters, (g.detach() for g in found), strict=True))
-    return {n: trained.get(n, torch.zeros_like(p)) for n, p in model.named_parameters()}
+        if not value.requires_grad:
+            raise UserError(
+                "the loss depends on no parameter that is trained (is the model called under torch.no_grad?)"
+            )
+        found = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
+    return {name: each.detach() for name, each in zip(parameters, found, strict=True) if each is not None}
+
+
+def untrained(model: nn.Module, sent: Collection[str]) -> str:
+    """Return in words how many tensors of a model are not trained; empty if all are.
+
+    model: the network.
+    sent: the names of the parameters of which something is sent.
+    """
+    names = [name for name, _ in model.named_parameters()]
+    missing = sum(name not in sent for name in names)
+    return f"{missing} of {len(names)} tensors" if missing else ""
 
 
 def _records(batch: Any) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,6 @@
 """What the server sees of a round, as an observation for attacks, and the truth by which they are scored."""
 
+from collections.abc import Collection
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
@@ -8,11 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from leakbench.attacks.observation import Observation
-from leakbench.auditing.round import Round, scores
+from leakbench.auditing.round import Round, scores, untrained
 from leakbench.victims.layers import Normalise
 
 
@@ -39,6 +41,20 @@ class Scores(nn.Module):
         return torch.cat([torch.zeros_like(logit), logit], 1)
 
 
+class Partial(nn.Sequential):
+    """A network of which some parameters are not trained.
+
+    The engine that takes a network apart into layers (`matching.chain`) takes each layer for one that is
+    trained whole. This network cannot be traced, so that an engine is chosen that asks for each parameter.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if isinstance(x, Proxy):
+            raise TypeError("some parameters are not trained")
+        found: Tensor = super().forward(x)
+        return found
+
+
 def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Truth]:
     """Return what the server sees of a round, and the truth.
 
@@ -46,7 +62,7 @@ def view(played: Round, others: Tensor | None = None) -> tuple[Observation, Trut
     others: inputs of other clients.
     """
     mean, deviation, images = unit(played.inputs)
-    model = wrapped(played.model, played.inputs, mean, deviation)
+    model = wrapped(played.model, played.inputs, mean, deviation, played.update)
     channels, rows, columns = images.shape[1:]
     with torch.no_grad():
         classes = model.eval()(images[:1]).shape[1]
@@ -98,7 +114,9 @@ def batch_statistics(model: nn.Module) -> bool:
     return any(norm.training or norm.running_mean is None for norm in norms)
 
 
-def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -> nn.Module:
+def wrapped(
+    model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor, sent: Collection[str]
+) -> nn.Module:
     """Return a copy of a model that reads values from 0 to 1 and returns logits [n, classes].
 
     The copy reads [n, channels, rows, columns]. The tensors of the model have the prefix "network." in it.
@@ -107,6 +125,8 @@ def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -
     inputs: inputs of that model, in its own form and range.
     mean: [channels], as `Normalise` takes it.
     deviation: [channels], as `Normalise` takes it.
+    sent: the names of the parameters of which something is sent. All others become buffers, so that no attack
+    takes them for parameters that did not change.
     """
     parts: dict[str, nn.Module] = {}
     if mean.any() or (deviation != 1).any():
@@ -115,7 +135,7 @@ def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -
         parts["flatten"] = nn.Flatten()
     elif inputs.dim() == 3:
         parts["flatten"] = nn.Flatten(1, 2)
-    parts["network"] = deepcopy(model)
+    parts["network"] = fixed(deepcopy(model), sent)
     seen = inputs[:1].clone()
     with torch.no_grad():
         output = scores(deepcopy(model).eval(), seen, "one record alone, in evaluation")
@@ -123,10 +143,28 @@ def wrapped(model: nn.Module, inputs: Tensor, mean: Tensor, deviation: Tensor) -
         parts["network"].register_forward_pre_hook(_copied)
     if output.dim() == 1 or output.shape[1] == 1:
         parts["scores"] = Scores()
-    found = nn.Sequential()
+    whole = all(name in sent for name, _ in model.named_parameters())
+    found = nn.Sequential() if whole else Partial()
     for name, part in parts.items():
         found.add_module(name, part)
     return found
+
+
+def fixed(model: nn.Module, trained: Collection[str]) -> nn.Module:
+    """Make each parameter of a model that is not trained a buffer, in place, and return the model.
+
+    model: the network.
+    trained: the names of the parameters that are trained.
+    """
+    kept = {id(value) for name, value in model.named_parameters() if name in trained}
+    for layer in model.modules():
+        for name, value in list(layer.named_parameters(recurse=False)):
+            if id(value) not in kept:
+                delattr(layer, name)
+                layer.register_buffer(name, value.detach())
+                # A recurrent layer has a list of its weights, which this keeps up to date.
+                setattr(layer, name, layer.get_buffer(name))
+    return model
 
 
 def _copied(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -167,9 +205,11 @@ def facts(played: Round, observation: Observation) -> dict[str, Any]:
     norms = [m for m in played.model.modules() if isinstance(m, _BatchNorm)]
     norm = "none" if not norms else "the batch at hand" if observation.mode == "train" else "sent statistics"
     buffers = len(played.model.state_dict()) - len(list(played.model.named_parameters()))
+    frozen = untrained(played.model, played.update)
     return {
         "network": type(played.model).__name__,
         "parameters": sum(p.numel() for p in played.model.parameters()),
+        **({"not trained": frozen} if frozen else {}),
         "input": f"{' × '.join(map(str, shape))}, from {low:.3g} to {high:.3g}",
         "classes": observation.network["classes"],
         "records": len(played.inputs),

@@ -99,9 +99,11 @@ def _read(watch: Watch) -> Round:
     first = _first(inputs.flatten(1))
     records, steps, size = len(first), len(watch.steps), len(watch.inputs[0])
     sent, group = dict(watch.sent.named_parameters()), watch.steps[0].param_groups[0]
-    update = finite(
-        {n: (p.detach() - sent[n].detach()) for n, p in uncompiled(watch.model).named_parameters()}
-    )
+    stepped = {id(p) for step in watch.steps for each in step.param_groups for p in each["params"]}
+    trained = {n: p for n, p in uncompiled(watch.model).named_parameters() if id(p) in stepped}
+    update = finite({n: p.detach() - sent[n].detach() for n, p in trained.items() if p.requires_grad})
+    if not update:
+        raise UserError("no parameter of the model is trained (give the optimiser those of this model)")
     lr = float(group["lr"])
     if not is_rate(lr):
         raise UserError(f"the optimiser's rate is {lr:g}, not above 0")
@@ -114,7 +116,9 @@ def _read(watch: Watch) -> Round:
     plain_steps = name == "SGD" and not kept
     # A single plain step can be repeated, which tells whether the loss has other terms.
     again = own.play() if plain_steps and steps == 1 else None
-    plain = again is None or alike({n: -v / lr for n, v in update.items()}, again.update)
+    plain = again is None or alike(
+        {n: -v / lr for n, v in update.items()}, {n: v for n, v in again.update.items() if n in update}
+    )
     return Round(
         watch.sent, inputs[first], targets[first], update, "model", lr, own.local_steps,
         None if size >= records else size, f"{name} at rate {lr:g}" + (f", {told}" if told else ""), plain,
