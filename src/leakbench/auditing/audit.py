@@ -110,6 +110,10 @@ class Audit:
         """Return how many records these attackers read with their label."""
         return sum(level >= LABELLED for level in self.levels(letters))
 
+    def ran(self) -> bool:
+        """Return whether an attack gave a result."""
+        return any(not each.why_not for each in self.found)
+
     def headline(self) -> str:
         """Return the result in one sentence."""
         read, seen, of = self.exposed(), self.recognisable(), in_all(self.records)
@@ -125,6 +129,8 @@ class Audit:
             return f"Exposed: {read} {of}, by {who}, in {quickest.seconds:.1f} s{proof}"
         if seen:
             return f"Recognisable: {seen} {of}, by a server that follows the protocol; none was read"
+        if self.found and not self.ran():
+            return f"No attack gave a result: {'; '.join(dict.fromkeys(each.why_not for each in self.found))}"
         return f"Not found within the budget of {self.budget:.0f} s: none {of} was read or recognised"
 
     def by_attacker(self) -> list[dict[str, Any]]:
@@ -149,9 +155,11 @@ class Audit:
         value = {key: item for key, item in asdict(own).items() if key != "pictures"}
         for each in value["found"]:
             del each["images"]
+        for each, remedy in zip(value["remedies"], self.remedies, strict=True):
+            each |= {"verdict": remedy.verdict, "line": remedy.line()}
         summary = {
             "headline": self.headline(), "exposed": self.exposed(), "recognisable": self.recognisable(),
-            "labelled": self.labelled(), "attackers": self.by_attacker(),
+            "labelled": self.labelled(), "attackers": self.by_attacker(), "ran": self.ran(),
         }  # fmt: skip
         return summary | value
 
@@ -200,7 +208,7 @@ def of_client(
     left = budget - (time.perf_counter() - begun)
     audit.remedies = remedies(own, played, audit.found, left, defence)
     for each in audit.remedies:
-        tell(f"would help: {each.line()}")
+        tell(f"{each.verdict}: {each.line()}")
     audit.seconds = round(time.perf_counter() - begun, 2)
     return audit
 

@@ -21,10 +21,12 @@ from leakbench.auditing.audit import Audit, of_observations
 from leakbench.auditing.code import loaded
 from leakbench.auditing.round import untrained
 from leakbench.auditing.view import batch_statistics, drops, unit, wrapped
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
 from leakbench.rounds import Rounds, read_rounds
 from leakbench.whole import whole
 
+# What somebody can do whose file is no capture.
+_MEND = "an audit takes FILE.py:NAME, a folder of rounds or a capture, which you may copy again"
 Tell = Callable[[str], None]
 # The largest edge, in pixels, of images with which a network is tried.
 LARGEST = 256
@@ -36,9 +38,15 @@ def of_capture(path: Path, options: dict[str, Any], tell: Tell) -> Audit:
     path: the observation file.
     options: those of the command (`verbs.audit`).
     tell: hears each line of the audit.
+
+    Raises Altered if the file is no capture.
     """
-    whole(path)
-    observation, _ = read_observation(path)
+    try:
+        whole(path)
+        observation, _ = read_observation(path)
+    except Altered as problem:
+        # Rules make this project's captures again. This file may be anybody's, and the only copy.
+        raise Altered(path, problem.what, _MEND) from problem
     return _audited(observation, str(path), options, tell)
 
 

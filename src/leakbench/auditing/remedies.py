@@ -75,6 +75,18 @@ class Remedy:
         """Return how many fewer records are read or recognisable."""
         return self.seen_before - self.seen
 
+    @property
+    def verdict(self) -> str:
+        """Return whether the change would help, in words.
+
+        It helps if fewer records are read, or as many are read and fewer are recognisable.
+        """
+        if self.why_not:
+            return "not known"
+        if (self.removed, self.hidden) <= (0, 0):
+            return "does not help"
+        return "not known" if self.unfinished else "would help"
+
     def line(self) -> str:
         """Return the result in one line."""
         if self.why_not:

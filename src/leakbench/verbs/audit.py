@@ -102,6 +102,8 @@ def audit(
 
     if ":" in name:
         split(name)
+    elif name.endswith(".py"):
+        raise UserError(f"audit: {name}: names no function (write {name}:NAME, such as {name}:client)")
     elif not demo and not os.path.exists(name):
         raise UserError(f"audit: {name}: no such file or folder (own code is FILE.py:NAME)")
     probe(out)

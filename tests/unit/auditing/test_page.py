@@ -1,7 +1,9 @@
 """The report in Chromium, and what it must and must not say."""
 
+import html
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +13,10 @@ from clients import faces, mlp
 from torch import nn
 
 from leakbench.auditing.audit import Audit, of_client
+from leakbench.auditing.found import Found
+from leakbench.auditing.look import Look
 from leakbench.auditing.page import page
+from leakbench.auditing.remedies import Remedy
 from leakbench.auditing.round import client
 
 
@@ -43,6 +48,49 @@ def test_the_page_says_what_it_must() -> None:
     assert "leakbench audit my_app.py:client --batch 8 --local-steps 1 --budget 20s" in visible
     for section in ("measured", "declared", "combined", "takes for granted", "impact assessment"):
         assert section in visible
+
+
+def test_only_what_lowers_the_numbers_would_help() -> None:
+    lines: list[str] = []
+    own = client((mlp(400), nn.CrossEntropyLoss(), faces(16)), 8, local_steps=1)
+    found = of_client(own, 20, lines.append)
+    by = {each.what: each for each in found.remedies}
+    assert (by["batch × 2"].read, by["batch × 2"].verdict) == (8, "does not help")
+    assert by["noise of 1 of the update's norm"].verdict == "would help"
+    assert by["secure sum of 10 clients"].verdict == "not known"
+    assert "does not help: batch × 2: 8 of 8 records read (8 before)" in lines
+    assert all(each.removed > 0 for each in found.remedies if each.verdict == "would help")
+    table, _, rest = html.unescape(found.page()).partition("Tried, and does not help")
+    assert "noise of 1 of" in table
+    assert "batch × 2" not in table
+    assert "<li>batch × 2: 8 of 8 records read (8 before)</li>" in rest
+    assert [each["verdict"] for each in found.to_dict()["remedies"]] == [e.verdict for e in found.remedies]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "verdict"),
+    [((4, 4), "does not help"), ((3, 4), "would help"), ((4, 3), "would help"), ((5, 3), "does not help")],
+)
+def test_a_change_helps_if_less_is_read_or_recognised(numbers: tuple[int, int], verdict: str) -> None:
+    remedy = Remedy("", 4, 4, 4, *numbers)
+    assert remedy.verdict == verdict
+    # More may be found than a search that did not finish found.
+    unfinished = replace(remedy, unfinished=True).verdict
+    assert unfinished == ("not known" if verdict == "would help" else verdict)
+
+
+def test_an_audit_in_which_no_attack_ran_says_so_and_why() -> None:
+    """It found nothing, and looked for nothing."""
+    why = {"fidel": "no dense layer", "peel": "no dense layer", "invg": "fails (KeyError: 'a')"}
+    found = [Found(name, name, "exact", "A", "", 2, [0, 0], why_not=each) for name, each in why.items()]
+    audit = Audit(2, {}, Look(), found=found)
+    assert audit.headline() == "No attack gave a result: no dense layer; fails (KeyError: 'a')"
+    shown = html.unescape(audit.page())
+    assert "No attack gave a result, so nothing was measured." in shown
+    assert "An attacker who follows the protocol read" not in shown
+    found.append(replace(found[0], why_not=""))
+    assert audit.headline().startswith("Not found within the budget")
+    assert "An attacker who follows the protocol read" in html.unescape(audit.page())
 
 
 def test_pictures_are_only_there_where_they_are_asked_for() -> None:

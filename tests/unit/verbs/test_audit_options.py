@@ -77,6 +77,21 @@ def test_a_name_that_no_file_can_have_is_one_line(name: str, capsys: pytest.Capt
     assert "no such file" in refused(capsys, name)
 
 
+def test_a_python_file_needs_the_name_of_a_function(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refused(capsys, "app.py")
+    assert "app.py: names no function (write app.py:NAME, such as app.py:client)" in line
+
+
+@pytest.mark.parametrize("content", [b"", b"my only copy\n", b"\x05\0\0\0\0\0\0\0hello"])
+def test_nobody_is_told_to_delete_a_file_of_their_own(
+    content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("notes.txt").write_bytes(content)
+    line = refused(capsys, "notes.txt")
+    assert "an audit takes FILE.py:NAME, a folder of rounds or a capture" in line
+    assert "delete" not in line
+
+
 def test_no_character_ends_an_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     def supervised(work: Any, tell: Any, *more: Any) -> dict[str, Any]:
         tell("batch × 2")
