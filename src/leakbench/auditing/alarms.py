@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 
@@ -15,6 +16,7 @@ from leakbench.auditing.attack import OutOfTime, late, within
 from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
 from leakbench.detectors import Received
+from leakbench.errors import Unfit
 from leakbench.report.numbers import number
 
 # What a server sent to a client and what came back, with the client's records where they are known.
@@ -58,8 +60,9 @@ def alarms(parts: Sequence[Part], budget: float, plain_loss: bool = True, client
     clients: how many parts a round has.
     """
     seen: Iterable[Received] = _Seen(parts, plain_loss, clients)
-    # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory.
-    seen = list(seen) if len(parts) == 1 else seen
+    # A list keeps what detectors share, such as the gradient. Several rounds may not fit into memory, and
+    # torch's functional calls leave tensors of their own in a layer that a network uses under two names.
+    seen = list(seen) if len(parts) == 1 and not _aliased(parts[0][0].model()) else seen
     return [_alarm(name, seen, budget * SHARE) for name in detectors.names()]
 
 
@@ -70,7 +73,7 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
             for received in seen:
                 found = detectors.reading(name, received)
                 if found.why_not:
-                    reasons[found.why_not] = None
+                    reasons[_why(name, received, found.why_not)] = None
                 else:
                     far.append(found.far)
     except OutOfTime:
@@ -87,6 +90,26 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
         name, detectors.looks_for(name), None if why_not else round(most, 4), most > 1, why_not,
         round(time.perf_counter() - begun, 3),
     )  # fmt: skip
+
+
+def _aliased(model: nn.Module) -> bool:
+    """Return whether a network has a parameter under two names."""
+    every = list(model.named_parameters(remove_duplicate=False))
+    return len(every) > len(list(model.parameters()))
+
+
+def _why(name: str, received: Received, told: str) -> str:
+    """Return why a detector could not look, where what it told takes a frozen layer for one without tensors.
+
+    name: the name of the detector.
+    received: what the client received.
+    told: the reason that the detector gave.
+    """
+    with suppress(Unfit):
+        fixed = [part for part, _ in received.layer.named_buffers(recurse=False)]
+        if name == "isolation" and fixed:
+            return f"the {fixed[0]} of the first dense layer is not trained and not sent"
+    return told
 
 
 class _Seen:

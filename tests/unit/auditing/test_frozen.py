@@ -8,6 +8,7 @@ from clients import Own, faces, mlp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from leakbench.auditing.alarms import alarms
 from leakbench.auditing.attack import InOrder, catalogue, exact, matching
 from leakbench.auditing.audit import of_client
 from leakbench.auditing.besides import besides
@@ -62,6 +63,8 @@ def test_nothing_is_predicted_or_read_of_a_first_layer_that_is_not_sent() -> Non
     assert not {"rank", "neurons open for one record alone"} & set(seen.facts)
     for name in ("fidel", "peel", "spear"):
         assert exact(name, catalogue()[name], observation, truth, 60).why_not == why
+    (isolation,) = [each for each in alarms([(observation, truth)], 600) if each.detector == "isolation"]
+    assert isolation.why_not == "the weight of the first dense layer is not trained and not sent"
 
 
 def test_without_the_bias_records_are_known_up_to_their_scale() -> None:

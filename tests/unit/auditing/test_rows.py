@@ -97,6 +97,13 @@ def test_a_detector_and_a_stage_that_fail_say_why(monkeypatch: pytest.MonkeyPatc
     assert exact("fidel", catalogue()["fidel"], *seen, 60).why_not == why
 
 
+def test_a_detector_leaves_a_network_with_a_shared_layer_as_it_was_for_the_next() -> None:
+    torch.manual_seed(0)
+    seen = view(client((twice(), nn.CrossEntropyLoss(), batch()), local_steps=1).play())
+    by = {each.detector: each for each in alarms([seen], 600)}
+    assert by["d_snr"].why_not == by["isolation"].why_not == ""
+
+
 def test_a_failure_of_the_clients_own_code_is_an_error_of_its_file() -> None:
     def computes(net: Any, x: Tensor) -> Tensor:
         raise ValueError("no")
