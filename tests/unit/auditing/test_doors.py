@@ -65,6 +65,18 @@ def test_recorded_rounds_are_audited_with_ones_own_network(
         of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lines.append)
 
 
+def test_recorded_rounds_of_a_network_with_frozen_layers_are_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = mlp(400, 20)
+    rounds(tmp_path, network)
+    network[3].requires_grad_(False)  # type: ignore[index, operator]
+    monkeypatch.setattr("leakbench.auditing.received.loaded", lambda name: (network, torch.rand(1, 25, 25)))
+    found = of_rounds(tmp_path, OPTIONS | {"model": "my_app.py:net"}, lambda line: None)
+    assert found.exposed() == 8
+    assert any("2 of 6 tensors are not trained" in line for line in found.assumptions)
+
+
 def test_clients_that_an_audit_leaves_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = mlp(400)
     rounds(tmp_path, network)
