@@ -33,8 +33,8 @@ key; the exit code is 2.
 - **Names.** A file's name is the name of its entry. It has small letters, digits, dots and hyphens.
 - **Variants.** `variants:` in any file makes further entries `<file>-<variant>`. Each has the keys of the
   file and changes those that it lists; mappings are merged key by key.
-- **Numbers.** A number stands without quotes; `1e-4` is one, `yes` is none. No number may exceed 10,000,000,
-  and no seed 9007199254740992 (2 to the power of 53).
+- **Numbers.** A number stands without quotes; `1e-4` is a number, and `yes` is not. No number may
+  exceed 10,000,000, and no seed 9007199254740992 (2 to the power of 53).
 - **Lists of mappings.** In the tables below `faults[].client` is the key `client` of each entry of the list
   `faults`.
 

@@ -32,8 +32,8 @@ def heat(
     """Draw attacks down and defences across, with the mean of a metric in each square.
 
     An empty square was not measured. † marks squares of which at least half of the trials failed. Attacks
-    without a metric of OF_IMAGES reconstruct the features that the first dense layer reads, and their names
-    have an asterisk.
+    without a PSNR or an SSIM reconstruct the features that the first dense layer reads, and their names have
+    an asterisk.
 
     metric: the metric, which a perfect reconstruction brings to 1.
     apart: attacks that use no gradient. They stand below the others, and do not count for the strongest
