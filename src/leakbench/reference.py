@@ -99,7 +99,7 @@ def _table(path: Path) -> Path | None:
 
 def _suffix(path: Path) -> str:
     """Return what follows the name of an experiment in a file's name."""
-    return path.name[len(path.name.partition(".")[0]) :]
+    return "".join(path.suffixes)
 
 
 def files(root: Path, experiment: str, seeded: bool = False) -> list[Path]:

@@ -19,7 +19,7 @@ from leakbench.attacks.observation import Observation, read_observation
 from leakbench.attacks.threat_model import ThreatModel, in_words
 from leakbench.auditing.audit import Audit, of_observations
 from leakbench.auditing.code import loaded
-from leakbench.auditing.round import untrained
+from leakbench.auditing.round import trainable, untrained
 from leakbench.auditing.view import batch_statistics, drops, unit, wrapped
 from leakbench.errors import Altered, UserError
 from leakbench.rounds import Rounds, read_rounds
@@ -70,8 +70,7 @@ def of_rounds(folder: Path, options: dict[str, Any], tell: Tell) -> Audit:
         raise UserError(f"{options['model']}: {problem}") from problem
     found = _audited(recorded(rounds, folder, model, example, options), str(folder), options, tell)
     found.about = {"network": options["model"]} | found.about
-    trained = [name for name, value in model.named_parameters() if value.requires_grad]
-    if frozen := untrained(model, trained):
+    if frozen := untrained(model, trainable(model)):
         found.assumptions.append(f"{frozen} are not trained in the network of --model, and are left out.")
     found.assumptions += [f"Left out: {why}." for why in rounds.left_out.values()]
     return found
@@ -93,7 +92,7 @@ def recorded(
     """
     mean, deviation, images = unit(example)
     # Frozen parameters come back as they were sent, which tells nothing.
-    trained = {name for name, value in model.named_parameters() if value.requires_grad}
+    trained = set(trainable(model))
     whole = wrapped(model, example, mean, deviation, trained)
     channels, rows, columns = images.shape[1:]
     with torch.no_grad():

@@ -257,7 +257,7 @@ def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> 
     model or the loss fails, or if no parameter is trained.
     """
     output = scores(model, inputs.clone())
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    parameters = trainable(model)
     if not parameters:
         raise UserError("no parameter is trained (set requires_grad of those that the client trains)")
     with failing("the loss fails on what the model returns"):
@@ -268,6 +268,11 @@ def _gradient(model: nn.Module, loss: Loss, inputs: Tensor, targets: Tensor) -> 
             )
         found = torch.autograd.grad(value, list(parameters.values()), allow_unused=True)
     return {name: each.detach() for name, each in zip(parameters, found, strict=True) if each is not None}
+
+
+def trainable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters of a model that are not frozen, by name."""
+    return {name: value for name, value in model.named_parameters() if value.requires_grad}
 
 
 def untrained(model: nn.Module, sent: Collection[str]) -> str:

@@ -103,7 +103,7 @@ def dots(
     several = [name for name in names if name and len(names) > 1]
     entries = [entry(name, color=palette[name], marker=markers[name]) for name in several]
     entries += compared(rows) + _levels(chance, level, result)
-    small = _small(own) + ("; small dots: single runs" if (rows["baseline"] == "run").any() else "")
+    small = _small(own, "run" in set(rows["baseline"]))
 
     def paint(body: SubFigure) -> None:
         grid: Any = body.subplots(
@@ -185,8 +185,14 @@ def _limits(axes: Axes, value: Any, log: Sequence[str], zoom: Sequence[str]) -> 
         axes.set_xlim(left=0)
 
 
-def _small(own: pd.DataFrame) -> str:
-    """Return what the small print says of several dots of one group in one line."""
+def _small(own: pd.DataFrame, runs: bool) -> str:
+    """Return what the small print says of several dots of one group in one line.
+
+    own: the rows of attacks and studies.
+    runs: whether single runs are drawn beside them.
+    """
+    if runs:
+        return "; small dots: single runs"
     clients = own.groupby(["block", "line", "hue", "metric"])["client"]
     if ((clients.count() > 0) & (clients.size() > clients.count())).any():
         return "; small dots: single clients"
