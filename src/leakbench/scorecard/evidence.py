@@ -132,7 +132,7 @@ class Evidence:
     known: all experiments that exist; None where a name that is not known is not a mistake.
     device: where the scale was measured.
     commit: the commit with which it was measured.
-    origins: experiment -> device, commit and age of what is recorded.
+    origins: experiment -> scale, device, commit and age of what is recorded.
     """
 
     scale: str
@@ -145,21 +145,19 @@ class Evidence:
     known: frozenset[str] | None = frozenset()
     device: str = ""
     commit: str = ""
-    origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
+    origins: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
 
-    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
-        """Return device, commit and a note on the age of the rows from which a quantity was read.
+    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str, str]:
+        """Return scale, device, commit and a note on the age of the rows from which a quantity was read.
 
         leaves: experiment and line of each row.
         """
-        found = [
-            self.origins.get(name, (self.device, self.commit, "")) for name in {name for name, _ in leaves}
-        ]
-        found = found or [(self.device, self.commit, "")]
-        device, made, age = (
+        own = (self.scale, self.device, self.commit, "")
+        found = [self.origins.get(name, own) for name in {name for name, _ in leaves}] or [own]
+        scale, device, made, age = (
             "; ".join(sorted({each for each in part if each})) for part in zip(*found, strict=True)
         )
-        return device, made, age
+        return scale, device, made, age
 
     def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
         """Return the texts of a column in the rows from which a quantity was read, each once, sorted.

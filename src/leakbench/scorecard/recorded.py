@@ -1,6 +1,8 @@
 """The evidence that the recorded runs of one scale give."""
 
+from collections import ChainMap
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leakbench.artefacts import open_tensors
@@ -36,7 +38,25 @@ def of_records(
         exhibit=exhibit,
         known=known,
         origins={
-            name: (each.record["device"], each.record["commit"], (ages or {}).get(name, ""))
+            name: (scale, each.record["device"], each.record["commit"], (ages or {}).get(name, ""))
             for name, each in kept.items()
         },
     )
+
+
+def joined(scales: Sequence[Evidence]) -> Evidence:
+    """Return the evidence that several recorded scales give together: of each experiment its first record.
+
+    A statement may rest on experiments that no single scale has, as a mean over batches of all sizes does.
+
+    scales: the evidence of recorded scales, the longest first, at least one.
+    """
+
+    def exhibit(name: str) -> Any:
+        return next((each for each in scales if name in each.lines), scales[-1]).exhibit(name)
+
+    def first(part: str) -> Any:
+        return ChainMap(*(dict(getattr(each, part)) for each in scales))
+
+    parts = {part: first(part) for part in ("lines", "absent", "shares", "falls", "origins")}
+    return replace(scales[-1], **parts, exhibit=exhibit)

@@ -20,7 +20,7 @@ from leakbench.reference import Kept, run_of
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
-from leakbench.scorecard.recorded import of_records
+from leakbench.scorecard.recorded import joined, of_records
 from leakbench.scorecard.scorecard import Card, to_csv
 from leakbench.scorecard.seeds import COLUMNS, by_seed
 from leakbench.verbs.record import outdated
@@ -87,8 +87,10 @@ def scorecard(
         for name, scale in load_kind(root / "config", "scales").items()
         if isinstance(scale, ScaleFile)
     }
-    kept = {scale.scale: scale for scale in _recorded(recorded, root, known)}
-    scales = [*kept.values(), run]
+    found = _recorded(recorded, root, known)
+    kept = {each.scale: each for each in sorted(found, key=lambda each: -order.get(each.scale, 0))}
+    together = [joined([*kept.values()])] if kept else []
+    scales = [*kept.values(), *together, run]
     scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is run), reverse=True)
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     works = read_papers(papers)
@@ -100,8 +102,8 @@ def scorecard(
     for each in _recorded(seeded or [], root, known):
         scale, seed = run_of(each.scale)
         raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
-    found = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
-    rows = pd.concat(found) if found else pd.DataFrame(columns=COLUMNS)
+    judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
+    rows = pd.concat(judged) if judged else pd.DataFrame(columns=COLUMNS)
     write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
 

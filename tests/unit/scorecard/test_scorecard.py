@@ -10,6 +10,7 @@ from tests_world import CLAIMS, MAP, PAPER, PRINT, TRUE, card, evidence, lines, 
 
 from leakbench.errors import UserError
 from leakbench.scorecard.evidence import Lines
+from leakbench.scorecard.recorded import joined
 from leakbench.scorecard.scorecard import COLUMNS
 
 
@@ -192,7 +193,7 @@ def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp
     long = evidence(
         {"tiny-table-1": lines("tiny-table-1", {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]})},
         "paper",
-        origins={"tiny-table-1": ("a large machine", "abc", "recorded with an older version")},
+        origins={"tiny-table-1": ("paper", "a large machine", "abc", "recorded with an older version")},
     )  # fmt: skip
     found = card(paper(tmp_path), long, run)
     row = found.loc["tiny.table-1.1"]
@@ -230,14 +231,37 @@ def test_recorded_rows_of_the_same_cell_count_for_another_experiment(tmp_path: P
     """One cell is one job, whatever table shows it."""
     table = MAP["table-1"] | {"victim": "v", "federation": "f"}
     cells = {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]}
-    long = evidence(
-        {"tiny-longer": lines("tiny-longer", cells)}, "paper", origins={"tiny-longer": ("large", "abc", "")}
-    )
+    origins = {"tiny-longer": ("paper", "large", "abc", "")}
+    long = evidence({"tiny-longer": lines("tiny-longer", cells)}, "paper", origins=origins)
     found = card(paper(tmp_path, measured={"table-1": table}), long, evidence({}))
     assert (found.loc["tiny.table-1.1", "verdict"], found.loc["tiny.table-1.1", "scale"]) == (
         "reproduced",
         "paper",
     )
+
+
+def test_a_statement_may_rest_on_experiments_that_are_recorded_at_different_scales(tmp_path: Path) -> None:
+    """No scale has both experiments of the claim; together they have."""
+    parts = [{key: value for key, value in TRUE.items() if key[1] == name} for name in ("fast", "slow")]
+    claim = CLAIMS["claims"][0] | {
+        "read": {"dataset": "digits", "metric": "psnr"},
+        "quantity": "at(experiment=of['fast'], attack='fast') - at(experiment=of['slow'], attack='slow')",
+    }  # fmt: skip
+    scales = [
+        evidence({name: lines(name, cells)}, scale, known=None, origins={name: (scale, device, "abc", "")})
+        for name, cells, scale, device in [
+            ("tiny-table-1", parts[0], "paper", "large"), ("tiny-longer", parts[1], "standard", "small"),
+        ]
+    ]  # fmt: skip
+    of = {"fast": "tiny-table-1", "slow": "tiny-longer"}
+    papers = paper(tmp_path, claims={"let": {"of": of}, "claims": [claim]})
+    assert card(papers, *scales, evidence({}, known=None)).loc[claim["id"], "verdict"] == "not-run"
+    row = card(papers, *scales, joined(scales), evidence({}, known=None)).loc[claim["id"]]
+    assert (row["verdict"], row["scale"], row["device"]) == ("reproduced", "paper; standard", "large; small")
+    # A record of a longer run stands before that of a shorter one.
+    lower = {key: value - 15 for key, value in parts[0].items()}
+    more = evidence({"tiny-table-1": lines("tiny-table-1", lower)}, "standard", known=None)
+    assert joined([*scales, more]).lines["tiny-table-1"] is scales[0].lines["tiny-table-1"]
 
 
 def test_a_stand_in_serves_claims_alone_and_is_counted_once(tmp_path: Path) -> None:

@@ -110,7 +110,7 @@ def lines(
 
 def evidence(tables: Mapping[str, Lines], scale: str = "quick", **more: Any) -> Evidence:
     """Return the evidence of a scale that knows no facts but those given."""
-    known = frozenset({"tiny-table-1", *tables})
+    known = more.pop("known", frozenset({"tiny-table-1", *tables}))
     facts: Mapping[str, Any] = more.pop("facts", {})
 
     def fact(path: str) -> Any:
