@@ -217,7 +217,7 @@ def check(observation: Observation, where: str) -> None:
     _check_names(observation, set(model.state_dict()), where)
     _check_candidates(observation, where)
     _check_each(observation, where)
-    updates, sent = (len(origin), len(observation.clients)), int(origin.max(initial=-1)) + 1
+    updates, sent = (len(origin), len(observation.clients)), int(origin.max()) + 1 if len(origin) else 0
     trained = {name for name, _ in model.named_parameters()}
     for name, value in model.state_dict().items():
         expected, dtype = tuple(value.shape), str(value.dtype).removeprefix("torch.")

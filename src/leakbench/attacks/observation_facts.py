@@ -121,6 +121,9 @@ def told(facts: Facts, where: str) -> Facts:
         "hidden": {},
     } | facts
     if isinstance(filled["local"], dict):
+        for name in filled["local"]:
+            if name not in LOCAL.keys() | PLAIN:
+                raise UserError(f"{where}: local.{name!r} is no fact of local training{_see('')}")
         filled["local"] = PLAIN | filled["local"]
     if isinstance(filled["knows"], dict):
         fields = asdict(ThreatModel())

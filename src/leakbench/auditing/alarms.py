@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import isfinite
 
@@ -16,7 +15,6 @@ from leakbench.auditing.attack import OutOfTime, late, within
 from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
 from leakbench.detectors import Received
-from leakbench.errors import Unfit
 from leakbench.report.numbers import number
 
 # What a server sent to a client and what came back, with the client's records where they are known.
@@ -73,7 +71,7 @@ def _alarm(name: str, seen: Iterable[Received], limit: float) -> Alarm:
             for received in seen:
                 found = detectors.reading(name, received)
                 if found.why_not:
-                    reasons[_why(name, received, found.why_not)] = None
+                    reasons[found.why_not] = None
                 else:
                     far.append(found.far)
     except OutOfTime:
@@ -96,20 +94,6 @@ def _aliased(model: nn.Module) -> bool:
     """Return whether a network has a parameter under two names."""
     every = list(model.named_parameters(remove_duplicate=False))
     return len(every) > len(list(model.parameters()))
-
-
-def _why(name: str, received: Received, told: str) -> str:
-    """Return why a detector could not look, where what it told takes a frozen layer for one without tensors.
-
-    name: the name of the detector.
-    received: what the client received.
-    told: the reason that the detector gave.
-    """
-    with suppress(Unfit):
-        fixed = [part for part, _ in received.layer.named_buffers(recurse=False)]
-        if name == "isolation" and fixed:
-            return f"the {fixed[0]} of the first dense layer is not trained and not sent"
-    return told
 
 
 class _Seen:

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from math import isnan
 from pathlib import Path
 from types import FrameType
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from leakbench import attacks
 from leakbench.attacks.observation import Observation
@@ -24,9 +22,7 @@ from leakbench.auditing.found import LABELLED, NOTHING, Found, Score, pixels_of,
 from leakbench.auditing.layers import readable, uncountable
 from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
-from leakbench.matching.optimiser import Evaluate, Make, Optimiser
 from leakbench.metrics.interval import interval
-from leakbench.tensors import Tensors
 from leakbench.yamls import read_yaml
 
 # TRIALS: the fewest trials for a verdict on a search. FEWEST: the fewest iterations of a search.
@@ -253,7 +249,7 @@ def _search(
         rng = torch.Generator().manual_seed(seed)
         seen = replace(observation, labelling=entry["labels"])
         noise = seen.randomised(1, torch.Generator().manual_seed(1000 + seed))
-        both = composed(entry)(seen.beside(noise), rng)
+        both = attacks.composed(entry)(seen.beside(noise), rng)
         own, null = both.part(slice(0, 1)), both.part(slice(1, 2))
         assert own.labels is not None
         assert own.losses is not None
@@ -292,46 +288,6 @@ def _fitted(entry: dict[str, Any], observation: Observation) -> dict[str, Any]:
     return entry | {"objective": objective, "parameters": parameters} | labels
 
 
-def composed(entry: dict[str, Any]) -> attacks.Attack:
-    """Return a search with the parts of its entry, whose optimiser is given gradients in the order of axes.
-
-    Behind convolutions autograd leaves the derivatives in another order of memory (channels last), and a
-    fused step would move each pixel by the derivative of another one.
-    """
-    found = attacks.composed(entry)
-    assert isinstance(found, partial)
-    make: Make = found.keywords["optimiser"]
-    return partial(found, optimiser=lambda iterations: InOrder(make(iterations)))
-
-
-class InOrder:
-    """An optimiser that is given all derivatives in the order of their axes.
-
-    inner: the optimiser.
-    """
-
-    def __init__(self, inner: Optimiser) -> None:
-        self.inner, self.copies, self.population = inner, inner.copies, inner.population
-
-    @property
-    def state(self) -> Tensors:
-        """Return the state of the optimiser."""
-        return self.inner.state
-
-    @state.setter
-    def state(self, value: Tensors) -> None:
-        self.inner.state = value
-
-    def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-        """Move the trials in place and return their losses [trials] before the step."""
-
-        def ordered(at: Tensors) -> tuple[Tensor, Tensors]:
-            losses, slopes = evaluate(at)
-            return losses, {name: slope.contiguous() for name, slope in slopes.items()}
-
-        return self.inner.step(unknowns, ordered, iteration)
-
-
 def _still(observation: Observation) -> bool:
     """Return whether a convolution of the network sends nothing."""
     convolutions = [m for m in observation.model().modules() if isinstance(m, torch.nn.Conv2d)]
@@ -350,6 +306,6 @@ def _cost(entry: dict[str, Any], observation: Observation) -> tuple[float, float
     for iterations in (SHORT, SHORT, LONGER):
         short = entry | {"parameters": entry["parameters"] | {"iterations": iterations}}
         begun = time.perf_counter()
-        composed(short)(both, torch.Generator().manual_seed(0))
+        attacks.composed(short)(both, torch.Generator().manual_seed(0))
         spent.append(time.perf_counter() - begun)
     return MARGIN * spent[1], MARGIN * max(spent[2] - spent[1], 0.1 * spent[2]) / (LONGER - SHORT)

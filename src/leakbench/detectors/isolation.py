@@ -51,5 +51,8 @@ def isolation(received: Received) -> float:
             for guess in guesses:
                 out |= ((images - guess).abs() <= NEAR).flatten(1).all(1)
     if len(reasons) == 3:
+        # Parameters that are not trained are buffers, which the attacks take for missing ones.
+        for name, _ in received.layer.named_buffers(recurse=False):
+            raise Unfit(f"the {name} of the first dense layer is not trained and not sent")
         raise reasons[0]
     return float(out.sum())

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from leakbench.errors import Unfit
 from leakbench.matching.terms import Distance
 from leakbench.tensors import Tensors
 
@@ -16,7 +17,7 @@ def added(distances: Sequence[Distance]) -> Distance:
     wholes = [each.whole for each in distances if each.whole]
 
     def value(known: Tensors, theirs: Tensor) -> Tensor:
-        return torch.stack([each.value(known, theirs) for each in distances]).sum(0)
+        return torch.stack([_checked(each.value(known, theirs), len(theirs)) for each in distances]).sum(0)
 
     def whole(found: Tensors, observed: Tensors) -> Tensor:
         return torch.stack([each(found, observed) for each in wholes]).sum(0)
@@ -94,21 +95,30 @@ def derivative(distance: Distance, known: Tensors, theirs: Tensor) -> tuple[Tens
     known: product name → [trials], the products that the distance reads.
     theirs: [trials], the squared norms of the observed gradients.
 
-    Returns the distance, `along` and `across`, each [trials].
+    Returns the distance, `along` and `across`, each [trials]. Raises Unfit where the distance is no value for
+    each trial.
     """
     none = torch.zeros_like(theirs)
     if distance.slopes:
-        value, slope = distance.value(known, theirs), distance.slopes(known, theirs)
+        value = _checked(distance.value(known, theirs), len(theirs))
+        slope = distance.slopes(known, theirs)
     else:
         with torch.enable_grad():
             parts = {kind: known[kind].detach().requires_grad_() for kind in distance.of}
-            value = distance.value(parts, theirs)
+            value = _checked(distance.value(parts, theirs), len(theirs))
             if not parts:
                 return value, none, none
             slope = dict(zip(parts, torch.autograd.grad(value.sum(), list(parts.values())), strict=True))
     along = slope.get("dot", none) - 2 * slope.get("gap", none)
     across = 2 * slope.get("mine", none) + 2 * slope.get("gap", none)
     return value.detach(), along, across
+
+
+def _checked(value: Tensor, trials: int) -> Tensor:
+    if value.shape != (trials,):
+        shape = " x ".join(map(str, value.shape)) or "a number"
+        raise Unfit(f"attack: objective: a distance gives {shape}, not a value for each of {trials} trials")
+    return value
 
 
 def with_cotangent(
@@ -143,10 +153,12 @@ def whole_derivative(distance: Distance, found: Tensors, observed: Tensors) -> t
     distance: a distance that has the term.
     found: parameter → [trials, *shape], the dummy gradients.
     observed: parameter → [trials, *shape].
+
+    Raises Unfit where the term is no value for each trial.
     """
     assert distance.whole is not None
     leaves = {name: value.detach().requires_grad_() for name, value in found.items()}
-    value = distance.whole(leaves, observed)
+    value = _checked(distance.whole(leaves, observed), len(next(iter(observed.values()))))
     return value.detach(), dict(
         zip(leaves, torch.autograd.grad(value.sum(), list(leaves.values())), strict=True)
     )

@@ -59,7 +59,9 @@ class Adam:
         stay = {name: value[lost] for name, value in unknowns.items()} if lost.any() else {}
         own = [kept(self.state, name, value, ("mean", "square")) for name, value in unknowns.items()]
         means, squares = ([each[place] for each in own] for place in (0, 1))
-        given = [gradients[name].sign() if self.signed else gradients[name].contiguous() for name in unknowns]
+        # torch's fused step reads all tensors in the order of memory.
+        given = [gradients[name].contiguous() for name in unknowns]
+        given = [value.sign() for value in given] if self.signed else given
         step = given[0].new_tensor(iteration + 1.0, dtype=torch.float32)
         torch._fused_adam_(
             list(unknowns.values()), given, means, squares, [], [step] * len(own), amsgrad=False,

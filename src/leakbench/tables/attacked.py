@@ -90,7 +90,7 @@ def aggregate(
     for values, group in rows.groupby(columns, sort=True, dropna=False):
         condition = dict(zip(columns, values, strict=True))
         _add_images(out, group, metrics, success, condition)
-        if "pearson" in metrics and group["pearson"].notna().any():
+        if "pearson" in metrics and "pearson" in group and group["pearson"].notna().any():
             _add_updates(out, group, condition)
     for metric in metrics:
         if metric in rows and METRICS[metric].of == "models":
@@ -122,7 +122,7 @@ def _add_images(
         shares = successes(group[metric].to_numpy(), lost, metric)
         for threshold, good in zip(THRESHOLDS, shares, strict=True):
             out.add(condition, line, good, named, "image", seeds, rng, threshold=threshold)
-    if "pearson" in metrics:
+    if "pearson" in metrics and "pearson" in group:
         below = group["pearson"].where(group["pearson"] < THRESHOLD)
         if below.notna().any():
             out.add(condition, ("pearson_unrevealed", "standard"), below.to_numpy(), named, "image", seeds)

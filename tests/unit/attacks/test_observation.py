@@ -130,6 +130,12 @@ def test_a_whole_file_comes_back(tmp_path: Path, make: Make) -> None:
     assert set(found.updates) == set(found.weights) == set(observation.weights)
 
 
+def test_the_models_that_rounds_start_from_may_be_numbered_by_bytes(tmp_path: Path, make: Make) -> None:
+    tensors, facts = content(make("fcnn", (4, 4, 1), k=2, rounds=3)[0])
+    write_tensors(tmp_path / "c.safetensors", tensors | {"origin": tensors["origin"].astype(np.uint8)}, facts)
+    assert read_observation(tmp_path / "c.safetensors")[0].origin.tolist() == [0, 0, 0]
+
+
 def test_the_words_follow_from_the_fields(make: Make) -> None:
     observation, _ = make("fcnn", (4, 4, 1))
     words = in_words(observation)
@@ -224,6 +230,10 @@ MALFORMED = {
     "the rate is more than a machine's whole number": (
         lambda _, facts: facts.update(local={"lr": 10**20, "batch_size": None, "epochs": 1}),
         "local.lr is not a number above 0 and up to 100000",
+    ),
+    "local training has a fact that nobody knows": (
+        lambda _, facts: facts.update(local={"lr": 0.1, "batch_size": None, "optimizer": "adam"}),
+        "local.'optimizer' is no fact of local training .*docs/observation.md",
     ),
     "no such victim": (network(module="no-such-network"), "network is not a victim"),
     "the victim takes no such parameter": (network(parameters={"depth": 3}), "network is not a victim"),

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from leakbench.auditing.alarms import alarms
-from leakbench.auditing.attack import InOrder, catalogue, exact, matching
+from leakbench.auditing.attack import catalogue, exact, matching
 from leakbench.auditing.audit import of_client
 from leakbench.auditing.besides import besides
 from leakbench.auditing.found import READ, RECOGNISABLE
@@ -19,8 +19,6 @@ from leakbench.auditing.round import client
 from leakbench.auditing.view import fixed, view
 from leakbench.auditing.watch import watched
 from leakbench.errors import UserError
-from leakbench.matching.optimiser import Evaluate
-from leakbench.tensors import Tensors
 
 
 def frozen(network: nn.Module, *names: str) -> nn.Module:
@@ -108,23 +106,6 @@ def test_a_search_matches_only_what_was_sent() -> None:
     found = matching("agic", catalogue()["agic"] | {"longest": 100}, observation, truth, 60)
     assert not found.why_not
     assert found.count(RECOGNISABLE) == 1
-
-
-def test_an_optimiser_is_given_derivatives_in_the_order_of_their_axes() -> None:
-    class Noting:
-        copies, population = 2, 1
-
-        def __init__(self) -> None:
-            self.state: Tensors = {}
-
-        def step(self, unknowns: Tensors, evaluate: Evaluate, iteration: int) -> Tensor:
-            losses, slopes = evaluate(unknowns)
-            assert slopes["images"].is_contiguous()
-            return losses
-
-    images = torch.rand(2, 3, 4, 4).contiguous(memory_format=torch.channels_last)
-    assert not images.is_contiguous()
-    assert InOrder(Noting()).step({}, lambda _: (torch.ones(1), {"images": images}), 0) == 1
 
 
 def test_a_search_seeks_the_labels_that_nothing_counts() -> None:

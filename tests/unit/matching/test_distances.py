@@ -1,5 +1,7 @@
 """The distances of gradients against NumPy and SciPy, and their derivatives against finite differences."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -7,7 +9,9 @@ from scipy.spatial.distance import cosine
 from torch import Tensor
 from trial_networks import distance_of
 
-from leakbench.matching.distances import products, whole_derivative
+from leakbench.errors import Unfit
+from leakbench.matching.distances import added, products, whole_derivative, with_cotangent
+from leakbench.matching.terms import Distance
 from leakbench.objectives.total_variation import variation
 
 NAMES = ["squares", "norm", "cosine", "squares+norm", "squares+cosine"]
@@ -53,6 +57,22 @@ def test_norm_is_the_root_of_squares_and_terms_are_added() -> None:
     )
     torch.testing.assert_close(norm, squares.sqrt(), rtol=1e-12, atol=0)
     torch.testing.assert_close(both, squares + norm, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "shape"),
+    [(lambda known, _: known["gap"].mean(), "a number"), (lambda known, _: known["gap"][:, None], "3 x 1")],
+)
+def test_a_distance_that_is_no_value_for_each_trial_is_refused(value: Any, shape: str) -> None:
+    found, observed = drawn(0), drawn(1)
+    theirs = products(("mine",), observed, observed)["mine"]
+    own, both = Distance(("gap",), value), added([Distance(("gap",), value), distance_of("norm")])
+    for distance in (own, both):
+        with pytest.raises(Unfit, match=f"objective: a distance gives {shape}, not a value for each of 3"):
+            with_cotangent(distance, found, observed, None, theirs)
+    whole = Distance((), lambda _, theirs: torch.zeros_like(theirs), lambda found, _: found["bias"].sum())
+    with pytest.raises(Unfit, match="a distance gives a number"):
+        whole_derivative(whole, found, observed)
 
 
 def test_the_norm_has_no_slope_where_gradients_are_equal() -> None:

@@ -1,6 +1,7 @@
 """The batched optimisers, row by row, against torch's own with one parameter each, in float64."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -165,6 +166,29 @@ def test_adam_is_torchs_with_invgs_habits(signed: bool, decay: bool) -> None:
             optimiser.step()
             schedule.step()
             torch.testing.assert_close(flat(unknowns, row), x.detach(), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["adam", "signed adam", "rmsprop", "lbfgs"])
+def test_each_value_moves_by_its_own_derivative_whatever_their_order_of_memory(kind: str) -> None:
+    """Behind convolutions, autograd leaves the channels of an image's derivative last in memory."""
+    made = {"adam": lambda: Adam(0.1, 5, False, False), "signed adam": lambda: Adam(0.1, 5, True, False),
+            "rmsprop": lambda: RMSprop(0.1, 0.9), "lbfgs": lambda: LBFGS(1.0, 5, 3)}[kind]  # fmt: skip
+    ends = []
+    for order in (torch.contiguous_format, torch.channels_last):
+
+        def evaluated(unknowns: dict[str, Tensor], order: Any = order) -> tuple[Tensor, dict[str, Tensor]]:
+            images = unknowns["images"]
+            slope = (images * torch.arange(images[0].numel()).view_as(images[0])).contiguous(
+                memory_format=order
+            )
+            return (images * slope).flatten(1).sum(1), {"images": slope}
+
+        unknowns = {"images": torch.linspace(-1, 1, 2 * 3 * 4 * 5).view(2, 3, 4, 5)}
+        optimiser = made()
+        for iteration in range(5):
+            optimiser.step(unknowns, evaluated, iteration)
+        ends.append(unknowns["images"])
+    torch.testing.assert_close(*ends, rtol=0, atol=0)
 
 
 def test_a_steady_decay_is_torchs_exponential_schedule() -> None:
