@@ -13,7 +13,7 @@ from typing import Any
 from leakbench.arguments import check
 from leakbench.errors import Altered, UserError, raise_if_unwritable
 from leakbench.parser import PLAYED, parser
-from leakbench.process import end_with, owner_of_the_run, prepare
+from leakbench.process import end_with, owner_of_the_run, prepare, stop
 from leakbench.warm import run_warm
 
 # The verb that works in a child process of its job (`leakbench.blinding.apart`).
@@ -164,9 +164,9 @@ def run(argv: Sequence[str]) -> int:
     arguments = parser().parse_args(argv)
     prepare(arguments.threads)
     # A scheduler ends a job with SIGTERM, a person with SIGINT, which a process in the background of a shell
-    # would ignore. As an exception, either signal lets a half-written file be removed.
+    # would ignore.
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _: sys.exit(128 + received))
+        signal.signal(number, stop)
     owner = owner_of_the_run()
     if owner is not None:
         end_with(owner)

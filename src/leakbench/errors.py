@@ -39,6 +39,10 @@ class Altered(UserError):
         self.path, self.what = Path(path), what
 
 
+class Unwritable(UserError):
+    """A place where nothing can be written: a full disk, missing rights or a limit on the size of files."""
+
+
 class NotMeasured(Exception):
     """A quantity that nothing measured; its message is the reason that the scorecard prints."""
 
@@ -62,13 +66,13 @@ def raise_unless_file(path: Path, what: str = "file", mend: str = "run the rule 
 
 
 def raise_if_unwritable(problem: Exception, path: Path) -> None:
-    """Raise UserError if `problem` is a full disk, missing rights or a limit on the size of files.
+    """Raise Unwritable if `problem` is a full disk, missing rights or a limit on the size of files.
 
     `path` is what was to be written.
     """
     number = getattr(problem, "errno", None) or 0
     if number in _UNWRITABLE:
         where = getattr(problem, "filename", None) or path
-        raise UserError(
+        raise Unwritable(
             f"{where}: {os.strerror(number).lower()} ({_UNWRITABLE[number]}, then run the same command again)"
         ) from problem

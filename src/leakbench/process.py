@@ -23,6 +23,15 @@ _DIE_WITH_PARENT = 1
 _LIBC = ctypes.CDLL(None)
 
 
+class Stopped(SystemExit):
+    """The end of a job that a scheduler or a person stops by a signal; its code is 128 + the signal."""
+
+
+def stop(number: int, _: object) -> NoReturn:
+    """Handle the signal `number`. As an exception, it lets a half-written file be removed."""
+    raise Stopped(128 + number)
+
+
 def prepare(threads: int) -> None:
     """Fix the number of threads and keep freed memory in the process.
 

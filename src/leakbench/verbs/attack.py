@@ -1,31 +1,44 @@
 """attack: run an attack from an observation alone to guesses, and on noise as a null baseline."""
 
+import errno
 import itertools
 import os
 import shutil
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import EllipsisType
+from typing import Any
 
+import numpy as np
 import torch
 
 from leakbench import attacks
 from leakbench.absence import absent, pass_on, unless_unfit
 from leakbench.artefacts import creating
 from leakbench.attacks.observation import read_observation
+from leakbench.attacks.reconstruction import OF, Reconstruction
 from leakbench.attacks.threat_model import in_words
 from leakbench.blinding import Blinded, Seal, unsealed
 from leakbench.catalogue.load import attack_of
-from leakbench.errors import Unfit, UserError
+from leakbench.errors import Altered, Unfit, Unwritable
 from leakbench.exact.membership import certified
 from leakbench.gpu_lease import leased
+from leakbench.matching.received import noise_images
 from leakbench.parts import parts_of
+from leakbench.process import Stopped
 from leakbench.provenance import provenance, read_spec, recording, resuming
 from leakbench.seeds import stream
+from leakbench.victims.layers import dense_input
 from leakbench.workers import Work
 
 NULL_SHARE = 4
+# The errors of the operating system that say what the machine lacks, or that nobody reads the output.
+LACKING = (
+    errno.EAGAIN, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM,
+    errno.ENOSPC, errno.EPIPE,
+)  # fmt: skip
 # Where labels come from, in the words of the tables. Any other value names a rule that infers them.
 LABELS = {"none": "not needed", "oracle": "given", "joint": "joint"}
 
@@ -81,9 +94,10 @@ def attack(
             observation = attacks.seen(observation, entry)
             own, nulls = attacks.with_null(entry, observation, noise, (rng, other))
             own, nulls = _checked(own, observation), _checked(nulls, noise)
-        first = next(own := _guarded(own, entry["module"]))
-        null = list(_guarded(nulls, entry["module"]))
-        layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
+            first, null = next(own), list(nulls)
+            if first[1].target != null[0][1].target:
+                raise Unfit(f"{OF}target is {first[1].target}, and {null[0][1].target} on noise")
+            layout = _layout("", first, observation.rounds) | _layout("null/", null[0], noise.rounds)
         found = first[1]
         aware = entry.get("adaptive") or "defence" in entry["parameters"]
         knows = in_words(observation) | {
@@ -101,9 +115,9 @@ def attack(
         }
         with creating(out, layout, facts | made, digested=place is None) as arrays:
             for prefix, pieces in (("", itertools.chain([first], own)), ("null/", null)):
-                for rounds, piece in pieces:
-                    for name, tensor in piece.tensors().items():
-                        arrays[prefix + name][rounds] = tensor.numpy()
+                for rounds, piece in _arrays(pieces, entry["module"]):
+                    for name, array in piece.items():
+                        arrays[prefix + name][rounds] = array
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -116,42 +130,83 @@ def _remove_empty(folder: Path) -> None:
 def _own_fault(module: str) -> Iterator[None]:
     """Turn a fault in an attack's own code into Unfit, so that other attacks keep their scores.
 
-    The traceback is in the job's log. A lack of memory or disk is not a fault of the attack, and a later try
-    may succeed, so such errors pass.
+    The traceback is in the job's log. The spec and the observation have been read, so a mistake in them is
+    not taken for a fault of the attack.
     """
     try:
         yield
-    except (UserError, OSError, MemoryError, torch.OutOfMemoryError) as fault:
-        if not isinstance(fault, Blinded):
-            raise
-        raise Unfit(f"attack: module {module} is no blind attack: {fault}") from fault
-    except Exception as fault:
-        if "allocate memory" in str(fault):
+    except (Exception, SystemExit) as fault:
+        if isinstance(fault, Blinded):
+            raise Unfit(f"attack: module {module} is no blind attack: {fault}") from fault
+        if _passes(fault):
             raise
         traceback.print_exc()
         what = " ".join(f"{type(fault).__name__}: {fault}".split())
         raise Unfit(f"attack: module {module} ended with a fault of its own ({what}; mend it)") from fault
 
 
-def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
-    """Yield pieces that cover all rounds and clients, with what follows from the updates about them.
+def _passes(fault: BaseException) -> bool:
+    """Return whether `fault` is none of an attack's own.
 
-    A round that an attack leaves out would be missing from every mean. Raises Unfit where one is left out.
+    Unfit is the attack's answer. A signal, a file in `scratch` that was altered or cannot be written, and a
+    lack of memory or disk end the job, and a later try may succeed.
     """
+    return (
+        isinstance(fault, Unfit | Stopped | Altered | Unwritable | MemoryError | torch.OutOfMemoryError)
+        or (isinstance(fault, OSError) and fault.errno in LACKING)
+        or "allocate memory" in str(fault)
+    )
+
+
+def _checked(pieces: Iterator[attacks.Piece], of: attacks.Observation) -> Iterator[attacks.Piece]:
+    """Yield pieces that can be scored, with what follows from the updates about them.
+
+    A round that an attack leaves out would be missing from every mean. Each piece goes into one file, so all
+    are of one form.
+
+    Raises Unfit, which names the field, for a piece that does not fit the observation or the first piece.
+    """
+    form: dict[str, Any] = {}
     for rounds, found in pieces:
+        found.check()
         seen = of if rounds is ... else of.part(rounds)
         given, made = (seen.rounds, len(of.clients)), tuple(found.usable.shape[:2])
         if made != given:
-            raise Unfit(
-                f"attack: its reconstruction: {made} rounds and clients of {given} (mark what is unknown as "
-                "not usable)"
-            )
-        yield rounds, certified(seen, found)
+            raise Unfit(f"{OF}{made} rounds and clients of {given} (mark what is unknown as not usable)")
+        if rounds is not ... and (found.traced is not None or found.snapshots is not None):
+            raise Unfit(f"{OF}traced and snapshots are of all rounds (leave them out, or rounds_at_once)")
+        shape, wanted = tuple(found.images.shape[2:]), _asked(found, seen)
+        if shape != wanted:
+            raise Unfit(f"{OF}images of the target {found.target} are {shape}, and must be {wanted}")
+        found = certified(seen, found)
+        own = {"target": found.target} | _layout("", (rounds, found), of.rounds)
+        form = form or own
+        if own != form:
+            odd = max(name for name, _ in own.items() ^ form.items())
+            raise Unfit(f"{OF}{odd} is of another form in later rounds than in the first ones")
+        yield rounds, found
 
 
-def _guarded(pieces: Iterator[attacks.Piece], module: str) -> Iterator[attacks.Piece]:
+def _asked(found: Reconstruction, seen: attacks.Observation) -> tuple[int, ...]:
+    """Return the shape [n, …] of the images that are scored of one update."""
+    rows, columns, channels = seen.network["shape"]
+    n, *shape = found.images.shape[2:]
+    if found.target == "candidates":
+        n = 0 if seen.candidates is None else len(seen.candidates)
+    if found.target == "images":
+        shape = [channels, rows, columns]
+    if found.target == "features":
+        shape = [*dense_input(seen.model(), noise_images((channels, rows, columns))).shape[1:]]
+    return n, *shape
+
+
+def _arrays(
+    pieces: Iterable[attacks.Piece], module: str
+) -> Iterator[tuple[slice | EllipsisType, dict[str, np.ndarray]]]:
+    """Yield the rounds of each piece of the attack `module`, and name → array of its fields."""
     with _own_fault(module):
-        yield from pieces
+        for rounds, found in pieces:
+            yield rounds, {name: tensor.numpy() for name, tensor in found.tensors().items()}
 
 
 def _named(device: str) -> str:

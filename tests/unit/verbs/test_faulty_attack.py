@@ -1,0 +1,231 @@
+"""An attack that fails, or returns what cannot be scored, marks its own cell; the capture is scored."""
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from played import ROUNDS, captured
+
+from leakbench import attacks
+from leakbench.artefacts import read_facts, read_table, read_tensors, to_json, write_text
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+from leakbench.cli import main
+from leakbench.errors import UserError
+from leakbench.verbs.attack import attack
+from leakbench.verbs.score import score
+
+Attack = Callable[[Observation], Reconstruction]
+# Candidates of each client of the small federation; images have one channel of 4 × 4 pixels.
+N = 3
+
+
+def grey(seen: Observation, *shape: int, n: int = N, **fields: Any) -> Reconstruction:
+    lead = seen.rounds, len(seen.clients), n
+    return Reconstruction(
+        torch.full((*lead, *(shape or (1, 4, 4))), 0.5), torch.ones(lead, dtype=torch.bool), **fields
+    )
+
+
+def taken(seen: Observation, snapshots: int, moments: int, size: int = 4) -> Reconstruction:
+    """Return images with as many snapshots, and as many iterations after which they were taken."""
+    images = torch.zeros(snapshots, seen.rounds, len(seen.clients), N, 1, size, size)
+    return grey(seen, snapshots=images, snapshot_iterations=torch.arange(moments))
+
+
+def ranked(seen: Observation, n: int) -> Reconstruction:
+    distance = torch.zeros(seen.rounds, len(seen.clients), n, dtype=torch.float64)
+    return grey(seen, 0, n=n, target="candidates", span_distance=distance)
+
+
+def changed(seen: Observation) -> Reconstruction:
+    found = grey(seen)
+    found.diverged = torch.zeros(seen.rounds, len(seen.clients))
+    return found
+
+
+def raised(problem: BaseException) -> Attack:
+    def run(seen: Observation) -> Reconstruction:
+        raise problem
+
+    return run
+
+
+def on_noise(seen: Observation) -> Reconstruction:
+    """Return images of the capture, but labels of noise, which has fewer rounds."""
+    labels = torch.zeros(seen.rounds, len(seen.clients), N, dtype=torch.int64)
+    return grey(seen) if seen.rounds == ROUNDS else grey(seen, 0, target="labels", labels=labels)
+
+
+BROKEN: dict[str, tuple[Attack, str]] = {
+    "no labels": (lambda seen: grey(seen, 0, target="labels"), "labels is missing"),
+    "no distance": (lambda seen: grey(seen, 0, target="candidates"), "span_distance is missing"),
+    "no candidates": (lambda seen: ranked(seen, 7), "are (7, 0), and must be (0, 0)"),
+    "size": (lambda seen: grey(seen, 1, 3, 3), "are (3, 1, 3, 3), and must be (3, 1, 4, 4)"),
+    "channels": (lambda seen: grey(seen, 3, 4, 4), "are (3, 3, 4, 4), and must be (3, 1, 4, 4)"),
+    "flattened": (lambda seen: grey(seen, 16), "are (3, 16), and must be (3, 1, 4, 4)"),
+    "features": (lambda seen: grey(seen, 5, target="features"), "are (3, 5), and must be (3, 1, 4, 4)"),
+    "snapshots": (lambda seen: taken(seen, 2, 2, 5), "snapshots is float32 (2, 3, 2, 3, 1, 5, 5)"),
+    "few snapshots": (lambda seen: taken(seen, 1, 2), "snapshots is float32 (1, 3, 2, 3, 1, 4, 4)"),
+    "nothing": (lambda seen: grey(seen, n=0), "n of at least 1"),
+    "iterations": (lambda seen: grey(seen, iterations="many"), "iterations is 'many'"),
+    "changed afterwards": (changed, "diverged is float32 (3, 2), and must be bool (3, 2)"),
+    "on noise": (on_noise, "target is images, and labels on noise"),
+    "OSError": (raised(OSError("odd")), "module imprint ended with a fault of its own (OSError: odd; mend"),
+    "no file": (raised(FileNotFoundError(2, "no such file", "odd")), "(FileNotFoundError: [Errno 2] no such"),
+    "UserError": (raised(UserError("odd")), "ended with a fault of its own (UserError: odd; mend it)"),
+    "exit": (lambda seen: sys.exit(3), "ended with a fault of its own (SystemExit: 3; mend it)"),
+}
+
+
+def attacked(root: Path, module: str, **changes: Any) -> Path:
+    """Run an attack on the capture below `root`, and return the file of its guesses."""
+    out, made = root / f"{module}.safetensors", root / f"{module}.json"
+    entry = {"module": module, "labels": "none", "matching": "best", "parameters": {}, "generator": None}
+    value = {"attack": entry | changes, "attack_name": module, "null_rounds": 1, "seed": 0}
+    made.write_text(json.dumps(value))
+    attack(root / "capture.safetensors", made, out, None, None, None, root / "scratch")
+    return out
+
+
+def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Score the guesses, and return the rows and what is told of each attack."""
+    entry = {
+        "metrics": ["pearson", "mse", "membership_auc"], "matching": "best", "judges": [], "decays": False
+    }  # fmt: skip
+    named = {path.stem: entry for path in guesses}
+    write_text(root / "score.json", to_json({"cell": {"seed": 0}, "attacks": named, "judges": []}))
+    files = [root / f"{name}.safetensors" for name in ("truth", "data", "victim")]
+    score([*guesses], *files, root / "score.json", root / "scores.parquet")
+    rows, facts = read_table(root / "scores.parquet")
+    return rows, facts["attacks"]
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, run: Attack, at_once: int | None = None) -> None:
+    """Let `run` be the attack `imprint`, on so many rounds at once."""
+
+    def broken(observation: Observation, rng: torch.Generator, **parameters: Any) -> Reconstruction:
+        return run(observation)
+
+    if at_once:
+        broken.rounds_at_once = at_once  # type: ignore[attr-defined]
+    own = attacks.part
+    monkeypatch.setattr(attacks, "part", lambda room, name: broken if name == "imprint" else own(room, name))
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_a_broken_attack_loses_its_own_cell_and_leaves_the_scores_of_others(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, says = BROKEN[case]
+    stand_in(monkeypatch, run)
+    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    sound, broken = attacked(tmp_path, "fidel"), attacked(tmp_path, "imprint")
+    alone, told_alone = scored(tmp_path, sound)
+    rows, told = scored(tmp_path, sound, broken)
+    assert says in read_facts(broken)["absent"]
+    assert "\n" not in read_facts(broken)["absent"]
+    assert told == told_alone | {"imprint": {"absent": read_facts(broken)["absent"]}}
+    pd.testing.assert_frame_equal(rows, alone)
+
+
+def test_an_attack_on_other_candidates_than_the_server_holds_cannot_be_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = captured(tmp_path, None, defence={"module": "none", "parameters": {}}, candidates=20)
+    held = len(files["capture"]["candidates"])
+    stand_in(monkeypatch, lambda seen: ranked(seen, 7))
+    assert f"are (7, 0), and must be ({held}, 0)" in read_facts(attacked(tmp_path, "imprint"))["absent"]
+    stand_in(monkeypatch, lambda seen: ranked(seen, held))
+    rows, _ = scored(tmp_path, attacked(tmp_path, "imprint"))
+    assert (rows["membership_auc"] == 0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("field", "says"),
+    [
+        ({"labels": torch.zeros(1, 2, N, dtype=torch.int64)}, "labels is of another form in later rounds"),
+        ({"target": "features"}, "target is of another form in later rounds"),
+        ({"n": 1}, "usable is of another form in later rounds"),
+        (
+            {"traced": torch.arange(1), "losses": torch.zeros(1, 2, 1)},
+            "traced and snapshots are of all rounds",
+        ),
+    ],
+)
+def test_pieces_of_one_attack_are_of_one_form(
+    field: dict[str, Any], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def run(seen: Observation) -> Reconstruction:
+        calls.append(1)
+        return grey(seen, **(field if len(calls) == 3 else {}))
+
+    stand_in(monkeypatch, run, at_once=1)
+    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    assert says in read_facts(attacked(tmp_path, "imprint"))["absent"]
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [
+        lambda images: images.bfloat16(),
+        lambda images: images.requires_grad_(),
+        lambda images: torch.nn.Parameter(images),
+    ],
+)
+def test_what_only_torch_can_hold_is_written_as_numpy_holds_it(
+    plain: Callable[[torch.Tensor], torch.Tensor], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the attack makes its reconstruction of such a tensor or puts one into it later."""
+    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    for late in (False, True):
+
+        def run(seen: Observation, late: bool = late) -> Reconstruction:
+            found = grey(seen)
+            images = plain(found.images.clone())
+            if not late:
+                return Reconstruction(images, found.usable)
+            found.images = images
+            return found
+
+        stand_in(monkeypatch, run)
+        images = read_tensors(attacked(tmp_path, "imprint"))[0]["images"]
+        assert images.dtype == np.float32
+        assert (images == 0.5).all()
+
+
+def test_a_signal_or_a_mistake_in_the_spec_ends_the_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An exit that the attack asks for does not, in the same sealed process."""
+    captured(tmp_path, None, defence={"module": "none", "parameters": {}})
+    stand_in(monkeypatch, lambda seen: grey(seen))
+    attacked(tmp_path, "imprint")
+    out = tmp_path / "out.safetensors"
+
+    def code(module: str) -> int:
+        files = {"capture": "capture.safetensors", "spec": f"{module}.json", "out": out.name, "root": "."}
+        words = [word for name, file in files.items() for word in (f"--{name}", str(tmp_path / file))]
+        return main(["attack", *words])
+
+    stand_in(monkeypatch, lambda seen: os.kill(os.getpid(), signal.SIGTERM) or grey(seen))
+    assert code("imprint") == 128 + signal.SIGTERM
+    assert not out.exists()
+    with pytest.raises(UserError):
+        attacked(tmp_path, "fidel", parameters={"neurons": 0})
+    assert code("fidel") == 2
+    assert "neurons" in capfd.readouterr().err
+    assert not out.exists()
+    stand_in(monkeypatch, lambda seen: sys.exit(128 + signal.SIGTERM))
+    assert code("imprint") == 0
+    assert "(SystemExit: 143; mend it)" in read_facts(out)["absent"]
