@@ -6,6 +6,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from leakbench.attacks import capable
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
@@ -53,6 +54,9 @@ def join(ratio: Tensor, known: Tensor) -> Tensor:
     return torch.nan_to_num(torch.where(there, ratio, torch.nan).nanmedian(-2).values)
 
 
+# With this many rounds, making the network once for them costs little, and those of a wide network still fit
+# into memory.
+@capable(rounds_at_once=40)
 @torch.no_grad()
 def fidel(
     observation: Observation,
@@ -95,11 +99,6 @@ def fidel(
     if observation.generator is None:
         return Reconstruction(partial, usable, "features")
     return Reconstruction(_generate(observation.generator, partial, usable, pixels), usable)
-
-
-# With this many rounds, making the network once for them costs little, and those of a wide network still fit
-# into memory.
-fidel.rounds_at_once = 40  # type: ignore[attr-defined]
 
 
 def _ratios(observation: Observation, name: str, bias: Tensor, combine: bool) -> tuple[Tensor, Tensor]:

@@ -157,7 +157,7 @@ def test_only_the_first_dense_layer_is_read(make: Make) -> None:
 def test_rounds_are_attacked_one_like_many(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     observation, _ = make("fcnn", (6, 6, 1), k=3, rounds=45)
     whole = fidel(observation, RNG)
-    monkeypatch.setattr(fidel, "rounds_at_once", 7)
+    monkeypatch.setitem(attacks._CAPABILITIES, fidel, attacks.Capabilities(rounds_at_once=7))
     parts = list(attacks.pieces({"module": "fidel", "parameters": {"combine": True}}, observation, RNG))
     assert [rounds for rounds, _ in parts] == [slice(i, min(i + 7, 45)) for i in range(0, 45, 7)]
     assert torch.equal(torch.cat([part.images for _, part in parts])[:, :, :-1], whole.images)
