@@ -126,19 +126,18 @@ def agreed(model: nn.Module, question: object, misfit: Callable[[], str], otherw
     return answers[question]
 
 
-def apart_in_words(found: Tensors, expected: Tensors, tolerance: float = TOLERANCE) -> str:
+def apart_in_words(found: Tensors, expected: Tensors) -> str:
     """Return in words which of the derivatives found is not as expected, or "" if none is.
 
     found: name → derivative.
     expected: name → derivative. It may have more names.
-    tolerance: how far a derivative may be off, relative to its norm.
     """
     names = [name for name in expected if name not in (_DERIVATIVE, _SLOPE)]
     largest = max(float(expected[name].norm()) for name in names)
     for name, value in found.items():
         off, whole = float((value - expected[name]).norm()), float(expected[name].norm())
         # In a dead network all gradients are zero: `<=` accepts 0 and 0, `or 1` avoids dividing by 0.
-        if not off <= tolerance * max(whole, ROUNDING * largest):
+        if not off <= TOLERANCE * max(whole, ROUNDING * largest):
             return f"the engine's gradient of {name} is off by {off / (whole or 1):.1g} of it"
     return ""
 

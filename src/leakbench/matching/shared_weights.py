@@ -11,14 +11,13 @@ processor with AMX, and on a GPU.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from leakbench.matching.chain import Forth, Step, back, chain, entropy, forth, spread, summed
 from leakbench.matching.distances import Distance, derivative
-from leakbench.matching.gradients import TOLERANCE, engines_fit
+from leakbench.matching.gradients import engines_fit
 from leakbench.matching.layers.norm import by_images
 from leakbench.matching.own_gradient import OwnGradient
 from leakbench.matching.own_products import PRODUCTS, OwnProducts
@@ -66,7 +65,6 @@ class SharedWeights:
     observed: Tensors
     labels: Tensor | None
     weights: Tensor
-    tolerance: ClassVar = TOLERANCE
 
     @staticmethod
     def together(device: str) -> int:

@@ -13,7 +13,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 from trial_networks import distance_of, group
 
-from leakbench.matching import frozen
 from leakbench.matching.chain import chain
 from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradient_products import gradient_products, rows_of
@@ -25,9 +24,9 @@ from leakbench.tensors import Tensors
 
 # Of the largest gradient of a network: what is smaller than that is rounding.
 NOTHING = 1e-6
-# Steps so short that in float64 no curvature is left in a difference.
-SHORT = {"STEP": 4e-10, "LEAST": 3e-8, "AIM": 1e-7, "MOST": 4e-7}
-DIFFERENCE = 1e-4
+# A step's share of its length so short that in float64 no curvature is left in a difference, which is then
+# exact to this.
+SHORT, DIFFERENCE = 1e-4, 1e-4
 
 
 def expected(model: nn.Module, images: Tensor, labels: Tensor) -> Tensors:
@@ -96,8 +95,7 @@ def engines_hold(
     length = torch.stack([value.norm() for value in observed.values()]).norm()
     wanted, ones = -cosine * of.deviation / length, images.new_ones(trials, len(seen))
     given = of, distance_of("cosine"), seen, labels, ones
-    with patch.multiple(frozen, **SHORT):
-        found = {"differences": FrozenDifference(*given)(unknowns)[1]["images"]}
+    found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]["images"]}
     for own in (OwnGradient, OwnProducts) if fits(model, images.shape[1:]) else ():
         with patch.object(SharedWeights, "own", own):
             found[own.__name__] = SharedWeights(*given)(unknowns)[1]["images"]
