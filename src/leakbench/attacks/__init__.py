@@ -4,9 +4,10 @@ Nothing here may import data sets, the federation or the metrics, so that an att
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import EllipsisType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -17,6 +18,43 @@ from leakbench.parts import SECTIONS, SEVERAL, part
 
 Attack = Callable[[Observation, torch.Generator], Reconstruction]
 Piece = tuple[slice | EllipsisType, Reconstruction]
+_A = TypeVar("_A", bound=Callable[..., Reconstruction])
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """How an attack may be run.
+
+    rounds_at_once: the number of rounds that the attack is given at a time, because it treats every round on
+    its own. None gives it all rounds.
+    together: whether the rounds do not see each other in an attack that works on all of them. Other updates
+    may then be attacked in the same run.
+    """
+
+    rounds_at_once: int | None = None
+    together: bool = False
+
+
+_CAPABILITIES: dict[Callable[..., Reconstruction], Capabilities] = {}
+
+
+def capable(*, rounds_at_once: int | None = None, together: bool = False) -> Callable[[_A], _A]:
+    """Return a decorator that notes what an attack is capable of, and leaves the attack as it is.
+
+    rounds_at_once: as in `Capabilities`.
+    together: as in `Capabilities`.
+    """
+
+    def noted(attack: _A) -> _A:
+        _CAPABILITIES[attack] = Capabilities(rounds_at_once, together)
+        return attack
+
+    return noted
+
+
+def capabilities(name: str) -> Capabilities:
+    """Return the capabilities of the attack with this name; one without the decorator has none."""
+    return _CAPABILITIES.get(part("attacks", name), Capabilities())
 
 
 def seen(observation: Observation, entry: Mapping[str, Any]) -> Observation:
@@ -45,16 +83,16 @@ def composed(entry: Mapping[str, Any]) -> Attack:
 def pieces(entry: Mapping[str, Any], observation: Observation, rng: torch.Generator) -> Iterator[Piece]:
     """Run an attack and yield each reconstruction together with its rounds.
 
-    An attack that treats every round on its own has an attribute `rounds_at_once`. It runs on that many
-    rounds at a time, and each of its tensors begins with the rounds. Any other attack sees the whole
-    observation and yields one reconstruction, for all rounds (`...`).
+    An attack with the capability `rounds_at_once` runs on that many rounds at a time, and each of its tensors
+    begins with the rounds. Any other attack sees the whole observation and yields one reconstruction, for all
+    rounds (`...`).
 
     entry: the attack's entry of the catalogue, as for `composed`.
     observation: what the attack sees.
     rng: the source of all chance in the attack.
     """
     attack = composed(entry)
-    size = getattr(part("attacks", entry["module"]), "rounds_at_once", None)
+    size = capabilities(entry["module"]).rounds_at_once
     if size is None:
         yield ..., attack(observation, rng)
         return
@@ -71,16 +109,15 @@ def with_null(
 ) -> tuple[Iterator[Piece], Iterator[Piece]]:
     """Return the pieces of the attack on an observation, and those on the null observation.
 
-    An attack that works on many rounds at once may have an attribute `together`, which says that its rounds
-    do not see each other. Both observations are then attacked in one run, with the first generator. With the
-    section `epochs` the rounds do see each other, and the runs are separate.
+    With the capability `together` both observations are attacked in one run, with the first generator. With
+    the section `epochs` the rounds do see each other, and the runs are separate.
 
     entry: the attack's entry of the catalogue, as for `composed`.
     observation: what the attack sees.
     noise: the null observation (`Observation.randomised`).
     rngs: the generators of the run on `observation` and of the run on `noise`.
     """
-    if getattr(part("attacks", entry["module"]), "together", False) and not entry.get("epochs"):
+    if capabilities(entry["module"]).together and not entry.get("epochs"):
         found: Reconstruction = composed(entry)(observation.beside(noise), rngs[0])
         split = slice(0, observation.rounds), slice(observation.rounds, None)
         own, null = ([(..., found.part(rounds))] for rounds in split)

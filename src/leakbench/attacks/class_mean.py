@@ -1,18 +1,22 @@
 """The control for GGL: from the labels alone, the mean image of each class by a generator."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import Field
 
+from leakbench.attacks import capable
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
+from leakbench.generators import of_latents
 from leakbench.matching.trials import groups
 
 AT_ONCE = 32
 
 
+# The labels of a round follow from its own update alone.
+@capable(together=True)
 @torch.no_grad()
 def class_mean(
     observation: Observation,
@@ -30,9 +34,7 @@ def class_mean(
 
     Raises Unfit without a generator that reads a latent and a class, or without labels.
     """
-    generator: Any = observation.generator
-    if generator is None or not hasattr(generator, "latent"):
-        raise Unfit("attack: class-mean needs a generator of a latent and a class (name one under generator)")
+    generator = of_latents(observation.generator, "class-mean")
     rows, columns, channels = observation.network["shape"]
     classes = observation.network["classes"]
     latents = torch.randn(samples, generator.latent, generator=rng) / 2
@@ -55,7 +57,3 @@ def class_mean(
                 means[label] = torch.cat(parts).mean(0)
         found.images[place], found.labels[place], found.usable[place] = means[labels], labels, True
     return found
-
-
-# The labels of a round follow from its own update alone.
-class_mean.together = True  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 
+from leakbench.attacks import capable
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.matching.composition import Composition, Epochs
@@ -15,6 +16,8 @@ from leakbench.matching.terms import Term
 from leakbench.matching.unknowns import Parameterisation
 
 
+# The trials of a round do not depend on other rounds, so those of the null baseline may run beside them.
+@capable(together=True)
 def gradient_matching(
     observation: Observation,
     rng: torch.Generator,
@@ -65,7 +68,3 @@ def gradient_matching(
         return epochs(observation, rng, composed, iterations)
     schedule = Schedule(iterations, enough, snapshots)
     return composed.reconstruct(observation, rng, schedule, decay_over or iterations, restarts)
-
-
-# The trials of a round do not depend on other rounds, so those of the null baseline may run beside them.
-gradient_matching.together = True  # type: ignore[attr-defined]

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from leakbench.attacks import capable
 from leakbench.attacks.fidel import divide
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
@@ -21,6 +22,7 @@ ALIKE = 1e-6
 EMPTY = 1e-5
 
 
+@capable(rounds_at_once=1)
 @torch.no_grad()
 def imprint(
     observation: Observation, rng: torch.Generator, *, scale: Literal["levels", "maximum"] = "levels"
@@ -92,9 +94,6 @@ def imprint(
             samples = torch.cat(ratios)[best].unflatten(-1, pixels) * deviation + mean
             found[number, client] = _scaled(samples, scale) if mixed else samples
     return Reconstruction(torch.where(usable[..., None, None, None], found, 0), usable)
-
-
-imprint.rounds_at_once = 1  # type: ignore[attr-defined]
 
 
 def _steps(values: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 import numpy as np
 import torch
 
+from leakbench.attacks import capable
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
@@ -10,6 +11,8 @@ from leakbench.matching.labelling import known_labels
 from leakbench.parts import WITHOUT_RULE
 
 
+# The labels of a round follow from its own update alone.
+@capable(together=True)
 def labels(observation: Observation, rng: torch.Generator) -> Reconstruction:
     """Return the labels of each update, by the rule that the attack's section `labels` names.
 
@@ -29,7 +32,3 @@ def labels(observation: Observation, rng: torch.Generator) -> Reconstruction:
             assert known is not None
             found[rounds, client, :batch], usable[rounds, client, :batch] = known, True
     return Reconstruction(torch.zeros(*usable.shape, 0), usable, "labels", labels=found)
-
-
-# The labels of a round follow from its own update alone.
-labels.together = True  # type: ignore[attr-defined]

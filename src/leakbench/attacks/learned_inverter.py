@@ -7,6 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from leakbench.attacks import capable
 from leakbench.attacks.inverter import Fitting, Inverter, Pairs, fitted
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
@@ -24,6 +25,8 @@ HELD = 0.1
 KEPT = 1_000_000_000
 
 
+# The images of a round follow from its own update. Rounds of one model share only the inverter.
+@capable(together=True)
 def learned_inverter(
     observation: Observation,
     rng: torch.Generator,
@@ -111,10 +114,6 @@ def learned_inverter(
                     found.images[place] = made.unflatten(-1, images.shape[1:])
                     found.usable[place] = True
     return found
-
-
-# The images of a round follow from its own update. Rounds of one model share only the inverter.
-learned_inverter.together = True  # type: ignore[attr-defined]
 
 
 def _samples(observation: Observation) -> tuple[Tensor, Tensor]:

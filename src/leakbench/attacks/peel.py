@@ -10,6 +10,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from leakbench.attacks import capable
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
@@ -29,6 +30,7 @@ SLACK = 1e-3
 SAME = 1e-2
 
 
+@capable(rounds_at_once=1)
 def peel(
     observation: Observation, rng: torch.Generator, *, levels: Annotated[int, Field(gt=0)] | None = None
 ) -> Reconstruction:
@@ -126,6 +128,3 @@ def _rounded(samples: Tensor, layer: FirstLayer, levels: int | None) -> Tensor:
         return samples
     step = (layer.high - layer.low) / levels
     return ((samples - layer.low) / step).round() * step + layer.low
-
-
-peel.rounds_at_once = 1  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from leakbench.attacks import capable
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.peel import peeled
 from leakbench.attacks.reconstruction import Reconstruction
@@ -21,6 +22,7 @@ from leakbench.exact.sparse import directions, distinct
 INDEPENDENT = 1e-6
 
 
+@capable(rounds_at_once=1)
 def spear(
     observation: Observation,
     rng: torch.Generator,
@@ -92,6 +94,3 @@ def _independent(pool: list[tuple[int, Tensor]], rank: int) -> Tensor:
             basis = torch.cat([basis, torch.nn.functional.normalize(rest, dim=0)[None]])
             chosen.append(q)
     return torch.stack(chosen)
-
-
-spear.rounds_at_once = 1  # type: ignore[attr-defined]

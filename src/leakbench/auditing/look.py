@@ -95,7 +95,9 @@ def _of_first(found: Look, model: nn.Module, observation: Observation) -> None:
     try:
         found.layer, read = first_dense(model, noise)
     except Unfit:
-        found.facts["first layer"] = "no dense layer reads a flattened record: nothing can be divided out"
+        found.facts["first layer"] = (
+            "no dense layer is seen to read a flattened record: nothing can be divided out"
+        )
         return
     mean, deviation = normalisation(model, channels)
     found.pixels = read.shape == noise.shape and torch.allclose(

@@ -5,7 +5,30 @@ from typing import Any
 import torch
 from torch import nn
 
+from leakbench.errors import Unfit
 from leakbench.parts import part
+
+
+class OfLatents(nn.Module):
+    """A generator that takes latents float [n, latent] in (-1, 1) and classes int64 [n].
+
+    latent: the length of the latents.
+    """
+
+    latent: int
+
+
+def of_latents(generator: nn.Module | None, what: str) -> OfLatents:
+    """Return the attacker's generator, if it takes latents and classes.
+
+    generator: the generator, if there is one.
+    what: what needs it, for the message.
+
+    Raises Unfit for another generator, and for none.
+    """
+    if not isinstance(generator, OfLatents):
+        raise Unfit(f"attack: {what} needs a generator of a latent and a class (name one under generator)")
+    return generator
 
 
 def build(
@@ -17,8 +40,7 @@ def build(
 
     module: the file's name.
     inputs: (channels, rows, columns) of a partial reconstruction, which the generator takes as float [n,
-    *inputs]; or (classes,). With (classes,) the generator takes latents float [n, latent] in (-1, 1) and
-    classes int64 [n], and its attribute `latent` is their length.
+    *inputs]; or (classes,). With (classes,) the generator is one `OfLatents`.
     shape: (rows, columns, channels) of the victim's image.
     parameters: keyword arguments of the function that the file is named after.
     """

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, max_pool2d, relu
 
+from leakbench.generators import OfLatents
+
 # For each block the channels that come in and go out, in units of the width, and whether it doubles the
 # image. The blocks lead from 4×4 to 256×256.
 BLOCKS = (
@@ -102,7 +104,7 @@ class Attention(nn.Module):
         return out
 
 
-class BigGAN(nn.Module):
+class BigGAN(OfLatents):
     """Map latents [n, latent] and classes int64 [n] to images [n, 3, 256, 256] in [0, 1].
 
     classes: the number of classes.

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
+from leakbench.generators import OfLatents
 from leakbench.victims.layers import Drawn
 
 # A latent with a larger log-variance tells as good as nothing, and the exponential overflows.
 LARGEST = 10.0
 
 
-class Decoder(nn.Module):
+class Decoder(OfLatents):
     """Map latents [n, latent] and classes int64 [n] to images [n, channels, rows, columns] in [0, 1].
 
     classes: the number of classes.

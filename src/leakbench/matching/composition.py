@@ -11,6 +11,7 @@ from leakbench.adaptive import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit
+from leakbench.matching.agreement import agrees
 from leakbench.matching.frozen import FrozenDifference, pays
 from leakbench.matching.gap import gradient_gap
 from leakbench.matching.hidden import hidden
@@ -54,7 +55,8 @@ class Composition:
         compared in all entries, by products alone. Differences are taken if the attack asks for them, the
         network is deep enough to gain by them, and nothing is rounded to bfloat16. On a GPU, batches with
         exact derivatives take their place, because differences would take the trials one after another. On a
-        processor, batches are taken in bfloat16.
+        processor, batches are taken in bfloat16. Both are compared with plain autograd first
+        (`matching.agreement`).
 
         group: the trials.
         terms: terms that replace those of the composition.
@@ -74,6 +76,8 @@ class Composition:
             batched = group.device != "cpu" and fits(group.model, group.shape)
             engine = SharedWeights if batched else FrozenDifference
             engine = engine if pays(group.model, group.shape) else None
+        if engine is not None and not agrees(engine, group, objective.distance):
+            engine = None
         return replace(objective, engine=engine, mechanism=mechanism)
 
     def reconstruct(

@@ -61,19 +61,22 @@ def pays(model: nn.Module, shape: torch.Size) -> bool:
     return True
 
 
-def difference(changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor) -> Tensors:
+def difference(
+    changes: Callable[[Tensor], Tensors], slope: Tensor, size: Tensor, scale: float = 1.0
+) -> Tensors:
     """Return the rates of change of derivatives, by one step along v or by a second one of a better length.
 
     changes: a function from the length of a step to name → change of the derivative in that unknown.
     slope: the derivative in the images before the step, of which the step should change the share AIM.
     size: the length of the first step.
+    scale: the share of AIM, LEAST and MOST that is used.
 
     Returns name → rate.
     """
     found = changes(size)
     share = float(found["images"].norm() / slope.norm().clamp_min(1e-30))
-    if 0 < share < math.inf and not LEAST <= share <= MOST:
-        size = size * min(max(AIM / share, 0.01), 100.0)
+    if 0 < share < math.inf and not LEAST * scale <= share <= MOST * scale:
+        size = size * min(max(AIM * scale / share, 0.01), 100.0)
         found = changes(size)
     return {name: change / size for name, change in found.items()}
 
@@ -87,6 +90,7 @@ class FrozenDifference:
     observed: parameter → [trials, *shape].
     labels: [trials, batch] classes; None if the labels are unknowns too.
     weights: [trials, parameters], the weight of each parameter in the distance.
+    scale: the length of the steps, as a share of what float32 needs.
     """
 
     group: Group
@@ -94,6 +98,7 @@ class FrozenDifference:
     observed: Tensors
     labels: Tensor | None
     weights: Tensor
+    scale: float = 1.0
 
     @staticmethod
     def together(device: str) -> int:
@@ -178,7 +183,8 @@ class FrozenDifference:
             after = slopes(back(moving, again, loss.slope, None, whole=True)[0], loss.shares)
             return {name: new - before[name] for name, new in after.items()}
 
-        return value, difference(changes, before["images"], STEP * self.norm / length.clamp_min(1e-30))
+        size = STEP * self.scale * self.norm / length.clamp_min(1e-30)
+        return value, difference(changes, before["images"], size, self.scale)
 
     @cached_property
     def own(self) -> Tensors:

@@ -4,9 +4,11 @@ Two engines compute the gradients of all trials together. `chain` takes networks
 layers, sums and flattenings. `tape` takes any other network whose layers with parameters are registered, and
 weights that replace the model's own. The engines do not see what a network computes outside its layers. The
 first time that a network is met, their gradients are therefore compared with those of plain autograd, and
-plain autograd is used for a network where they differ.
+plain autograd is used for a network where they differ. The same comparison holds what else is computed by the
+registered rules: the loss's derivative in the images, and weight gradients as products of two matrices.
 """
 
+from collections.abc import Callable
 from copy import deepcopy
 from weakref import WeakKeyDictionary
 
@@ -14,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.errors import Unfit
-from leakbench.matching.chain import chain, chain_gradients
+from leakbench.matching.chain import Step, apart, back, chain, chain_gradients, entropy, forth
 from leakbench.matching.hidden import hidden, lent
 from leakbench.matching.layers import rule
 from leakbench.matching.plain import plain_gradients
-from leakbench.matching.tape import tape_gradients
+from leakbench.matching.tape import Pass, layer_passes, tape_gradients
 from leakbench.progress import log
 from leakbench.tensors import Tensors
 
@@ -27,10 +29,12 @@ TOLERANCE = 1e-4
 # A gradient whose norm is below this share of the largest gradient's is nothing but rounding errors.
 ROUNDING = 1e-10
 TRIALS = 2
-_DERIVATIVE = "the images"
+# The two entries of a comparison that are no gradients of parameters.
+_DERIVATIVE, _SLOPE = "the images", "the loss in the images"
 # The errors that an engine may raise for a network that its rules do not describe.
-_NO_RULE = (TypeError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, AssertionError)
-_FITS: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+MISFITS = (TypeError, ValueError, RuntimeError, AttributeError, KeyError, IndexError, AssertionError)
+# Network → what was asked of it → the answer. Models of one network share their answers.
+_ANSWERS: WeakKeyDictionary[nn.Module, dict[object, bool]] = WeakKeyDictionary()
 
 
 def gradients(
@@ -94,15 +98,48 @@ def engines_fit(model: nn.Module, shape: torch.Size, like: nn.Module | None = No
 
     Raises Unfit if autograd itself has no gradients of the network.
     """
-    if like is not None and like in _FITS:
-        _FITS[model] = _FITS[like]
-    if model not in _FITS:
+    if like is not None and like in _ANSWERS:
+        _ANSWERS[model] = _ANSWERS[like]
+    return agreed(
+        model,
+        "gradients",
         # A difference in float64 cannot be rounding. Most networks agree in float32 already, which is faster.
-        reason = _misfit(model, shape, torch.float32) and _misfit(model, shape, torch.float64)
+        lambda: _misfit(model, shape, torch.float32) and _misfit(model, shape, torch.float64),
+        "plain autograd takes the gradients, one trial at a time",
+    )
+
+
+def agreed(model: nn.Module, question: object, misfit: Callable[[], str], otherwise: str) -> bool:
+    """Return whether a comparison found no misfit. It is made once for each network.
+
+    model: the network.
+    question: what is compared.
+    misfit: makes the comparison, and returns the misfit in words, or "".
+    otherwise: what the log says that a misfit leads to.
+    """
+    answers = _ANSWERS.setdefault(model, {})
+    if question not in answers:
+        reason = misfit()
         if reason:
-            log(f"leakbench attack: plain autograd takes the gradients, one trial at a time: {reason}")
-        _FITS[model] = not reason
-    return _FITS[model]
+            log(f"leakbench attack: {otherwise}: {reason}")
+        answers[question] = not reason
+    return answers[question]
+
+
+def apart_in_words(found: Tensors, expected: Tensors) -> str:
+    """Return in words which of the derivatives found is not as expected, or "" if none is.
+
+    found: name → derivative.
+    expected: name → derivative. It may have more names.
+    """
+    names = [name for name in expected if name not in (_DERIVATIVE, _SLOPE)]
+    largest = max(float(expected[name].norm()) for name in names)
+    for name, value in found.items():
+        off, whole = float((value - expected[name]).norm()), float(expected[name].norm())
+        # In a dead network all gradients are zero: `<=` accepts 0 and 0, `or 1` avoids dividing by 0.
+        if not off <= TOLERANCE * max(whole, ROUNDING * largest):
+            return f"the engine's gradient of {name} is off by {off / (whole or 1):.1g} of it"
+    return ""
 
 
 @torch.enable_grad()
@@ -124,7 +161,9 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
         return {name: value.detach() for name, value in found.items()} | {_DERIVATIVE: slope}
 
     try:
-        expected = with_derivative(plain_gradients(twin, images, labels)[0])
+        wanted, losses = plain_gradients(twin, images, labels)
+        (slope,) = torch.autograd.grad(losses.sum(), images, retain_graph=True, materialize_grads=True)
+        expected = with_derivative(wanted) | {_SLOPE: slope}
     except (RuntimeError, ValueError, TypeError) as problem:
         text = " ".join(str(problem).split())
         raise Unfit(f"attack: autograd has no gradients of the victim ({text}; mend its code)") from problem
@@ -135,15 +174,40 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
     steps = chain(twin)
     try:
         found = [with_derivative(tape_gradients(twin, images, labels)[0])]
-        chained = chain_gradients(steps, images, labels) if steps else None
-        found += [with_derivative(chained[0])] if chained else []
-    except _NO_RULE as problem:
+        found += [_multiplied(layer_passes(twin, images, labels, differentiable=False)[0])]
+        if steps:
+            found += [with_derivative(chain_gradients(steps, images, labels)[0])]
+            found += [{_SLOPE: _slope(steps, images.detach(), labels)}]
+    except MISFITS as problem:
         return " ".join(str(problem).split())
-    largest = max(float(value.norm()) for name, value in expected.items() if name != _DERIVATIVE)
-    for each in found:
-        for name, value in expected.items():
-            apart, whole = float((each[name] - value).norm()), max(float(value.norm()), ROUNDING * largest)
-            # In a dead network all gradients are zero: `<=` accepts 0 and 0, `or 1` avoids dividing by 0.
-            if not apart <= TOLERANCE * whole:
-                return f"the engine's gradient of {name} is off by {apart / (whole or 1):.1g} of it"
-    return ""
+    return next(filter(None, (apart_in_words(each, expected) for each in found)), "")
+
+
+def _multiplied(passes: list[tuple[Pass, Tensor]]) -> Tensors:
+    """Return the weight gradients of the layers whose rule writes them as products of two matrices.
+
+    passes: each use of a layer, and the gradient of the loss at what the layer returned.
+    """
+    found: Tensors = {}
+    for step, delta in passes:
+        known = rule(step.layer)
+        if known is not None and known.operands is not None:
+            name = f"{step.name}.weight" if step.name else "weight"
+            x, d = known.operands(step.layer, step.read, delta, TRIALS)
+            gradient = (d.mT @ x).view(TRIALS, *step.layer.get_parameter("weight").shape).detach()
+            found[name] = found[name] + gradient if name in found else gradient
+    return found
+
+
+@torch.no_grad()
+def _slope(steps: list[Step], images: Tensor, labels: Tensor) -> Tensor:
+    """Return the losses' derivative in the images, by a pass that keeps the pattern of an earlier one.
+
+    steps: the steps of the network.
+    images: [trials, batch, channels, rows, columns].
+    labels: [trials, batch] classes.
+    """
+    passed = forth(steps, images, forth(steps, images).kept)
+    found = back(steps, passed, entropy(passed.returned, labels).slope, None, whole=True)[0]
+    assert found is not None
+    return apart(found, images.shape)

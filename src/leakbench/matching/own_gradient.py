@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from leakbench.matching.chain import Step
-from leakbench.matching.distances import factors, in_memory, products, shaped
+from leakbench.matching.distances import factors, in_memory, laid_out, products, shaped
 from leakbench.matching.layers.rule import Kept
 from leakbench.tensors import Tensors
 
@@ -37,6 +37,8 @@ class OwnGradient:
     slope: the slope of the losses at what the layer returned.
     observed: name of a parameter → the observed gradient, [trials, *shape], laid out as the layer's own.
     """
+
+    lay = staticmethod(laid_out)
 
     def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
         self.layer, self.link, self.observed = step.layer, step.link, observed

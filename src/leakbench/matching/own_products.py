@@ -17,8 +17,12 @@ from torch.nn.functional import fold, pad
 
 from leakbench.matching.chain import Step
 from leakbench.matching.distances import factors, inner
+from leakbench.matching.fixed_convolution import FixedConv2d
 from leakbench.matching.layers.rule import Kept
 from leakbench.tensors import Tensors
+
+# The types of layers whose products are known here.
+PRODUCTS = (nn.Conv2d, FixedConv2d, nn.Linear, nn.BatchNorm2d)
 
 
 def windows(conv: nn.Conv2d, x: Tensor) -> Tensor:
@@ -42,10 +46,13 @@ class OwnProducts:
     slope: the slope of the losses at what the layer returned.
     observed: name of a parameter → the observed gradient, [trials, *shape].
 
-    The inputs and slopes of a convolution or a dense layer are matrices [trials, parts, inputs, places] and
-    [trials, parts, outputs, places], with a part for each image of a convolution. Those of a batch norm are
-    [trials, batch, channels, rows, columns], for it multiplies number by number.
+    The layer is of a type in `PRODUCTS`. The inputs and slopes of a convolution or a dense layer are matrices
+    [trials, parts, inputs, places] and [trials, parts, outputs, places], with a part for each image of a
+    convolution. Those of a batch norm are [trials, batch, channels, rows, columns], for it multiplies number
+    by number.
     """
+
+    lay = staticmethod(Tensor.contiguous)
 
     def __init__(self, step: Step, kept: Kept, slope: Tensor, observed: Tensors) -> None:
         self.layer, self.observed, self.slope = step.layer, observed, slope

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from leakbench.matching.chain import Forth, Step, back, chain, entropy, forth, spread, summed
-from leakbench.matching.distances import Distance, derivative, laid_out
+from leakbench.matching.distances import Distance, derivative
 from leakbench.matching.gradients import engines_fit
 from leakbench.matching.layers.norm import by_images
 from leakbench.matching.own_gradient import OwnGradient
-from leakbench.matching.own_products import OwnProducts
+from leakbench.matching.own_products import PRODUCTS, OwnProducts
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors
 
@@ -114,11 +114,17 @@ class SharedWeights:
         """What takes the gradients of a step's own parameters."""
         return OwnGradient if self.group.device == "cpu" else OwnProducts
 
+    def of(self, step: Step) -> type[OwnGradient] | type[OwnProducts]:
+        """Return what takes the gradients of one step: a layer without products goes trial by trial."""
+        return self.own if type(step.layer) in PRODUCTS else OwnGradient
+
     @cached_property
     def seen(self) -> list[Tensors]:
         """What was observed of each step's own parameters, laid out in memory as it is read."""
-        lay = laid_out if self.own is OwnGradient else Tensor.contiguous
-        return [{n: lay(self.observed[f"{step.name}.{n}"]) for n in step.told} for step in self.steps]
+        return [
+            {n: self.of(step).lay(self.observed[f"{step.name}.{n}"]) for n in step.told}
+            for step in self.steps
+        ]
 
     @cached_property
     def theirs(self) -> Tensor:
@@ -135,7 +141,7 @@ class SharedWeights:
         for place, (step, slope) in enumerate(zip(self.steps, slopes[1:], strict=True)):
             if step.told:
                 assert slope is not None
-                found[place] = self.own(step, passed.kept[place], slope, self.seen[place])
+                found[place] = self.of(step)(step, passed.kept[place], slope, self.seen[place])
         return found
 
     def cotangent(self, owns: Owns) -> tuple[Tensor, Tensors, Tensors]:

@@ -1,11 +1,10 @@
 """The latents that the attacker's own, trained generator reads."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from leakbench.errors import Unfit
+from leakbench.generators import of_latents
 from leakbench.matching.trials import Group
 from leakbench.matching.unknowns import Parameterisation, Unknowns
 from leakbench.tensors import Tensors
@@ -22,11 +21,7 @@ def latent() -> Parameterisation:
 
 
 def _of(group: Group, rng: torch.Generator) -> Unknowns:
-    generator: Any = group.observation.generator
-    if generator is None or not hasattr(generator, "latent"):
-        raise Unfit(
-            "attack: unknowns: latent needs a generator of a latent and a class (name one under generator)"
-        )
+    generator = of_latents(group.observation.generator, "unknowns: latent")
     if group.labels is None:
         raise Unfit("attack: unknowns: latent needs classes (set labels: counted)")
     network, labels = generator.to(group.device).requires_grad_(False), group.labels

@@ -1,13 +1,15 @@
 """Layers that the victims share."""
 
 from collections import OrderedDict
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
 
 from leakbench.errors import Unfit
 
@@ -27,6 +29,13 @@ STATISTICS = {
     "cifar100": ((0.5071598, 0.4866937, 0.4412019), (0.2673343, 0.2564385, 0.2761505)),
     "imagenet": ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)),
 }
+
+# The functions that change each value by itself, by their names without underscores.
+ELEMENTWISE = {
+    "abs", "add", "celu", "clamp", "clip", "div", "dropout", "elu", "exp", "gelu", "hardsigmoid", "hardswish",
+    "hardtanh", "leaky_relu", "log", "mish", "mul", "neg", "pow", "rdiv", "relu", "relu6", "rsub", "selu",
+    "sigmoid", "silu", "softplus", "softsign", "sqrt", "square", "sub", "tanh", "to",
+}  # fmt: skip
 
 
 def sequential(**layers: nn.Module) -> nn.Sequential:
@@ -230,67 +239,97 @@ def last_dense(model: nn.Module) -> str:
 def first_dense(model: nn.Module, images: Tensor) -> tuple[str, Tensor]:
     """Return the name of the first dense layer that reads something flattened, and what it read.
 
-    The first is the first in order of use. It does not matter whether a module or a function flattens its
-    input.
+    The first is the first in order of use. It does not matter whether a module or a function flattens, nor
+    whether elementwise functions stand before or behind the flattening.
 
     model: the network.
     images: [n, channels, rows, columns].
 
     What was read is returned unflattened, [n, channels, rows, columns]: the images or features of them.
-    Raises Unfit if there is no such layer.
+    Raises Unfit if no such layer is seen.
     """
-    few = [images[:2]]
-    found: list[tuple[str, int]] = []
+    found: list[tuple[str, torch.Size]] = []
+    whole: list[Tensor] = []
 
     def read(name: str, x: Tensor) -> None:
-        alike = (place for place in reversed(range(len(few))) if few[place][0].numel() == x[0].numel())
-        flattened = (place for place in alike if torch.equal(few[place].flatten(1), x))
-        found.extend((name, place) for place in flattened if not found)
+        if not found and (like := watch.unflattened(x)) is not None:
+            found.append((name, like.shape[1:]))
+            whole.append(x)
 
-    _watch(model, few[0], few.append, read)
-    if not found:
-        raise Unfit("attack: no dense layer reads a flattened record")
-    name, place = found[0]
-    if len(images) == len(few[0]):
-        return name, few[place]
-    # The second pass keeps only one tensor, because all tensors of a deep network take gigabytes.
-    seen, kept = count(1), [images]
-    _watch(model, images, lambda x: kept.extend([x] if next(seen) == place else []))
-    return name, kept[-1]
-
-
-def _watch(
-    model: nn.Module, images: Tensor, note: Callable[[Tensor], None],
-    read: Callable[[str, Tensor], None] | None = None,
-) -> None:  # fmt: skip
-    """Send images through a model and report what its layers read and return.
-
-    model: the network.
-    images: [n, channels, rows, columns].
-    note: receives every tensor [n, channels, rows, columns] that a layer reads or returns.
-    read: receives the name and the input of each dense layer.
-    """
-
-    def noted(values: Any) -> None:
-        for x in values if isinstance(values, tuple) else (values,):
-            if isinstance(x, Tensor) and x.dim() == 4:
-                note(x)
-
-    hooks = [layer.register_forward_pre_hook(lambda _, inputs: noted(inputs)) for layer in model.modules()]
-    hooks += [
-        layer.register_forward_hook(lambda _, inputs, output: noted(output)) for layer in model.modules()
+    watch = _Watch(images[:2])
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, inputs: watch.note(inputs)) for layer in model.modules()
     ]
-    if read is not None:
-        hooks += [
-            layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
-            for name, layer in model.named_modules()
-            if isinstance(layer, nn.Linear)
-        ]
+    hooks += [
+        layer.register_forward_hook(lambda _, inputs, output: watch.note(output)) for layer in model.modules()
+    ]
+    hooks += [
+        layer.register_forward_pre_hook(lambda _, inputs, name=name: read(name, inputs[0]))
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear)
+    ]
+    _hooked(model, images[:2], hooks, watch)
+    if not found:
+        raise Unfit("attack: no dense layer is seen to read a flattened record")
+    name, shape = found[0]
+    if len(images) > 2:
+        # The second pass keeps only one tensor, because all tensors of a deep network take gigabytes.
+        whole.clear()
+        layer = model.get_submodule(name)
+        keep = layer.register_forward_pre_hook(lambda _, inputs: whole.append(inputs[0]))
+        _hooked(model, images, [keep], nullcontext())
+    return name, whole[0].unflatten(1, shape)
+
+
+def _hooked(
+    model: nn.Module, images: Tensor, hooks: Sequence[RemovableHandle], context: AbstractContextManager[Any]
+) -> None:
+    """Send images through a model in a context, and remove the hooks."""
     try:
-        model(images)
+        with context:
+            model(images)
     finally:
         for hook in hooks:
             hook.remove()
+
+
+class _Watch(TorchFunctionMode):
+    """The tensors [n, channels, rows, columns] that modules and elementwise functions read and return.
+
+    What an elementwise function makes of something flattened is noted unflattened.
+
+    images: [n, channels, rows, columns], the first of them.
+    """
+
+    def __init__(self, images: Tensor) -> None:
+        super().__init__()
+        self.seen = [images]
+
+    def note(self, values: Any) -> None:
+        """Note the tensors with four axes among some values."""
+        for x in values if isinstance(values, tuple) else (values,):
+            if isinstance(x, Tensor) and x.dim() == 4:
+                self.seen.append(x)
+
+    def unflattened(self, x: Tensor) -> Tensor | None:
+        """Return the last noted tensor that `x` is the flattening of, if there is one."""
+        alike = (each for each in reversed(self.seen) if each[0].numel() == x[0].numel())
+        return next((each for each in alike if torch.equal(each.flatten(1), x)), None)
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if getattr(func, "__name__", "").strip("_") not in ELEMENTWISE:
+            return func(*args, **(kwargs or {}))
+        self.note(args)
+        flat = (self.unflattened(x) for x in args if isinstance(x, Tensor) and x.dim() == 2)
+        like = next((each for each in flat if each is not None), None)
+        found = func(*args, **(kwargs or {}))
+        if like is not None and found.numel() == like.numel():
+            self.note(found.reshape(like.shape))
+        else:
+            self.note(found)
+        return found
 
 
 def dense_input(model: nn.Module, images: Tensor) -> Tensor:

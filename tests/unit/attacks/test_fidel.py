@@ -1,5 +1,8 @@
 """The First Dense Layer Attack on the paper's victims."""
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -154,10 +157,31 @@ def test_only_the_first_dense_layer_is_read(make: Make) -> None:
     assert torch.equal(fidel(other, RNG).images, fidel(observation, RNG).images)
 
 
+class Standardises(nn.Module):
+    """A network that standardises pixels by a calculation, which no layer tells of."""
+
+    def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(shape[0] * shape[1] * shape[2], classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.dense((x.flatten(1) - 0.5) / 0.2)
+        return found
+
+
+def test_what_a_calculation_makes_of_pixels_is_no_image(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = SimpleNamespace(standardises=lambda shape, classes: Standardises(shape, classes))
+    monkeypatch.setitem(sys.modules, "leakbench.victims.standardises", own)  # type: ignore[arg-type]
+    observation, images = make("standardises", (6, 6, 1))
+    found = fidel(observation, RNG)
+    assert found.target == "features"
+    torch.testing.assert_close(found.images[0, 0, 0], (images[0, 0] - 0.5) / 0.2, rtol=1e-3, atol=1e-4)
+
+
 def test_rounds_are_attacked_one_like_many(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     observation, _ = make("fcnn", (6, 6, 1), k=3, rounds=45)
     whole = fidel(observation, RNG)
-    monkeypatch.setattr(fidel, "rounds_at_once", 7)
+    monkeypatch.setitem(attacks._CAPABILITIES, fidel, attacks.Capabilities(rounds_at_once=7))
     parts = list(attacks.pieces({"module": "fidel", "parameters": {"combine": True}}, observation, RNG))
     assert [rounds for rounds, _ in parts] == [slice(i, min(i + 7, 45)) for i in range(0, 45, 7)]
     assert torch.equal(torch.cat([part.images for _, part in parts])[:, :, :-1], whole.images)

@@ -160,13 +160,13 @@ def test_a_fault_in_an_attack_marks_its_own_cell(
     """Whether it comes at once or in a later piece, when a part of the file is written."""
     calls = []
 
+    @attacks.capable(rounds_at_once=1)
     def faulty(observation: Any, rng: torch.Generator, **sections: Any) -> Reconstruction:
         calls.append(observation.rounds)
         if len(calls) > (2 if late else 0):
             raise problem
         return made(images=torch.zeros(1, 1, 3, 3, 8, 8), usable=torch.ones(1, 1, 3, dtype=torch.bool))
 
-    faulty.rounds_at_once = 1  # type: ignore[attr-defined]
     own = attacks.part
     monkeypatch.setattr(attacks, "part", lambda room, name: faulty if room == "attacks" else own(room, name))
     write(tmp_path / "capture.safetensors", small(rounds=4))

@@ -81,3 +81,9 @@ def test_an_attack_whose_rounds_see_each_other_is_run_on_noise_alone() -> None:
     )
     assert next(own)[1].images.shape[0] == seen.rounds
     assert next(null)[1].images.shape[0] == 1
+
+
+def test_what_an_attack_is_capable_of_is_found_by_its_name() -> None:
+    assert attacks.capabilities("fidel") == attacks.Capabilities(rounds_at_once=40)
+    assert attacks.capabilities("gradient-matching") == attacks.Capabilities(together=True)
+    assert attacks.capabilities("membership") == attacks.Capabilities()

@@ -60,7 +60,7 @@ def test_an_honest_wide_network_gives_records_away_and_shows_no_sign_of_its_serv
 def test_a_detector_that_cannot_look_is_left_out_with_its_reason() -> None:
     no_dense = nn.Sequential(nn.Unflatten(1, (1, 25)), nn.Conv2d(1, 2, 25), nn.Flatten())
     found = named(alarms([part(no_dense)], BUDGET))
-    assert found["isolation"].why_not == "no dense layer reads a flattened record"
+    assert found["isolation"].why_not == "no dense layer is seen to read a flattened record"
     assert found["d_snr"].far is not None
     found = named(alarms([part(mlp(400, 60))], BUDGET, plain_loss=False))
     assert found["isolation"].why_not == found["d_snr"].why_not == "the loss is not the mean cross-entropy"

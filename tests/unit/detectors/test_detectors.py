@@ -165,7 +165,7 @@ def test_a_detector_that_cannot_look_says_why() -> None:
     assert reasons(replace(own, plain_loss=False)) == fresh | other
     model = nn.Sequential(nn.Conv2d(1, 5, 8), nn.Flatten())
     none = reasons(Received(model, images(), torch.arange(BATCH) % 5))
-    flat = "no dense layer reads a flattened record"
+    flat = "no dense layer is seen to read a flattened record"
     assert none == fresh | {
         "few_open": flat,
         "isolation": flat,

@@ -142,14 +142,14 @@ PARTS: dict[str, Callable[[], nn.Module]] = {
 def assembled(parts: list[str], flat: bool, seed: int = 0) -> nn.Module:
     """Return a network of images [n, CHANNELS, SIDE, SIDE] in float64, with norms that have seen something.
 
-    `flat`: whether a dense layer reads the image flattened by a module, or by a function, and its mean else.
+    `flat`: whether a module flattens the whole image, which a chain knows, or a function four means of it.
     """
     torch.manual_seed(seed)
-    head: list[nn.Module] = [nn.AdaptiveAvgPool2d(2), nn.Flatten()]
     body = nn.Sequential(conv(3, padding=1), *(PARTS[part]() for part in parts))
-    if not flat:
-        head = [nn.AdaptiveAvgPool2d(2), Calls(lambda x: x.flatten(1))]
-    model = nn.Sequential(*body, *head, nn.Linear(4 * CHANNELS, CLASSES)).double().eval()
+    head = [nn.Flatten()] if flat else [nn.AdaptiveAvgPool2d(2), Calls(lambda x: x.flatten(1))]
+    model = nn.Sequential(*body, *head, nn.LazyLinear(CLASSES)).eval()
+    model(torch.zeros(1, CHANNELS, SIDE, SIDE))
+    model.double()
     for layer in model.modules():
         if isinstance(layer, nn.BatchNorm2d) and layer.running_mean is not None:
             layer.running_mean.normal_(0, 0.2)

@@ -1,5 +1,8 @@
 """Whatever torch module the victim is, gradients and what is made of them are those of plain autograd."""
 
+from typing import Any
+from unittest.mock import patch
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -8,13 +11,22 @@ from random_networks import CHANNELS, CLASSES, PARTS, SIDE, assembled
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
+from trial_networks import distance_of, group
 
+from leakbench.matching.chain import chain
+from leakbench.matching.frozen import FrozenDifference
 from leakbench.matching.gradient_products import gradient_products, rows_of
-from leakbench.matching.gradients import gradients
+from leakbench.matching.gradients import engines_fit, gradients
+from leakbench.matching.own_gradient import OwnGradient
+from leakbench.matching.own_products import OwnProducts
+from leakbench.matching.shared_weights import SharedWeights, fits
 from leakbench.tensors import Tensors
 
 # Of the largest gradient of a network: what is smaller than that is rounding.
 NOTHING = 1e-6
+# A step's share of its length so short that in float64 no curvature is left in a difference, which is then
+# exact to this.
+SHORT, DIFFERENCE = 1e-4, 1e-4
 
 
 def expected(model: nn.Module, images: Tensor, labels: Tensor) -> Tensors:
@@ -34,7 +46,8 @@ def agree(found: Tensor, wanted: Tensor, scale: float, tolerance: float, what: s
 
 
 def holds(model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1e-7) -> None:
-    """Compare gradients, products and the derivative of a cosine distance of gradients with autograd's."""
+    """Compare what every engine computes with autograd: gradients, products, and the derivative of a cosine
+    distance of gradients."""
     images = images.clone().requires_grad_()
     wanted = [expected(model, x, y) for x, y in zip(images, labels, strict=True)]
     observed = {n: torch.randn_like(v) * v.detach().square().mean().sqrt() for n, v in wanted[0].items()}
@@ -55,6 +68,10 @@ def holds(model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1
         for each in (losses, [cosine(each) for each in wanted])
     )
     agree(ours, theirs, float(theirs.norm()), 10 * tolerance, "the derivative")
+    again, _ = gradients(model, images, labels, dict(model.named_parameters()))
+    for name, value in found.items():
+        agree(again[name], value.detach(), scale, tolerance, f"{name} by weights that replace the model's")
+    engines_hold(model, images.detach(), labels, observed, theirs, tolerance)
     rows = {n: rows_of(v[None]) for n, v in observed.items()}
     products = gradient_products(
         model, images.detach().clone(), labels, rows, torch.zeros(len(images), dtype=torch.int64)
@@ -62,6 +79,29 @@ def holds(model: nn.Module, images: Tensor, labels: Tensor, tolerance: float = 1
     for kind, other in (("dot", lambda each: observed), ("mine", lambda each: each)):
         sums = torch.stack([sum((v * other(each)[n]).sum() for n, v in each.items()) for each in wanted])
         agree(products[kind], sums.detach().double(), scale**2, 10 * tolerance, kind)
+
+
+def engines_hold(
+    model: nn.Module, images: Tensor, labels: Tensor, observed: Tensors, cosine: Tensor, tolerance: float
+) -> None:
+    """Compare the engines that take whole derivatives with autograd's derivative of a cosine, if they serve
+    the model."""
+    trials = len(labels)
+    if not engines_fit(model, images.shape[1:]) or chain(model) is None:
+        return
+    seen = {name: value.expand(trials, *value.shape).contiguous() for name, value in observed.items()}
+    of = group(model, images, labels, observed=seen)
+    unknowns = {"images": (images - of.mean) / of.deviation}
+    length = torch.stack([value.norm() for value in observed.values()]).norm()
+    wanted, ones = -cosine * of.deviation / length, images.new_ones(trials, len(seen))
+    given = of, distance_of("cosine"), seen, labels, ones
+    found = {"differences": FrozenDifference(*given, scale=SHORT)(unknowns)[1]["images"]}
+    for own in (OwnGradient, OwnProducts) if fits(model, images.shape[1:]) else ():
+        with patch.object(SharedWeights, "own", own):
+            found[own.__name__] = SharedWeights(*given)(unknowns)[1]["images"]
+    for name, value in found.items():
+        loose = DIFFERENCE if name == "differences" else 10 * tolerance
+        agree(value, wanted, float(wanted.norm()), loose, name)
 
 
 def drawn(trials: int, batch: int, side: int = SIDE, channels: int = CHANNELS) -> tuple[Tensor, Tensor]:
@@ -84,10 +124,23 @@ def test_every_part_alone(part: str, flat: bool) -> None:
     st.sampled_from([(2, 1), (2, 2), (1, 3)]),
 )
 def test_parts_together(parts: list[str], flat: bool, seed: int, size: tuple[int, int]) -> None:
-    model = assembled(parts, flat, seed)
     images, labels = drawn(*size)
     try:
+        model = assembled(parts, flat, seed)
         expected(model, images[0], labels[0])
     except (RuntimeError, ValueError):
         return
     holds(model, images, labels)
+
+
+@pytest.mark.parametrize("engine", [FrozenDifference, SharedWeights])
+def test_an_engine_that_is_off_is_seen(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = engine.__call__
+
+    def off(self: Any, unknowns: Tensors) -> tuple[Tensor, Tensors]:
+        losses, found = right(self, unknowns)
+        return losses, {name: 1.001 * value for name, value in found.items()}
+
+    monkeypatch.setattr(engine, "__call__", off)
+    with pytest.raises(AssertionError):
+        holds(assembled(["conv", "batch norm", "relu"], True), *drawn(2, 2))

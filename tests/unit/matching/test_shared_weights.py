@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from trial_networks import CASES, CLASSES, IDS, Weigh, group, met, ones, terms
 
 from leakbench.matching import own_gradient
 from leakbench.matching.composition import Composition
 from leakbench.matching.frozen import FrozenDifference
+from leakbench.matching.layers import RULES
+from leakbench.matching.layers.rule import Link, Rule
 from leakbench.matching.objective import Objective
 from leakbench.matching.own_gradient import OwnGradient
 from leakbench.matching.own_products import OwnProducts
@@ -121,6 +123,41 @@ def test_convolutions_of_all_shapes(conv: nn.Conv2d) -> None:
     model = nn.Sequential(conv, nn.Sigmoid(), nn.Flatten(), nn.Linear(places, CLASSES))
     images = torch.rand(TRIALS, 2, 3, 9, 11, dtype=torch.float64)
     agree(group(model.double(), images, torch.randint(0, CLASSES, (TRIALS, 2)), True))
+
+
+class Shift(nn.Module):
+    """A registered layer that no product is known of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.weight[:, None, None]
+
+
+# It keeps four tensors, as a batch norm does.
+SHIFT = Link(
+    lambda layer, x, trials: (x + layer.weight.repeat(trials)[:, None, None], (x, x, x, x)),
+    lambda layer, kept, read, slope: slope,
+    lambda layer, kept, read, rate, own, trials: (
+        (torch.zeros_like(kept[0]) if rate is None else rate)
+        + (own["weight"].reshape(-1, 1, 1) if own else 0)
+    ),
+    lambda layer, kept, read, slope, moved, rate, own: (
+        torch.zeros_like(kept[0]) if rate is None else 1 * rate
+    ),
+    lambda layer, kept, slope, trials: {"weight": slope.sum((0, 2, 3)).view(trials, -1)},
+)
+
+
+def test_a_layer_without_products_goes_trial_by_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(RULES, Shift, Rule(link=SHIFT))
+    layers = nn.Conv2d(3, 4, 3), Shift(), nn.Sigmoid(), nn.Flatten(), nn.Linear(4 * 36, CLASSES)
+    model = nn.Sequential(*layers).double()
+    assert fits(model, torch.Size([2, 3, 8, 8]))
+    images = torch.rand(TRIALS, 2, 3, 8, 8, dtype=torch.float64)
+    agree(group(model, images, torch.randint(0, CLASSES, (TRIALS, 2)), True))
 
 
 def test_dilated_convolutions_lie_in_no_batch() -> None:

@@ -1,6 +1,7 @@
 """The victims against Tables I and II of the paper: shapes, sizes, initialisation, words."""
 
 import csv
+from collections.abc import Callable
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 import torchvision
-from torch import nn
+from torch import Tensor, nn
 
 from leakbench import generators, victims
 from leakbench.errors import Unfit
@@ -135,9 +136,51 @@ def test_what_a_function_flattens_is_found_where_a_module_returned_it() -> None:
     assert (name, read.shape) == ("head", (1, 2, 26, 26))
 
 
+class Calls(nn.Module):
+    """A network that calls a function between a convolution and a dense layer."""
+
+    def __init__(self, between: Callable[[Tensor], Tensor], conv: nn.Module) -> None:
+        super().__init__()
+        self.between, self.conv, self.head = between, conv, nn.LazyLinear(10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.head(self.between(self.conv(x)))
+        return found
+
+
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("conv", [nn.Conv2d(1, 2, 3), nn.Identity()])
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda x: torch.flatten(torch.nn.functional.relu(x), 1),
+        lambda x: (x.flatten(1) - 0.5) / 0.2,
+        lambda x: torch.relu(x.reshape(len(x), -1)),
+        lambda x: nn.Sigmoid()(2 * (1 - x)).view(len(x), -1).sub_(1),
+        lambda x: torch.nn.functional.dropout(x.flatten(1), training=False).clamp(0, 1),
+    ],
+)
+def test_elementwise_functions_hide_no_flattening(
+    between: Callable[[Tensor], Tensor], conv: nn.Module, n: int
+) -> None:
+    model, x = Calls(between, conv).eval(), torch.rand(n, 1, 28, 28)
+    model(x)
+    name, read = first_dense(model, x)
+    assert (name, read.shape) == ("head", conv(x).shape)
+    torch.testing.assert_close(read, between(conv(x)).view_as(read))
+
+
+@pytest.mark.parametrize("mixes", [lambda x: x.flatten(1).flip(1), lambda x: x.flatten(1).cumsum(1)])
+def test_functions_that_mix_values_do_hide_it(mixes: Callable[[Tensor], Tensor]) -> None:
+    model, x = Calls(mixes, nn.Conv2d(1, 2, 3)), torch.rand(2, 1, 28, 28)
+    model(x)
+    with pytest.raises(Unfit, match="no dense layer is seen to read a flattened record"):
+        first_dense(model, x)
+
+
 @pytest.mark.parametrize("model", [Flattens((0, 1, 3, 2)), nn.Sequential(nn.Conv2d(1, 1, 3))])
 def test_a_network_whose_flattened_input_nobody_sees_is_refused(model: nn.Module) -> None:
-    with pytest.raises(Unfit, match="no dense layer reads a flattened record"):
+    with pytest.raises(Unfit, match="no dense layer is seen to read a flattened record"):
         first_dense(model, torch.rand(1, 1, 28, 28))
 
 

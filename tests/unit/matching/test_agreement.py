@@ -1,0 +1,107 @@
+"""Engines that take whole derivatives are compared with plain autograd before an attack trusts them."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from trial_networks import CLASSES, SHAPE, group, network, ones, terms
+
+from leakbench.matching.composition import Composition
+from leakbench.matching.frozen import FrozenDifference
+from leakbench.matching.gradients import engines_fit
+from leakbench.matching.layers import RULES
+from leakbench.matching.own_gradient import OwnGradient
+from leakbench.matching.shared_weights import SharedWeights
+from leakbench.matching.trials import Group
+
+RESNET = ("resnet20_4", {"width": 4, "normalise": "cifar10"})
+FROZEN, BATCHED = {"derivative": "frozen"}, {"precision": "bfloat16"}
+
+
+def trials() -> Group:
+    images = torch.rand(2, 1, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    return group(network(*RESNET), images, torch.zeros(2, 1, dtype=torch.int64))
+
+
+def engine(of: Group, how: dict[str, Any]) -> Any:
+    composed = Composition(terms("cosine", ones), unknowns=None, optimiser=None, **how)  # type: ignore[arg-type]
+    return composed.objective_of(of).engine
+
+
+@pytest.mark.parametrize(("how", "expected"), [(FROZEN, FrozenDifference), (BATCHED, SharedWeights)])
+def test_an_engine_that_agrees_is_used_and_draws_on_nobodys_chance(
+    how: dict[str, Any], expected: type, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of, before = trials(), torch.get_rng_state()
+    assert engine(of, how) is expected
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("how", "where"),
+    [
+        (FROZEN, (FrozenDifference, "one")),
+        (BATCHED, (SharedWeights, "rates")),
+        (BATCHED, (OwnGradient, "back")),
+    ],
+)
+def test_an_engine_that_is_off_is_left_with_one_line(
+    how: dict[str, Any],
+    where: tuple[type, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    right = getattr(*where)
+
+    def more(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return 1.1 * value
+        if isinstance(value, dict):
+            return {name: more(each) for name, each in value.items()}
+        return (value[0], more(value[1])) if where[1] == "one" else (more(value[0]), value[1])
+
+    monkeypatch.setattr(*where, lambda *given: more(right(*given)))
+    of = trials()
+    assert engine(of, how) is None
+    assert engine(of, how) is None
+    assert capsys.readouterr().err.count("exact derivatives without") == 1
+
+
+def test_the_derivative_of_the_loss_in_the_images_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Differences take it back through the first layer, which gradients alone do not."""
+    known = RULES[nn.Conv2d]
+    assert known.link
+    right = known.link.backward
+
+    def off(layer: nn.Conv2d, kept: Any, read: torch.Size, slope: Tensor) -> Tensor:
+        return right(layer, kept, read, slope) * (1.1 if layer.in_channels == SHAPE[1] else 1)
+
+    monkeypatch.setitem(RULES, nn.Conv2d, known._replace(link=known.link._replace(backward=off)))
+    assert not engines_fit(network("lenet_dlg", {}), SHAPE)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv2d, nn.Linear])
+def test_the_two_factors_of_a_weight_gradient_are_compared_too(
+    layer: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = RULES[layer]
+    assert known.operands
+    right = known.operands
+
+    def off(*given: Any) -> tuple[Tensor, Tensor]:
+        x, slope = right(*given)
+        return 1.1 * x, slope
+
+    monkeypatch.setitem(RULES, layer, known._replace(operands=off))
+    assert not engines_fit(network("lenet_dlg", {}), SHAPE)
+
+
+def test_norms_of_the_batch_are_compared_trial_by_trial() -> None:
+    torch.manual_seed(0)
+    norms = (nn.BatchNorm2d(3, track_running_stats=False) for _ in range(10))
+    blocks = (nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), norm, nn.ReLU()) for norm in norms)
+    model = nn.Sequential(*blocks, nn.Flatten(), nn.Linear(3 * 64, CLASSES)).double().eval()
+    of = group(model, torch.rand(2, 2, 3, 8, 8, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.int64))
+    assert engine(of, FROZEN) is FrozenDifference
