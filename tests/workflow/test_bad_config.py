@@ -171,6 +171,8 @@ CASES = [
     ["budget.trials", "1 item"]),
     Case("budget-longer-than-whole", "scales/quick", {"budget": BUDGET | {"length": 2}},
     ["budget.length", "less than or equal to 1"]),
+    Case("budget-shorter-than-a-verdict-takes", "scales/quick", {"budget": BUDGET | {"length": 0.1}},
+    ["budget.length", "greater than or equal to 0.5, got 0.1"]),
     Case("budget-a-number", "scales/quick", {"budget": 8}, ["budget", "got 8"]),
     Case("budget-pays-for-no-trial", "scales/quick", {"budget": BUDGET | {"trials": {5: 1e-9}}},
     ["budget: pays for no cell", "tiny/tiny", "gives a cell"]),

@@ -12,6 +12,7 @@ from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.workflow import judges
 from leakbench.errors import UserError
+from leakbench.verdicts.verdict import SHORTEST
 from tests.unit.catalogue.conftest import ENTRIES
 
 ROOT = Path(__file__).parents[3]
@@ -166,6 +167,14 @@ def test_no_plain_attacker_stands_without_the_adaptive_one(paid: Callable[..., P
     found = paid(changes, trials={5: 1.01 * seconds(every, rounds=5)})
     assert {(cell.defence, cell.attack) for cell in found.cells} == {("none", "a"), ("none", "m")}
     assert reasons(found)["d/v/f/clip/m/0"].startswith("would flatter the defence")
+
+
+def test_no_scale_is_shorter_than_a_verdict_takes(paid: Callable[..., Plan]) -> None:
+    assert paid(length=SHORTEST).cells
+    with pytest.raises(
+        UserError, match=rf"scales/quick\.yaml: budget\.length: .* equal to {SHORTEST}, got 0\.4"
+    ):
+        paid(length=0.4)
 
 
 @pytest.mark.parametrize("scale", ["quick", "standard"])
