@@ -35,10 +35,12 @@ class Sizes:
 
     values: name of a spec → the size in it that the budget sets (SIZED).
     left_out: <experiment>/<stem> → why the cell or study is left out.
+    short: the keys of the budget that leave out some cell or study.
     """
 
     values: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    short: set[str] = field(default_factory=set)
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:

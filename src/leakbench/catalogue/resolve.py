@@ -12,7 +12,7 @@ from typing import IO
 
 from leakbench.artefacts import to_json
 from leakbench.catalogue import at_work, shares
-from leakbench.catalogue.budget import Ask, paid
+from leakbench.catalogue.budget import LIMITS, Ask, paid
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell, decays
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.every import every, stems
@@ -150,10 +150,9 @@ def plan(
     there = shares.counted(config)
     sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
     if asks and len(sizes.left_out) == len(asks):
-        name, reason = min(sizes.left_out.items())
-        raise UserError(
-            f"{at.file}: budget: pays for no cell: {name} {reason} (raise trials, training or total)"
-        )
+        # The last limit that a cell met is the one to raise: that cell met all others.
+        key = max(sizes.short, key=LIMITS.index)
+        raise UserError(f"{at.file}: budget.{key}: pays for no cell (raise it)")
     return _planned(replace(at, sizes=sizes, only=meant), *given[1:])[0]
 
 

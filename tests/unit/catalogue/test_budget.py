@@ -91,8 +91,28 @@ def test_a_cell_that_can_pay_for_no_trials_says_what_it_takes(paid: Callable[...
 def test_a_victim_that_trains_too_long_takes_its_cells_along(paid: Callable[..., Plan]) -> None:
     (once,) = (costs.of_training(paid().specs["train/d/v/0"], there=60).seconds(),)
     assert len(paid(training=1.01 * once).cells) == 2
-    with pytest.raises(UserError, match="budget: pays for no cell"):
+    with pytest.raises(UserError, match=r"budget\.training: pays for no cell \(raise it\)$"):
         paid(training=0.99 * once)
+
+
+@pytest.mark.parametrize(
+    ("key", "budget"),
+    [
+        ("trials", {"trials": {5: 1e-9}}),
+        ("experiment", {"experiment": 1e-9}),
+        ("total", {"total": 0.001}),
+        ("total", {"total": 0.001, "experiment": 1e-9}),
+        # A cell that is too dear by itself is not what the budget fails for.
+        ("total", {"total": 0.001, "trials": {5: 1}}),
+    ],
+)
+def test_a_budget_that_pays_for_nothing_names_the_key_that_is_too_small(
+    key: str, budget: dict[str, Any], paid: Callable[..., Plan]
+) -> None:
+    with pytest.raises(
+        UserError, match=rf"scales/quick\.yaml: budget\.{key}: pays for no cell \(raise it\)$"
+    ):
+        paid(**budget)
 
 
 def test_published_lengths_count_where_a_work_states_them(
