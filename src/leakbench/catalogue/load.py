@@ -38,12 +38,12 @@ def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: st
     """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
-    try:
-        parts = {
-            key: sections.varied(value.get(key), changes[key], key) for key in SECTIONS if key in changes
-        }
-    except (ValueError, TypeError, AttributeError) as problem:
-        raise UserError(f"{where}: {problem} (see config/README.md)") from problem
+    parts = {}
+    for key in (key for key in SECTIONS if key in changes):
+        try:
+            parts[key] = sections.varied(value.get(key), changes[key], key)
+        except ValueError as problem:
+            raise UserError(f"{where}.{key}: {problem} (see config/README.md)") from problem
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
@@ -206,13 +206,11 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
             raise UserError(
                 f"{path}: variants: must map each name to the keys it changes (see config/README.md)"
             )
-        resolved = {path.stem: (str(path), value)}
-        for variant, changes in variants.items():
-            resolved[f"{path.stem}-{variant}"] = (
-                f"{path}: variants.{variant}",
-                _varied(kind, value, changes or {}, f"{path}: variants.{variant}"),
-            )
-        for name, (where, mapping) in resolved.items():
+        resolved = {path.stem: (str(path), {})} | {
+            f"{path.stem}-{variant}": (f"{path}: variants.{variant}", changes or {})
+            for variant, changes in variants.items()
+        }
+        for name, (where, changes) in resolved.items():
             # Names become paths and patterns of paths.
             if not re.fullmatch(NAME, name):
                 raise UserError(
@@ -220,7 +218,7 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
                 )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
-            entries[name] = validate(kind, path.stem, where, mapping)
+            entries[name] = validate(kind, path.stem, where, _varied(kind, value, changes, where))
     return entries
 
 

@@ -72,14 +72,15 @@ def varied(base: Any, change: Any, section: str) -> Any:
     base: the section of the file, in any of its forms, or nothing.
     change: the section of the variant, in any of its forms.
     section: the name of the section.
+
+    Raises ValueError for a change whose arguments are no mapping.
     """
     if not isinstance(change, dict) or not base:
         return change
-    known = named(base)
-    out = known if section in SEVERAL or set(change) <= set(known) else {}
-    kept = {name: values for name, values in out.items() if change.get(name, values) is not None}
-    laid = {name: {**kept.get(name, {}), **values} for name, values in change.items() if values is not None}
-    return kept | laid
+    known, given = named(base), named(change)
+    out = known if section in SEVERAL or set(given) <= set(known) else {}
+    laid = out | {name: {**out.get(name, {}), **values} for name, values in given.items()}
+    return {name: values for name, values in laid.items() if change.get(name, values) is not None}
 
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:

@@ -122,9 +122,16 @@ def test_the_flat_form_is_shown_the_new_one(key: str, root: Callable[..., Path])
 def test_a_mistake_in_a_variant_names_it(root: Callable[..., Path]) -> None:
     bad = MATCHING | {"variants": {"bad": {"objective": {"cosine": 3}}}}
     where = root({"attacks/m": {"summary": "x"} | bad})
-    with pytest.raises(UserError, match=r"variants\.bad") as problem:
+    wanted = r"m\.yaml: variants\.bad\.objective: cosine: the arguments are no mapping, such as \{cosine: \{"
+    with pytest.raises(UserError, match=wanted) as problem:
         loaded(where, "m")
     assert "\n" not in str(problem.value)
+
+
+def test_a_mistake_in_the_file_is_not_laid_to_its_variant(root: Callable[..., Path]) -> None:
+    bad = MATCHING | {"objective": 3, "variants": {"v": {"objective": {"cosine": {}}}}}
+    with pytest.raises(UserError, match=r"m\.yaml: objective: "):
+        loaded(root({"attacks/m": {"summary": "x"} | bad}), "m")
 
 
 def test_labels_that_are_not_said_are_none_too(root: Callable[..., Path]) -> None:
