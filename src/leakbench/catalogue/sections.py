@@ -1,12 +1,15 @@
 """The sections of an attack's YAML: each names parts of a room and gives their keyword arguments."""
 
 import ast
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import yaml
+
 from leakbench.catalogue.signature import check_part, definition, module_file, part_names
 from leakbench.errors import UserError
-from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE
+from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
 from leakbench.yamls import suggest
 
 Named = dict[str, dict[str, Any]]
@@ -24,19 +27,14 @@ FORMS = {
     ]
 }
 
-# Keys that stood under `parameters:` before attacks had sections → what is written now.
-_WEIGHED = "objective: [cosine, {layer-weights: {shape: linear, beta: 50.0, relu: true}}]"
-_STEPPED = "optimiser: {adam: {lr: 0.1, signed: true, decay: true}}"
-_JOINT = "epochs: {joint: {steps: both}}"
+# Section → the keys that stood in its place, most of them under `parameters:`, before attacks had sections.
 FLAT = {
-    "distance": "objective: [squares, norm]",
-    **dict.fromkeys(("tv", "variation"), "objective: [cosine, {total-variation: {weight: 0.0001}}]"),
-    **dict.fromkeys(("layers", "beta", "relu", "zeros", "norms", "order"), _WEIGHED),
-    **dict.fromkeys(("unknowns", "boxed", "start"), "unknowns: {dummies: {boxed: true}}"),
-    **dict.fromkeys(("optimiser", "lr", "momentum", "population", "signed", "decay"), _STEPPED),
-    **dict.fromkeys(("steps", "pooling", "label_filter", "pre_iterations", "later"), _JOINT),
-    "inference": "labels: row-minimum",
-    "adapts": "adaptive: true",
+    "objective": ("distance", "tv", "variation", "layers", "beta", "relu", "zeros", "norms", "order"),
+    "unknowns": ("unknowns", "boxed", "start"),
+    "optimiser": ("optimiser", "lr", "momentum", "population", "signed", "decay"),
+    "epochs": ("steps", "pooling", "label_filter", "pre_iterations", "later"),
+    "labels": ("inference",),
+    "adaptive": ("adapts",),
 }
 
 
@@ -83,6 +81,62 @@ def varied(base: Any, change: Any, section: str) -> Any:
     return {name: values for name, values in laid.items() if change.get(name, values) is not None}
 
 
+def check_form(module: str, value: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for an attack in the form of before there were sections, and show it in the new form.
+
+    module: the module of the attack.
+    value: what the file says.
+    where: what a message calls the entry, followed by a colon.
+    """
+    given = value.get("parameters")
+    parameters = given if isinstance(given, dict) else {}
+    if stem(module) == "joint_matching":
+        raise UserError(
+            f"{where}module: {module} is now a section of gradient-matching (write module: gradient-matching "
+            f"and {_in_sections('epochs', parameters)})"
+        )
+    if stem(module) not in map(stem, part_names("attacks")):
+        return
+    own = {argument.arg for argument in definition("attacks", module).args.kwonlyargs}
+    places = {key: f"parameters.{key}" for key in parameters if key not in own}
+    places |= {key: key for key in value if key not in SECTIONS}
+    for section, keys in FLAT.items():
+        if key := next((key for key in keys if key in places), ""):
+            old = {each: {**value, **parameters}[each] for each in keys if each in places}
+            raise UserError(
+                f"{where}{places[key]}: the parts of an attack have sections of their own (write "
+                f"{_in_sections(section, old)})"
+            )
+
+
+def _in_sections(section: str, given: Mapping[str, Any]) -> str:
+    """Return a section in YAML.
+
+    section: the name of the section.
+    given: the flat keys in whose place the section stands, and others.
+    """
+    old = {key: given[key] for key in FLAT[section] if key in given}
+    part: Any
+    match section:
+        case "objective":
+            part = str(old.pop("distance")).split("+") if "distance" in old else []
+            smooth = {"weight": old.pop("tv")} if "tv" in old else {}
+            smooth |= {"squared": True} if old.pop("variation", "") == "squared" else {}
+            part += [{"total-variation": smooth}] if smooth else []
+            layers = {"shape" if key == "layers" else key: value for key, value in old.items()}
+            part += [{"layer-weights": layers}] if layers else []
+        case "labels" | "adaptive":
+            (part,) = old.values()
+        case _:
+            usual = {"unknowns": "dummies", "optimiser": "adam", "epochs": "joint"}
+            name = str(old.pop(section, usual[section]))
+            if name == "cma-es" and "lr" in old:
+                old = {"sigma": old.pop("lr"), **old}
+            part = {name: old} if old else name
+    text = yaml.safe_dump({section: part}, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.strip()[1:-1]
+
+
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:
     """Raise UserError for a section that an attack does not take or lacks, or whose parts do not fit.
 
@@ -93,12 +147,6 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
     function = definition("attacks", module)
     taken = [argument.arg for argument in function.args.args[2:]]
     needed = taken[: len(taken) - len(function.args.defaults)]
-    own = {argument.arg for argument in function.args.kwonlyargs}
-    flat = next((key for key in entry["parameters"] if key in FLAT and key not in own), None)
-    if flat:
-        raise UserError(
-            f"{where}parameters.{flat}: the parts of an attack have sections of their own ({FLAT[flat]})"
-        )
     for section, room in SECTIONS.items():
         given = entry[section]
         if given and section not in taken:
