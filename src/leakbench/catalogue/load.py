@@ -87,7 +87,10 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
                 for name, given in getattr(entry, section).items()
             }
     filled["parameters"] = _parameters(kind, module, entry.parameters, f"{where}: ")
-    return entry.model_copy(update=filled)
+    found = entry.model_copy(update=filled)
+    if isinstance(found, Attack):
+        sections.check_fit(found.model_dump(), f"{where}: ")
+    return found
 
 
 def too_large(value: Any, *keys: str) -> Iterator[str]:
@@ -138,7 +141,8 @@ def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
             f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
         )
     # A spec names the one generator of its data set, the catalogue one for each.
-    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": {}})
+    named = {"it": "it"} if given.get("generator") else {}
+    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
     return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}
 
 

@@ -1,13 +1,14 @@
 """The sections of an attack's YAML: each names parts of a room and gives their keyword arguments."""
 
 import ast
+import fnmatch
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
-from leakbench.catalogue.signature import check_part, definition, module_file, part_names
+from leakbench.catalogue.signature import check_part, definition, module_file, parameters_model, part_names
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
 from leakbench.yamls import suggest
@@ -36,6 +37,28 @@ FLAT = {
     "labels": ("inference",),
     "adaptive": ("adapts",),
 }
+
+# What excludes what in one attack. A pattern of what the YAML says, `key: value`, is mapped to patterns of
+# what cannot stand beside it. Arguments count that are not the default. A term of the objective is followed
+# by its return type. The parts refuse the same, but only at run time, when the cell is lost. It stands here
+# too because a part's file is read without being imported, and its digest is in the records of its results.
+EXCLUDES: dict[str, tuple[str, ...]] = {
+    "labels: rlu": ("generator: none",),
+    "unknowns: latent": ("generator: none", "labels: joint"),
+    "unknowns: surrogate*": (
+        "parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint",
+    ),
+    "optimiser: cma-es": (
+        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
+        "objective: * (Entries)", "objective: * (Penalty)",
+    ),
+    "epochs: joint": (
+        "parameters.restarts: *", "parameters.snapshots: *", "parameters.enough: *",
+        "parameters.decay_over: *",
+    ),
+    "epochs.joint.steps: joint": ("labels: joint",),
+    "parameters.precision: bfloat16": ("parameters.updates: *",),
+}  # fmt: skip
 
 
 def named(value: Any) -> Named:
@@ -177,6 +200,30 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
             f"{where}labels: is none, and a gradient is matched with labels (write oracle, joint or a rule: "
             f"{', '.join(part_names('labels'))})"
         )
+
+
+def check_fit(entry: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for two things in an attack that exclude each other.
+
+    entry: the resolved keys of the attack, with every argument.
+    where: what a message calls the entry, followed by a colon.
+    """
+    said = [f"labels: {entry['labels']}", *([] if entry["generator"] else ["generator: none"])]
+    said += _changed("attacks", entry["module"], entry["parameters"], "parameters")
+    for section, room in SECTIONS.items():
+        for name, given in entry[section].items():
+            said.append(f"{section}: {name}{f' ({_kind(name)})' if section == 'objective' else ''}")
+            said += _changed(room, name, given, f"{section}.{name}")
+    for one, others in EXCLUDES.items():
+        for first in fnmatch.filter(said, one):
+            if second := next((each for other in others for each in fnmatch.filter(said, other)), ""):
+                raise UserError(f"{where}{second} does not go with {first} (change one of the two)")
+
+
+def _changed(room: str, name: str, given: Mapping[str, Any], where: str) -> list[str]:
+    """Return `<where>.<argument>: <value>` for each argument of a part that is not the default."""
+    fields = parameters_model(room, name).model_fields
+    return [f"{where}.{key}: {value}" for key, value in given.items() if value != fields[key].default]
 
 
 def _kind(term: str) -> str:

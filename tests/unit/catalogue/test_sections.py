@@ -1,6 +1,7 @@
 """The sections of an attack's YAML: their three forms, what a variant changes, and every mistake in one
 line."""
 
+import fnmatch
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from leakbench.catalogue import signature
 from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import attack_of, load_kind
 from leakbench.catalogue.schema import Attack
-from leakbench.catalogue.sections import FLAT, named, varied
+from leakbench.catalogue.sections import EXCLUDES, FLAT, named, varied
 from leakbench.errors import UserError
+from leakbench.parts import SECTIONS
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
@@ -169,6 +171,89 @@ def test_every_flat_key_is_known(key: str, root: Callable[..., Path]) -> None:
         UserError, match=rf"parameters\.{key}: the parts of an attack have sections of their own"
     ):
         loaded(where, "m")
+
+
+APART: dict[str, tuple[dict[str, Any], str, str]] = {
+    "latents without a generator": ({"unknowns": "latent"}, "generator: none", "unknowns: latent"),
+    "latents without classes": (
+        {"unknowns": "latent", "labels": "joint", "generator": {"d": "g"}},
+        "labels: joint", "unknowns: latent",
+    ),
+    "a rule without its samples": ({"labels": "rlu"}, "generator: none", "labels: rlu"),
+    "candidates of simulated steps": (
+        {"optimiser": "cma-es", "parameters": {"updates": "simulated"}},
+        "parameters.updates: simulated", "optimiser: cma-es",
+    ),
+    "candidates, rounded": (
+        {"optimiser": "cma-es", "parameters": {"precision": "bfloat16"}},
+        "parameters.precision: bfloat16", "optimiser: cma-es",
+    ),
+    "candidates of some entries": (
+        {"optimiser": "cma-es", "objective": ["squares", {"partial-gradient": {"share": 0.5}}]},
+        "objective: partial-gradient (Entries)", "optimiser: cma-es",
+    ),
+    "candidates of whole gradients": (
+        {"optimiser": "cma-es", "objective": "wasserstein"},
+        "objective: wasserstein (Distance)", "optimiser: cma-es",
+    ),
+    "weights, rounded": (
+        {"unknowns": "surrogate", "parameters": {"precision": "bfloat16"}},
+        "parameters.precision: bfloat16", "unknowns: surrogate",
+    ),
+    "weights of simulated steps": (
+        {"unknowns": "surrogate-curve", "parameters": {"updates": "epochs"}},
+        "parameters.updates: epochs", "unknowns: surrogate-curve",
+    ),
+    "steps, rounded": (
+        {"parameters": {"precision": "bfloat16", "updates": "simulated"}},
+        "parameters.updates: simulated", "parameters.precision: bfloat16",
+    ),
+    "epochs with restarts": (
+        {"epochs": "joint", "parameters": {"restarts": 2}}, "parameters.restarts: 2", "epochs: joint"
+    ),
+    "epochs with snapshots": (
+        {"epochs": "joint", "parameters": {"snapshots": 9}}, "parameters.snapshots: 9", "epochs: joint"
+    ),
+    "epochs with an early end": (
+        {"epochs": "joint", "parameters": {"enough": 0.1}}, "parameters.enough: 0.1", "epochs: joint"
+    ),
+    "epochs of a longer run": (
+        {"epochs": "joint", "parameters": {"decay_over": 9}}, "parameters.decay_over: 9", "epochs: joint"
+    ),
+    "epochs without labels": (
+        {"epochs": {"joint": {"steps": "joint"}}, "labels": "joint"},
+        "labels: joint", "epochs.joint.steps: joint",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", [False, True])
+@pytest.mark.parametrize("case", sorted(APART))
+def test_what_does_not_go_together_is_refused(case: str, variant: bool, root: Callable[..., Path]) -> None:
+    changes, one, other = APART[case]
+    entry = MATCHING | ({"variants": {"v": changes}} if variant else changes)
+    key = "variants.v: " if variant else ""
+    with pytest.raises(UserError) as problem:
+        loaded(root({"attacks/m": {"summary": "x"} | entry}), "m")
+    says = f"config/attacks/m.yaml: {key}{one} does not go with {other} (change one of the two)"
+    assert str(problem.value).endswith(says)
+
+
+def test_defaults_go_with_everything(root: Callable[..., Path]) -> None:
+    plain = {"updates": "one-batch", "precision": "float32", "restarts": 1, "snapshots": 0, "enough": 0.0}
+    for change in ({"epochs": "joint"}, {"optimiser": "cma-es"}, {"unknowns": "surrogate"}):
+        loaded(root({"attacks/m": {"summary": "x"} | MATCHING | change | {"parameters": plain}}), "m")
+
+
+def test_every_part_that_excludes_another_is_there() -> None:
+    for said in (said for one, others in EXCLUDES.items() for said in (one, *others)):
+        key, _, value = said.partition(": ")
+        section, _, argument = key.partition(".")
+        if section == "parameters":
+            assert argument in signature.parameters_model("attacks", "gradient-matching").model_fields
+        elif section in SECTIONS:
+            name = argument.partition(".")[0] or value.partition(" ")[0]
+            assert fnmatch.filter(signature.part_names(SECTIONS[section]), name)
 
 
 def test_a_mistake_in_a_variant_names_it(root: Callable[..., Path]) -> None:
