@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
-from leakbench.catalogue.schema import KINDS, Attack, Part
-from leakbench.catalogue.signature import module_file, parameters_model, part_names
+from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
+from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 from leakbench.catalogue.strict import LARGEST_SEED, MOST, NAME, Seed
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
@@ -74,6 +74,9 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     if isinstance(entry, Experiment):
         figure = [_drawn(part, f"{where}: figure.") for part in entry.figure]
         return entry.model_copy(update={"figure": figure})
+    if isinstance(entry, Federation) and entry.watched:
+        for detector in part_names("detectors"):
+            check_signature("detectors", detector)
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
@@ -167,9 +170,11 @@ def _parameters(
 ) -> dict[str, Any]:
     """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others.
 
-    Raises UserError for an argument that the function does not take.
+    Raises UserError for an argument that the function does not take, and for a function that is no part of
+    its room.
     """
     _known(room, module, f"{where}module")
+    check_signature(room, module)
     return validated(parameters_model(room, module), given, f"{where}{key}").model_dump()
 
 

@@ -21,11 +21,12 @@ from leakbench.catalogue.figure import figure_spec
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
-from leakbench.catalogue.signature import module_file
+from leakbench.catalogue.signature import check_signature, module_file, part_names
 from leakbench.catalogue.strict import LARGEST_SEED
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
 from leakbench.papers.work import read_paper
+from leakbench.parts import stem
 from leakbench.yamls import suggest
 
 
@@ -396,5 +397,7 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
 @cache
 def _adaptation(module: str) -> str | None:
     """Return the source of the file that an adaptive attacker uses against a defence, or None without one."""
+    if stem(module) in map(stem, part_names("adaptive")):
+        check_signature("adaptive", module)
     file = module_file("adaptive", module)
     return file.read_text() if file.is_file() else None

@@ -8,15 +8,18 @@ from typing import Any
 
 import yaml
 
-from leakbench.catalogue.signature import check_part, definition, module_file, parameters_model, part_names
+from leakbench.catalogue.signature import (
+    check_part,
+    check_signature,
+    definition,
+    parameters_model,
+    part_names,
+)
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
 from leakbench.yamls import suggest
 
 Named = dict[str, dict[str, Any]]
-
-# What a term of an objective may be: the return types of the functions in objectives/, as they are written.
-TERMS = ("Distance", "Weights", "Entries", "Penalty", "Prior")
 
 # What an editor allows for a section: a name, a list, or a mapping of names to arguments.
 _MAPPING = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
@@ -195,6 +198,8 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
             f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
             f"src/leakbench/labels ({suggest(rule, part_names('labels'))})"
         )
+    if rule not in WITHOUT_RULE:
+        check_signature("labels", rule)
     if kinds and rule == "none":
         raise UserError(
             f"{where}labels: is none, and a gradient is matched with labels (write oracle, joint or a rule: "
@@ -227,14 +232,9 @@ def _changed(room: str, name: str, given: Mapping[str, Any], where: str) -> list
 
 
 def _kind(term: str) -> str:
-    """Return the kind of an objective's term, by the return type of its function.
+    """Return the kind of an objective's term, which is the return type of its function.
 
-    Raises UserError, which names the term's file, if the return type is none of TERMS.
+    Raises UserError, which names the term's file, if objectives have no such return type.
     """
-    returns = definition("objectives", term).returns
-    kind = ast.unparse(returns) if returns else ""
-    if kind not in TERMS:
-        file, said = module_file("objectives", term), f"-> {kind}" if kind else "no return type"
-        first, *others = TERMS
-        raise UserError(f"{file}: {file.stem}(…) has {said} (write `-> {first}`, or {', '.join(others)})")
-    return kind
+    check_signature("objectives", term)
+    return ast.unparse(definition("objectives", term).returns or ast.Constant(None))

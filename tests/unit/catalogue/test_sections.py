@@ -293,16 +293,31 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for read in (signature.definition, signature.parameters_model, signature.part_names):
+    for read in (
+        signature.definition,
+        signature.check_signature,
+        signature.parameters_model,
+        signature.part_names,
+    ):
         read.cache_clear()
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("def own() -> t.Distance: ...\n", "has -> t.Distance (write `-> Distance`, or Weights, "),
-        ("def own() -> 'Distance': ...\n", "has -> 'Distance' (write `-> Distance`, or Weights, "),
-        ("def own(): ...\n", "has no return type (write `-> Distance`, or Weights, "),
+        (
+            "def own() -> t.Distance: ...\n",
+            "own() -> t.Distance is no part of objectives (write `def own(*, …) -> Distance` or Weights or ",
+        ),
+        (
+            "def own() -> 'Distance': ...\n",
+            "own() -> 'Distance' is no part of objectives (write `def own(*, …) -> Distance` or ",
+        ),
+        (
+            "def own(): ...\n",
+            "own() without a return type is no part of objectives (write `def own(*, …) -> ",
+        ),
+        ("def own(weight: float) -> Prior: ...\n", "own(weight: float) -> Prior is no part of objectives ("),
         ("def own(:\n", "line 1: invalid syntax (mend the file)"),
         ("\0", "line 1: "),
         ("x = 1\n", "no function 'own' (a part's file holds `def own(…)`)"),
