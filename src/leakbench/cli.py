@@ -148,7 +148,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if verb == APART:
         return _attack(root.resolve(), values)
     function = getattr(import_module(f"leakbench.verbs.{verb}"), verb)
-    more = {"root": root, "scratch": root / "scratch" / verb}
+    more = {"root": root, "scratch": root / "scratch" / verb, "parser": parser()}
     taken = inspect.signature(function).parameters
     if "root" in taken and not (root / "config").is_dir():
         raise UserError(

@@ -19,6 +19,8 @@ from leakbench.catalogue.study import Study
 from leakbench.core_time import in_words
 from leakbench.papers.work import Paper, published_for
 
+# The keys of a budget that leave out cells, in the order in which a cell meets them.
+LIMITS = ("training", "trials", "experiment", "total")
 # More trials than this decide little more (docs/verdicts.md).
 ENOUGH = 20
 
@@ -54,7 +56,7 @@ class Ask:
 
 
 class _Dear(Exception):
-    """A job does not fit the budget; the message is the reason that tables show."""
+    """A job does not fit the budget: the key that is too small for it, and the reason that tables show."""
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,9 @@ class _Purse:
         wanted = math.ceil(self.budget.length * training["epochs"])
         if wanted * each > self.budget.training:
             raise _Dear(
+                "training",
                 f"training its {part} takes about {in_words(wanted * each)}; scale {self.scale} gives a "
-                f"training {in_words(self.budget.training)}"
+                f"training {in_words(self.budget.training)}",
             )
         sizes[name], seconds[name] = wanted, JOB + wanted * each
 
@@ -146,8 +149,9 @@ class _Purse:
         took = costs.of_study(shorter, self._count(spec, *spec["training"]["beside"])).seconds()
         if took > self.budget.training:
             raise _Dear(
+                "training",
                 f"takes about {in_words(took)}; scale {self.scale} gives a training "
-                f"{in_words(self.budget.training)}"
+                f"{in_words(self.budget.training)}",
             )
         seconds[name] = JOB + took
         return 1
@@ -171,8 +175,9 @@ class _Purse:
                 break
         else:
             raise _Dear(
+                "trials",
                 f"takes about {in_words(sum(took))} for {rounds // federation['passes']} trials; scale "
-                f"{self.scale} gives a cell {in_words(limit)}"
+                f"{self.scale} gives a cell {in_words(limit)}",
             )
         sizes[capture] = rounds
         # A capture is scored once for all attacks on it, which is a job of its own.
@@ -216,8 +221,9 @@ def paid(
         asked.setdefault(ask.group, []).append(ask)
         try:
             found = purse.fitted(ask, papers.get(ask.experiment))
-        except _Dear as reason:
-            out.left_out[ask.name] = str(reason)
+        except _Dear as dear:
+            key, out.left_out[ask.name] = dear.args
+            out.short.add(key)
         else:
             groups.setdefault(ask.group, []).append(found)
     left = [kept for group in groups.values() if (kept := purse.fair(group, asked, out))]
@@ -253,10 +259,15 @@ def paid(
         jobs, asking = more(group), group[0].ask.experiment
         took = cost(jobs)
         own = by_experiment.get(asking, 0.0) + took
-        limits = ((60 * budget.total, spent + took, f"scale {scale}"), (share, own, "one experiment"))
-        if over := [f"{in_words(limit)} of {whose}" for limit, sum_, whose in limits if sum_ > limit]:
-            why = f"the {over[0]} go to cheaper trials first"
+        limits = (
+            ("total", 60 * budget.total, spent + took, f"scale {scale}"),
+            ("experiment", share, own, "one experiment"),
+        )
+        if over := [(key, limit, whose) for key, limit, sum_, whose in limits if sum_ > limit]:
+            key, limit, whose = over[0]
+            why = f"the {in_words(limit)} of {whose} go to cheaper trials first"
             out.left_out |= {it.ask.name: why for it in group}
+            out.short.add(key)
             continue
         spent, made, by_experiment[asking] = spent + took, made | jobs, own
         for name, size in (pair for it in group for pair in it.sizes.items()):

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from leakbench.catalogue.cell import Spec
-from leakbench.catalogue.load import find, load_kind
+from leakbench.catalogue.load import find, load_kind, validate
 from leakbench.catalogue.options import check_catalogue
-from leakbench.catalogue.schema import KINDS, Scale
+from leakbench.catalogue.schema import Scale
 from leakbench.errors import UserError
 from leakbench.yamls import Strict, read_yaml, suggest, validated
 
@@ -35,10 +35,12 @@ class Sizes:
 
     values: name of a spec → the size in it that the budget sets (SIZED).
     left_out: <experiment>/<stem> → why the cell or study is left out.
+    short: the keys of the budget that leave out some cell or study.
     """
 
     values: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    short: set[str] = field(default_factory=set)
 
 
 def capped(kind: str, place: str, name: str, value: Spec, scale: Scale, where: str) -> Spec:
@@ -145,6 +147,7 @@ class Sized:
     def _made(self, kind: str, place: str, name: str, where: str, spec: str) -> Spec:
         whole = self.whole(kind, name, where).model_dump(mode="json")
         value = capped(kind, place, name, whole, self.scale, self.file)
+        changed = value != whole or spec in self.sizes.values
         if spec in self.sizes.values:
             *parents, last = SIZED[kind].split(".")
             inside = value
@@ -155,15 +158,8 @@ class Sized:
         if training:
             last = training["epochs"]
             training["checkpoints"] = sorted({*(min(c, last) for c in training["checkpoints"]), last})
-        try:
-            KINDS[kind].model_validate(value)
-        except ValidationError as problem:
-            error = problem.errors()[0]
-            key = ".".join(map(str, error["loc"]))
-            raise UserError(
-                f"{self.file}: caps.{kind}: {key} of '{name}': {error['msg']}, got {error['input']!r} (raise "
-                "the cap)"
-            ) from problem
+        if changed:
+            validate(kind, "", f"{self.file}: caps.{kind}: raise the cap of '{name}'", value)
         return {key: part for key, part in value.items() if key not in FOR_PEOPLE}
 
     def left_out(self, name: str) -> str:

@@ -139,10 +139,11 @@ class Budget(Strict):
     """
 
     length: float = Field(
-        gt=0,
+        ge=0.5,
         le=1,
         description="Share of the published length that everything runs for: iterations of attacks, epochs "
-        "of victims and generators, rounds of training studies. Verdicts ask for half.",
+        "of victims and generators, rounds of training studies. It is at least half, because a verdict "
+        "requires that.",
     )
     trials: Annotated[dict[Trials, Seconds], Field(min_length=1)] = Field(
         description="Number of trials → core-seconds that a cell with this number of them may take. A cell "

@@ -12,8 +12,8 @@ from pydantic import BaseModel, Field
 from leakbench.catalogue import sections
 from leakbench.catalogue.experiment import Drawing, Experiment
 from leakbench.catalogue.regime import Regime
-from leakbench.catalogue.schema import KINDS, Attack, Part
-from leakbench.catalogue.signature import module_file, parameters_model, part_names
+from leakbench.catalogue.schema import KINDS, Attack, Federation, Part
+from leakbench.catalogue.signature import check_signature, module_file, parameters_model, part_names
 from leakbench.catalogue.strict import LARGEST_SEED, MOST, NAME, Seed
 from leakbench.errors import UserError
 from leakbench.parts import SECTIONS
@@ -38,12 +38,12 @@ def _varied(kind: str, value: dict[str, Any], changes: dict[str, Any], where: st
     """Return a file's value with a variant's changes. Changes of an attack's sections change its parts."""
     if kind != "attacks":
         return merge(value, changes)
-    try:
-        parts = {
-            key: sections.varied(value.get(key), changes[key], key) for key in SECTIONS if key in changes
-        }
-    except (ValueError, TypeError, AttributeError) as problem:
-        raise UserError(f"{where}: {problem} (see config/README.md)") from problem
+    parts = {}
+    for key in (key for key in SECTIONS if key in changes):
+        try:
+            parts[key] = sections.varied(value.get(key), changes[key], key)
+        except ValueError as problem:
+            raise UserError(f"{where}.{key}: {problem} (see config/README.md)") from problem
     return merge(value, {key: change for key, change in changes.items() if key not in parts}) | parts
 
 
@@ -57,6 +57,8 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
 
     Returns the entry with every default filled in. Raises UserError at the first mistake.
     """
+    if kind == "attacks":
+        sections.check_form(str(value.get("module") or stem), value, f"{where}: ")
     entry = validated(KINDS[kind], value, f"{where}: ")
     if wrong := next(too_large(value), ""):
         raise UserError(f"{where}: {wrong} (see config/README.md)")
@@ -72,6 +74,9 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
     if isinstance(entry, Experiment):
         figure = [_drawn(part, f"{where}: figure.") for part in entry.figure]
         return entry.model_copy(update={"figure": figure})
+    if isinstance(entry, Federation) and entry.watched:
+        for detector in part_names("detectors"):
+            check_signature("detectors", detector)
     if not isinstance(entry, Part):
         return entry
     module = entry.module or stem
@@ -85,7 +90,10 @@ def validate(kind: str, stem: str, where: str, value: dict[str, Any]) -> BaseMod
                 for name, given in getattr(entry, section).items()
             }
     filled["parameters"] = _parameters(kind, module, entry.parameters, f"{where}: ")
-    return entry.model_copy(update=filled)
+    found = entry.model_copy(update=filled)
+    if isinstance(found, Attack):
+        sections.check_fit(found.model_dump(), f"{where}: ")
+    return found
 
 
 def too_large(value: Any, *keys: str) -> Iterator[str]:
@@ -136,7 +144,8 @@ def attack_of(spec: dict[str, Any], where: str) -> dict[str, Any]:
             f'{{"{section}": {{"NAME": {{}}}}}}; see {SPECS})'
         )
     # A spec names the one generator of its data set, the catalogue one for each.
-    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": {}})
+    named = {"it": "it"} if given.get("generator") else {}
+    entry = validate("attacks", "", f"{where}: attack", given | {"summary": "", "generator": named})
     return entry.model_dump(mode="json", exclude={"summary"}) | {"generator": given.get("generator")}
 
 
@@ -161,9 +170,11 @@ def _parameters(
 ) -> dict[str, Any]:
     """Return the keyword arguments of a part's function: those in `given`, and the defaults of the others.
 
-    Raises UserError for an argument that the function does not take.
+    Raises UserError for an argument that the function does not take, and for a function that is no part of
+    its room.
     """
     _known(room, module, f"{where}module")
+    check_signature(room, module)
     return validated(parameters_model(room, module), given, f"{where}{key}").model_dump()
 
 
@@ -206,13 +217,11 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
             raise UserError(
                 f"{path}: variants: must map each name to the keys it changes (see config/README.md)"
             )
-        resolved = {path.stem: (str(path), value)}
-        for variant, changes in variants.items():
-            resolved[f"{path.stem}-{variant}"] = (
-                f"{path}: variants.{variant}",
-                _varied(kind, value, changes or {}, f"{path}: variants.{variant}"),
-            )
-        for name, (where, mapping) in resolved.items():
+        resolved = {path.stem: (str(path), {})} | {
+            f"{path.stem}-{variant}": (f"{path}: variants.{variant}", changes or {})
+            for variant, changes in variants.items()
+        }
+        for name, (where, changes) in resolved.items():
             # Names become paths and patterns of paths.
             if not re.fullmatch(NAME, name):
                 raise UserError(
@@ -220,7 +229,7 @@ def load_kind(config: Path, kind: str) -> dict[str, Any]:
                 )
             if name in entries:
                 raise UserError(f"{where}: '{name}' exists already (rename the variant)")
-            entries[name] = validate(kind, path.stem, where, mapping)
+            entries[name] = validate(kind, path.stem, where, _varied(kind, value, changes, where))
     return entries
 
 

@@ -12,7 +12,7 @@ from typing import IO
 
 from leakbench.artefacts import to_json
 from leakbench.catalogue import at_work, shares
-from leakbench.catalogue.budget import Ask, paid
+from leakbench.catalogue.budget import LIMITS, Ask, paid
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell, decays
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.every import every, stems
@@ -21,11 +21,12 @@ from leakbench.catalogue.figure import figure_spec
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
-from leakbench.catalogue.signature import module_file
+from leakbench.catalogue.signature import check_signature, module_file, part_names
 from leakbench.catalogue.strict import LARGEST_SEED
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
 from leakbench.papers.work import read_paper
+from leakbench.parts import stem
 from leakbench.yamls import suggest
 
 
@@ -150,10 +151,9 @@ def plan(
     there = shares.counted(config)
     sizes = paid(scale_name, at.scale.budget, asks, whole.specs, papers, there, rare)
     if asks and len(sizes.left_out) == len(asks):
-        name, reason = min(sizes.left_out.items())
-        raise UserError(
-            f"{at.file}: budget: pays for no cell: {name} {reason} (raise trials, training or total)"
-        )
+        # The last limit that a cell met is the one to raise: that cell met all others.
+        key = max(sizes.short, key=LIMITS.index)
+        raise UserError(f"{at.file}: budget.{key}: pays for no cell (raise it)")
     return _planned(replace(at, sizes=sizes, only=meant), *given[1:])[0]
 
 
@@ -397,5 +397,7 @@ def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ..
 @cache
 def _adaptation(module: str) -> str | None:
     """Return the source of the file that an adaptive attacker uses against a defence, or None without one."""
+    if stem(module) in map(stem, part_names("adaptive")):
+        check_signature("adaptive", module)
     file = module_file("adaptive", module)
     return file.read_text() if file.is_file() else None

@@ -1,18 +1,25 @@
 """The sections of an attack's YAML: each names parts of a room and gives their keyword arguments."""
 
 import ast
+import fnmatch
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from leakbench.catalogue.signature import check_part, definition, module_file, part_names
+import yaml
+
+from leakbench.catalogue.signature import (
+    check_part,
+    check_signature,
+    definition,
+    parameters_model,
+    part_names,
+)
 from leakbench.errors import UserError
-from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE
+from leakbench.parts import SECTIONS, SEVERAL, WITHOUT_RULE, stem
 from leakbench.yamls import suggest
 
 Named = dict[str, dict[str, Any]]
-
-# What a term of an objective may be: the return types of the functions in objectives/, as they are written.
-TERMS = ("Distance", "Weights", "Entries", "Penalty", "Prior")
 
 # What an editor allows for a section: a name, a list, or a mapping of names to arguments.
 _MAPPING = {"type": "object", "additionalProperties": {"type": ["object", "null"]}}
@@ -24,20 +31,37 @@ FORMS = {
     ]
 }
 
-# Keys that stood under `parameters:` before attacks had sections → what is written now.
-_WEIGHED = "objective: [cosine, {layer-weights: {shape: linear, beta: 50.0, relu: true}}]"
-_STEPPED = "optimiser: {adam: {lr: 0.1, signed: true, decay: true}}"
-_JOINT = "epochs: {joint: {steps: both}}"
+# Section → the keys that stood in its place, most of them under `parameters:`, before attacks had sections.
 FLAT = {
-    "distance": "objective: [squares, norm]",
-    **dict.fromkeys(("tv", "variation"), "objective: [cosine, {total-variation: {weight: 0.0001}}]"),
-    **dict.fromkeys(("layers", "beta", "relu", "zeros", "norms", "order"), _WEIGHED),
-    **dict.fromkeys(("unknowns", "boxed", "start"), "unknowns: {dummies: {boxed: true}}"),
-    **dict.fromkeys(("optimiser", "lr", "momentum", "population", "signed", "decay"), _STEPPED),
-    **dict.fromkeys(("steps", "pooling", "label_filter", "pre_iterations", "later"), _JOINT),
-    "inference": "labels: row-minimum",
-    "adapts": "adaptive: true",
+    "objective": ("distance", "tv", "variation", "layers", "beta", "relu", "zeros", "norms", "order"),
+    "unknowns": ("unknowns", "boxed", "start"),
+    "optimiser": ("optimiser", "lr", "momentum", "population", "signed", "decay"),
+    "epochs": ("steps", "pooling", "label_filter", "pre_iterations", "later"),
+    "labels": ("inference",),
+    "adaptive": ("adapts",),
 }
+
+# What excludes what in one attack. A pattern of what the YAML says, `key: value`, is mapped to patterns of
+# what cannot stand beside it. Arguments count that are not the default. A term of the objective is followed
+# by its return type. The parts refuse the same, but only at run time, when the cell is lost. It stands here
+# too because a part's file is read without being imported, and its digest is in the records of its results.
+EXCLUDES: dict[str, tuple[str, ...]] = {
+    "labels: rlu": ("generator: none",),
+    "unknowns: latent": ("generator: none", "labels: joint"),
+    "unknowns: surrogate*": (
+        "parameters.updates: *", "parameters.precision: *", "optimiser: cma-es", "epochs: joint",
+    ),
+    "optimiser: cma-es": (
+        "parameters.updates: *", "parameters.precision: *", "epochs: joint", "objective: wasserstein *",
+        "objective: * (Entries)", "objective: * (Penalty)",
+    ),
+    "epochs: joint": (
+        "parameters.restarts: *", "parameters.snapshots: *", "parameters.enough: *",
+        "parameters.decay_over: *",
+    ),
+    "epochs.joint.steps: joint": ("labels: joint",),
+    "parameters.precision: bfloat16": ("parameters.updates: *",),
+}  # fmt: skip
 
 
 def named(value: Any) -> Named:
@@ -72,14 +96,71 @@ def varied(base: Any, change: Any, section: str) -> Any:
     base: the section of the file, in any of its forms, or nothing.
     change: the section of the variant, in any of its forms.
     section: the name of the section.
+
+    Raises ValueError for a change whose arguments are no mapping.
     """
     if not isinstance(change, dict) or not base:
         return change
-    known = named(base)
-    out = known if section in SEVERAL or set(change) <= set(known) else {}
-    kept = {name: values for name, values in out.items() if change.get(name, values) is not None}
-    laid = {name: {**kept.get(name, {}), **values} for name, values in change.items() if values is not None}
-    return kept | laid
+    known, given = named(base), named(change)
+    out = known if section in SEVERAL or set(given) <= set(known) else {}
+    laid = out | {name: {**out.get(name, {}), **values} for name, values in given.items()}
+    return {name: values for name, values in laid.items() if change.get(name, values) is not None}
+
+
+def check_form(module: str, value: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for an attack in the form of before there were sections, and show it in the new form.
+
+    module: the module of the attack.
+    value: what the file says.
+    where: what a message calls the entry, followed by a colon.
+    """
+    given = value.get("parameters")
+    parameters = given if isinstance(given, dict) else {}
+    if stem(module) == "joint_matching":
+        raise UserError(
+            f"{where}module: {module} is now a section of gradient-matching (write module: gradient-matching "
+            f"and {_in_sections('epochs', parameters)})"
+        )
+    if stem(module) not in map(stem, part_names("attacks")):
+        return
+    own = {argument.arg for argument in definition("attacks", module).args.kwonlyargs}
+    places = {key: f"parameters.{key}" for key in parameters if key not in own}
+    places |= {key: key for key in value if key not in SECTIONS}
+    for section, keys in FLAT.items():
+        if key := next((key for key in keys if key in places), ""):
+            old = {each: {**value, **parameters}[each] for each in keys if each in places}
+            raise UserError(
+                f"{where}{places[key]}: the parts of an attack have sections of their own (write "
+                f"{_in_sections(section, old)})"
+            )
+
+
+def _in_sections(section: str, given: Mapping[str, Any]) -> str:
+    """Return a section in YAML.
+
+    section: the name of the section.
+    given: the flat keys in whose place the section stands, and others.
+    """
+    old = {key: given[key] for key in FLAT[section] if key in given}
+    part: Any
+    match section:
+        case "objective":
+            part = str(old.pop("distance")).split("+") if "distance" in old else []
+            smooth = {"weight": old.pop("tv")} if "tv" in old else {}
+            smooth |= {"squared": True} if old.pop("variation", "") == "squared" else {}
+            part += [{"total-variation": smooth}] if smooth else []
+            layers = {"shape" if key == "layers" else key: value for key, value in old.items()}
+            part += [{"layer-weights": layers}] if layers else []
+        case "labels" | "adaptive":
+            (part,) = old.values()
+        case _:
+            usual = {"unknowns": "dummies", "optimiser": "adam", "epochs": "joint"}
+            name = str(old.pop(section, usual[section]))
+            if name == "cma-es" and "lr" in old:
+                old = {"sigma": old.pop("lr"), **old}
+            part = {name: old} if old else name
+    text = yaml.safe_dump({section: part}, default_flow_style=True, sort_keys=False, width=math.inf)
+    return text.strip()[1:-1]
 
 
 def check(module: str, entry: Mapping[str, Any], where: str) -> None:
@@ -92,12 +173,6 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
     function = definition("attacks", module)
     taken = [argument.arg for argument in function.args.args[2:]]
     needed = taken[: len(taken) - len(function.args.defaults)]
-    own = {argument.arg for argument in function.args.kwonlyargs}
-    flat = next((key for key in entry["parameters"] if key in FLAT and key not in own), None)
-    if flat:
-        raise UserError(
-            f"{where}parameters.{flat}: the parts of an attack have sections of their own ({FLAT[flat]})"
-        )
     for section, room in SECTIONS.items():
         given = entry[section]
         if given and section not in taken:
@@ -123,6 +198,8 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
             f"{where}labels: '{rule}' is neither {', '.join(WITHOUT_RULE)} nor a rule of "
             f"src/leakbench/labels ({suggest(rule, part_names('labels'))})"
         )
+    if rule not in WITHOUT_RULE:
+        check_signature("labels", rule)
     if kinds and rule == "none":
         raise UserError(
             f"{where}labels: is none, and a gradient is matched with labels (write oracle, joint or a rule: "
@@ -130,15 +207,34 @@ def check(module: str, entry: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _kind(term: str) -> str:
-    """Return the kind of an objective's term, by the return type of its function.
+def check_fit(entry: Mapping[str, Any], where: str) -> None:
+    """Raise UserError for two things in an attack that exclude each other.
 
-    Raises UserError, which names the term's file, if the return type is none of TERMS.
+    entry: the resolved keys of the attack, with every argument.
+    where: what a message calls the entry, followed by a colon.
     """
-    returns = definition("objectives", term).returns
-    kind = ast.unparse(returns) if returns else ""
-    if kind not in TERMS:
-        file, said = module_file("objectives", term), f"-> {kind}" if kind else "no return type"
-        first, *others = TERMS
-        raise UserError(f"{file}: {file.stem}(…) has {said} (write `-> {first}`, or {', '.join(others)})")
-    return kind
+    said = [f"labels: {entry['labels']}", *([] if entry["generator"] else ["generator: none"])]
+    said += _changed("attacks", entry["module"], entry["parameters"], "parameters")
+    for section, room in SECTIONS.items():
+        for name, given in entry[section].items():
+            said.append(f"{section}: {name}{f' ({_kind(name)})' if section == 'objective' else ''}")
+            said += _changed(room, name, given, f"{section}.{name}")
+    for one, others in EXCLUDES.items():
+        for first in fnmatch.filter(said, one):
+            if second := next((each for other in others for each in fnmatch.filter(said, other)), ""):
+                raise UserError(f"{where}{second} does not go with {first} (change one of the two)")
+
+
+def _changed(room: str, name: str, given: Mapping[str, Any], where: str) -> list[str]:
+    """Return `<where>.<argument>: <value>` for each argument of a part that is not the default."""
+    fields = parameters_model(room, name).model_fields
+    return [f"{where}.{key}: {value}" for key, value in given.items() if value != fields[key].default]
+
+
+def _kind(term: str) -> str:
+    """Return the kind of an objective's term, which is the return type of its function.
+
+    Raises UserError, which names the term's file, if objectives have no such return type.
+    """
+    check_signature("objectives", term)
+    return ast.unparse(definition("objectives", term).returns or ast.Constant(None))

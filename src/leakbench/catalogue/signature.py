@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, Stri
 
 from leakbench.catalogue.code import PACKAGE
 from leakbench.errors import UserError
-from leakbench.parts import NAME, stem
+from leakbench.parts import NAME, SECTIONS, stem
 from leakbench.yamls import suggest
 
 # Neither `true` nor "10" is a number. (A list is taken for a tuple, because YAML has no tuples.)
@@ -19,6 +19,27 @@ _NAMES = {
     "tuple": tuple,
     "None": None, "Literal": Literal, "Annotated": Annotated, "Field": Field,
 }  # fmt: skip
+
+# Room → what the function of each part takes before its keywords, and what it may return, as parts write it.
+# An attack also takes the parts of its sections there, by the names of the sections.
+SIGNATURES: dict[str, tuple[str, ...]] = {
+    "datasets": ("folder: Path", "Found"),
+    "victims": ("shape: tuple[int, int, int], classes: int", "nn.Module"),
+    "generators": ("inputs: tuple[int, ...], shape: tuple[int, int, int]", "nn.Module"),
+    "servers": ("model: nn.Module, held: Held", "Written"),
+    "defences": ("", "Defence"),
+    "adaptive": ("", "Adaptation"),
+    "attacks": ("observation: Observation, rng: torch.Generator", "Reconstruction"),
+    "objectives": ("", "Distance", "Weights", "Entries", "Penalty", "Prior"),
+    "unknowns": ("", "Parameterisation"),
+    "optimisers": ("", "Make"),
+    "epochs": ("", "Epochs"),
+    "labels": ("layer: LastLayer", "Tensor"),
+    "aggregation": ("report: Report", "np.ndarray"),
+    "encryption": ("", "Scheme"),
+    "detectors": ("received: Received", "float"),
+    "drawing": ("result: Result", "Body | None", "Body"),
+}
 
 
 def module_file(room: str, module: str) -> Path:
@@ -84,6 +105,36 @@ def definition(room: str, module: str) -> ast.FunctionDef:
         if isinstance(node, ast.FunctionDef) and node.name == path.stem:
             return node
     raise UserError(f"{path}: no function '{path.stem}' (a part's file holds `def {path.stem}(…)`)")
+
+
+@cache
+def check_signature(room: str, module: str) -> None:
+    """Raise UserError if the function of a part takes or returns something else than its room's parts do.
+
+    Its keyword arguments are checked by `parameters_model`.
+    """
+    node, path = definition(room, module), module_file(room, module)
+    wanted, *returned = SIGNATURES[room]
+    given = [*node.args.posonlyargs, *node.args.args]
+    several = [ast.unparse(each) for each in (node.args.vararg, node.args.kwarg) if each]
+    own = [each for each in given if room != "attacks" or each.arg not in SECTIONS]
+    returns = ast.unparse(node.returns) if node.returns else ""
+    if several or _types(own) != _types(_arguments(wanted)) or returns not in returned:
+        taken = ", ".join([*map(ast.unparse, given), *several])
+        said = f"-> {returns}" if returns else "without a return type"
+        head = ", ".join([*filter(None, [wanted]), "*", "…"])
+        ways = " or ".join([f"`def {path.stem}({head}) -> {returned[0]}`", *returned[1:]])
+        raise UserError(f"{path}: {path.stem}({taken}) {said} is no part of {room} (write {ways})")
+
+
+def _arguments(text: str) -> list[ast.arg]:
+    function = ast.parse(f"def f({text}): ...").body[0]
+    assert isinstance(function, ast.FunctionDef)
+    return function.args.args
+
+
+def _types(arguments: list[ast.arg]) -> list[str]:
+    return [ast.unparse(each.annotation) if each.annotation else "" for each in arguments]
 
 
 @cache

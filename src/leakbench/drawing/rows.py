@@ -205,8 +205,11 @@ def missing(result: Result) -> str:
     return "; ".join([*([f"the data sets {sets} are not here"] if absent else []), *others])
 
 
-def counted(rows: pd.DataFrame) -> str:
-    """Return the small print of a drawing: how many values, of what, and how many steps its rows rest on."""
+def counted(rows: pd.DataFrame, intervals: bool = True) -> str:
+    """Return the small print of a drawing: how many values, of what, and how many steps its rows rest on.
+
+    intervals: whether the drawing shows intervals.
+    """
     own = rows[rows["baseline"].isin(["", "snapshot"])]
     if own.empty:
         return "n = 0"
@@ -217,11 +220,9 @@ def counted(rows: pd.DataFrame) -> str:
     text += f" {steps}" if (steps := words.steps(own[own["baseline"] == ""])) else ""
     if "rounds" in own and own["rounds"].notna().any():
         text += f" after {words.span(own['rounds'])} rounds over {words.span(own['images'])} images"
-    text += (
-        "; bars and bands: 95 % interval"
-        if own["ci_low"].notna().any()
-        else "; too few values for an interval"
-    )
+    if intervals:
+        known = own["ci_low"].notna().any()
+        text += "; bars and bands: 95 % interval" if known else "; too few values for an interval"
     whole = rows["metric"].str.startswith("psnr") & (rows["mean"] >= DECIBELS)
     return text + (f"; PSNR is cut at {DECIBELS:g} dB" if whole.any() else "")
 

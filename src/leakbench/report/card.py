@@ -137,6 +137,7 @@ def _line(row: dict[Any, Any]) -> Line:
         "published": number(row["published"]) if row["metric"] == "claim" else str(row["published"]),
         "measured": number(row["measured"]),
         "interval": interval(row["ci_low"], row["ci_high"]),
+        "headline_interval": interval(row["ci_low"], row["ci_high"], percent="%" in str(row["headline"])),
         "n": count(row["n"]),
         "origin": origin,
     }

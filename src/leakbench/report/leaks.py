@@ -42,7 +42,7 @@ class Leak:
     interval: the 95 % interval of the mean.
     n: the number of values behind the mean.
     failed: the share of trials that failed, in percent.
-    scale: the scale at which the cell was measured.
+    scale: the scale at which the cell was measured, and its seeds.
     where: the data set and the network, if the cell is the best of several; otherwise empty.
     note: what the cell does not show.
     picture: a data: address of the private image and its reconstruction at the median, "" if none is
@@ -66,13 +66,15 @@ class Price:
 
     experiment: the name of the experiment that measured it.
     accuracy: the test accuracy of a network trained with the defence.
+    interval: the 95 % interval of this accuracy.
     without: the test accuracy of a network trained without it.
     n: the number of trainings behind `accuracy`.
-    scale: the scale at which it was measured.
+    scale: the scale at which it was measured, and its seeds.
     """
 
     experiment: str
     accuracy: float
+    interval: str
     without: float
     n: int
     scale: str
@@ -202,9 +204,16 @@ def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict
             continue
         without = float(own.loc[own["defence"] == "none", "mean"].iloc[0])
         for row in own[own["defence"] != "none"].to_dict("records"):
-            price = Price(experiment, float(row["mean"]), without, int(row["n"]), str(row["scale"]))
+            spread = interval(row["ci_low"], row["ci_high"], digits=3)
+            price = Price(experiment, float(row["mean"]), spread, without, int(row["n"]), _origin(row))
             found.setdefault(names.get(row["defence"], row["defence"]), []).append(price)
     return found
+
+
+def _origin(row: Mapping[Any, Any]) -> str:
+    """Return the scale and the seeds of a row in words."""
+    several = " " in str(row["seeds"])
+    return f"{row['scale']}, {'seeds' if several else 'seed'} {row['seeds']}"
 
 
 def _names(parts: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -282,7 +291,7 @@ def _best(rows: pd.DataFrame, names: Mapping[str, Mapping[str, str]], where: boo
         interval(*possible(str(row["metric"]), row["ci_low"], row["ci_high"]), digits=3),
         int(row["n"]),
         f"{row['failure_rate']:.0%}",
-        str(row["scale"]),
+        _origin(row),
         _where(row["dataset"], row["victim"], names) if where else "",
         picture=row["picture"] if isinstance(row.get("picture"), str) else "",
     )

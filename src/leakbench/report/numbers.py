@@ -29,12 +29,14 @@ def count(value: Any) -> str:
     return number(value, 6).removesuffix(".0")
 
 
-def interval(low: Any, high: Any, digits: int = 4) -> str:
-    """Return an interval in brackets, with `digits` significant digits.
+def interval(low: Any, high: Any, digits: int = 4, percent: bool = False) -> str:
+    """Return an interval in brackets, with `digits` significant digits, or of shares in percent.
 
     The text is empty if a bound is missing.
     """
     ends = number(low, digits), number(high, digits)
+    if percent and all(ends):
+        ends = f"{float(low):.1%}", f"{float(high):.1%}"
     return f"[{ends[0]}, {ends[1]}]" if all(ends) else ""
 
 

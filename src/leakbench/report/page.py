@@ -31,7 +31,7 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
     `works` (name → title),
     `seeds` (otherwise those of the tables),
     `seeded` (rows of seeds.csv: the verdicts with other seeds),
-    `commit`, and `commits` (the address that the commit follows),
+    `commits` (the address that a commit follows),
     `maps` (the best known leaks by network),
     `overall` (the best known leaks on any network, of the first and of further defences),
     `prices` (of defences),
@@ -74,7 +74,6 @@ def page(scorecard: pd.DataFrame, sections: Sequence[Section], facts: Mapping[st
             seeds=" ".join(map(str, seeds)) or "none",
             versions=dict(facts.get("versions", {})),
             verified=facts.get("verified", {}),
-            commit=facts.get("commit", ""),
             commits=facts.get("commits", ""),
         )
     )

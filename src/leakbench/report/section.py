@@ -27,7 +27,11 @@ class Section:
     table: as the `table` verb writes it, with the baseline "" for the attack itself.
     knows: the threat model, field → value, or one of these for each cell.
     absent: cell → why it has no results.
-    made: whether the run wrote a table and a page of the experiment.
+    made: whether the run wrote a page of the experiment.
+    table_file: where the page links the table; empty if there is none.
+    trials_file: where the page links the single trials; empty if there are none.
+    commit: the commit that made table and figure.
+    command: the command that makes them.
     scale: the scale of table and figure.
     recorded: if table and figure are those of a recorded run, when, where and from what it was recorded;
     otherwise empty.
@@ -43,6 +47,10 @@ class Section:
     knows: Mapping[str, Any]
     absent: Mapping[str, str] = field(default_factory=dict)
     made: bool = True
+    table_file: str = ""
+    trials_file: str = ""
+    commit: str = ""
+    command: str = ""
     scale: str = ""
     recorded: str = ""
 

@@ -39,6 +39,8 @@ HEAD = """# Leaderboard of defences
 `leakbench enter` writes this file from the entries beside it ([how](../docs/entering.md)). The lower the
 SSIM, the less the strongest of the agreed attacks reads. The price of a defence is not in it: a defence that
 lets no network learn leaks nothing either. A low number proves nothing, for other attacks may read more.
+The agreed attacks have no images of the same kind as the private ones. An attacker who has such images, as
+GGL has, reads more behind noise and signs ([findings](../docs/findings.md)).
 Numbers of different scales are not compared, for attacks that run longer may read more too.
 """
 

@@ -1,7 +1,9 @@
 """report: write the one page of a run."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -87,17 +89,16 @@ def report(
                 table=costs[table.stem],
                 knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
                 absent=facts["absent_cells"],
-                scale=fullest.scale if fullest else scale,
-                recorded=fullest.said() if fullest else "",
+                **(_of_record(fullest, out.parent) if fullest else _of_run(table.stem, scale, root)),
             )
         )
     unmade = [spec for spec in specs if spec.stem not in costs]
-    sections += _left_out(unmade, read_spec(catalogue)["left_out"])
+    sections += _left_out(unmade, read_spec(catalogue)["left_out"], root)
     rows = read_csv(scorecard, keep_default_na=False)
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
     exact = read_spec(verified)
     facts = {"scale": scale, "versions": versions, "verified": exact, "works": works, "maps": maps}
-    facts |= {"commit": commit(root), "commits": commits(root), "prices": prices(costs, parts)}
+    facts |= {"commits": commits(root), "prices": prices(costs, parts)}
     facts["seeded"] = read_csv(seeds, dtype={"seeds": str})
     facts["overall"] = on_any_network(pd.concat(everywhere, ignore_index=True), threats, parts)
     write_text(out, page(rows, sections, facts))
@@ -109,11 +110,42 @@ def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
     return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
 
 
-def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -> Iterator[Section]:
+def _of_run(name: str, scale: str, root: Path) -> dict[str, Any]:
+    """Return where a section's figure and table are from, for an experiment of this run."""
+    setting = "" if scale == "quick" else f" --config scale={scale}"
+    return {
+        "table_file": f"tables/{name}.csv",
+        "trials_file": f"trials/{name}.parquet",
+        "commit": commit(root),
+        "command": f"snakemake --cores 2 results/{scale}/figures/{name}.png{setting}",
+        "scale": scale,
+    }
+
+
+def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
+    """Return where a section's figure and table are from, for a recorded run that is drawn in its place.
+
+    folder: the folder of the report, from which its links lead to the record.
+    """
+    trials = kept.beside(".parquet")
+    return {
+        "table_file": os.path.relpath(kept.table, folder),
+        "trials_file": os.path.relpath(trials, folder) if trials else "",
+        "commit": kept.record["commit"],
+        "command": kept.record["command"],
+        "scale": kept.scale,
+        "recorded": kept.said(),
+    }
+
+
+def _left_out(
+    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], root: Path
+) -> Iterator[Section]:
     """Yield a section without figure or table for each experiment that was left out.
 
     specs: the specs of these experiments' figures.
     reasons: experiment → cell → why it is left out.
+    root: the checkout.
     """
     for spec in specs:
         shown = read_spec(spec)
@@ -128,5 +160,5 @@ def _left_out(specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]]) -
             knows={},
             absent=reasons[spec.stem],
             made=False,
-            scale=shown["scale"],
+            **_of_run(spec.stem, shown["scale"], root) | {"table_file": "", "trials_file": ""},
         )

@@ -11,6 +11,7 @@ from planning import MATCHING, capping, planned
 
 from leakbench.catalogue.entry import capped
 from leakbench.catalogue.schema import Scale
+from leakbench.errors import UserError
 
 VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(0, 99), min_size=3)
 
@@ -67,6 +68,17 @@ def test_a_cap_holds_where_there_was_none(root: Callable[..., Path]) -> None:
     found = planned(root(capping({"victims": {"v": {"training.images": 9}}})))
     assert found.specs["train/d/v/0"]["victim"]["training"]["images"] == 9
     assert found.specs["train/d/v-tanh/0"]["victim"]["training"]["images"] is None
+
+
+@pytest.mark.parametrize(
+    ("key", "cap"), [("parameters.iterations", 0), ("parameters.iterations", 0.5), ("optimiser.adam.lr", 0)]
+)
+def test_a_cap_below_what_the_part_takes_is_refused(key: str, cap: float, root: Callable[..., Path]) -> None:
+    cells = {"cells": [{"dataset": ["d"], "victim": ["v"], "federation": ["f"], "attack": ["m"]}]}
+    attack = {"summary": "x", **MATCHING, "parameters": {"iterations": 9}}
+    says = rf"scales/quick\.yaml: caps\.attacks: raise the cap of 'm': {key}: .* greater than 0, got 0.*\)$"
+    with pytest.raises(UserError, match=says):
+        planned(root({"attacks/m": attack, "experiments/e": cells} | capping({"attacks": {"m": {key: cap}}})))
 
 
 @given(VALUES, VALUES)

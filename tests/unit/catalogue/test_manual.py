@@ -1,6 +1,7 @@
 """The manual of config/: generated files are current, every key is described, every YAML keeps its schema."""
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,16 +11,22 @@ import jsonschema
 import pytest
 from pydantic import BaseModel, Field, create_model
 
+from leakbench.catalogue.commands import commands
 from leakbench.catalogue.load import files_of, load_kind, read_yaml
 from leakbench.catalogue.manual import manual
 from leakbench.catalogue.schema import KINDS
+from leakbench.parser import parser
 from leakbench.verbs.manual import manual as write
 
 ROOT = Path(__file__).parents[3]
 
 
+def generated() -> dict[str, str]:
+    return manual(ROOT) | {"docs/cli.md": commands(parser())}
+
+
 def test_the_generated_files_are_current() -> None:
-    stale = [name for name, text in manual(ROOT).items() if (ROOT / name).read_text() != text]
+    stale = [name for name, text in generated().items() if (ROOT / name).read_text() != text]
     assert not stale, "run python -m leakbench manual"
 
 
@@ -63,13 +70,13 @@ def test_the_manual_lists_each_part_with_its_parameters() -> None:
 def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config", ignore=shutil.ignore_patterns("*.md", "schemas"))
     (tmp_path / "papers").symlink_to(ROOT / "papers")
-    write(tmp_path)
-    for name in manual(ROOT):
+    write(tmp_path, parser())
+    for name in generated():
         assert (tmp_path / name).read_text() == (ROOT / name).read_text()
     (tmp_path / "config/README.md").write_text("stale")
     schema = tmp_path / "config/schemas/attacks.json"
     before = schema.stat().st_mtime_ns
-    write(tmp_path)
+    write(tmp_path, parser())
     assert (tmp_path / "config/README.md").read_text() == (ROOT / "config/README.md").read_text()
     assert schema.stat().st_mtime_ns == before
 
@@ -92,3 +99,10 @@ def test_every_parameter_of_a_part_has_its_meaning() -> None:
         for cells in rows:
             assert len(cells) == 4, (part.partition("\n")[0], cells)
             assert cells[3].strip(" |"), (part.partition("\n")[0], cells)
+
+
+def test_every_argument_of_every_command_has_a_meaning() -> None:
+    page = commands(parser())
+    rows = re.findall(r"^\| `.*\|$", page, re.MULTILINE)
+    assert len(rows) > 100
+    assert not [row for row in rows if row.endswith("|  |")]

@@ -1,6 +1,7 @@
 """The sections of an attack's YAML: their three forms, what a variant changes, and every mistake in one
 line."""
 
+import fnmatch
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from leakbench.catalogue import signature
 from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import attack_of, load_kind
 from leakbench.catalogue.schema import Attack
-from leakbench.catalogue.sections import FLAT, named, varied
+from leakbench.catalogue.sections import EXCLUDES, FLAT, named, varied
 from leakbench.errors import UserError
+from leakbench.parts import SECTIONS
 
 MATCHING: dict[str, Any] = {
     "module": "gradient-matching",
@@ -91,7 +93,7 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
     "a section that does not fit": ({"module": "fidel"}, "module fidel takes no such section"),
     "no labels": ({"labels": "none"}, "labels: is none, and a gradient is matched with labels (write "),
     "no such rule": ({"labels": "inferred"}, "labels: 'inferred' is neither none, oracle, joint nor a rule"),
-    "no such module": ({"module": "joint-matching"}, "module: no file joint_matching.py"),
+    "no such module": ({"module": "joint"}, "module: no file joint.py"),
     "neither form": ({"objective": 3}, "objective: "),
     "arguments that are none": ({"objective": {"cosine": 3}}, "objective: "),
     "a switch for a number": ({"optimiser": {"adam": {"lr": True}}}, "optimiser.adam.lr: "),
@@ -110,21 +112,163 @@ def test_a_mistake_in_a_section_is_one_line(case: str, root: Callable[..., Path]
     assert "\n" not in str(problem.value)
 
 
-@pytest.mark.parametrize("key", sorted(FLAT))
-def test_the_flat_form_is_shown_the_new_one(key: str, root: Callable[..., Path]) -> None:
+OLD: dict[str, tuple[dict[str, Any], str]] = {
+    "a distance beside the module": ({"distance": "cosine"}, r"distance: .*write objective: \[cosine\]\)$"),
+    "DLG": (
+        {"parameters": {"distance": "squares", "optimiser": "lbfgs", "lr": 1.0, "iterations": 300}},
+        r"parameters\.distance: .*write objective: \[squares\]\)$",
+    ),
+    "GRNN": (
+        {"parameters": {"distance": "squares+norm", "tv": 0.001, "variation": "squared"}},
+        r"objective: \[squares, norm, \{total-variation: \{weight: 0\.001, squared: true\}\}\]\)$",
+    ),
+    "AGIC": (
+        {"parameters": {"distance": "cosine", "layers": "linear", "beta": 50.0, "relu": True}},
+        r"objective: \[cosine, \{layer-weights: \{shape: linear, beta: 50\.0, relu: true\}\}\]\)$",
+    ),
+    "GRNN's unknowns": (
+        {"parameters": {"unknowns": "generator"}}, r"parameters\.unknowns: .*\(write unknowns: generator\)$"
+    ),
+    "GGL's unknowns": ({"parameters": {"unknowns": "latent"}}, r"\(write unknowns: latent\)$"),
+    "InvG's unknowns": (
+        {"parameters": {"boxed": True}}, r"\.boxed: .*write unknowns: \{dummies: \{boxed: true\}\}\)$"
+    ),
+    "InvG's optimiser": (
+        {"parameters": {"lr": 0.1, "signed": True}}, r"optimiser: \{adam: \{lr: 0\.1, signed: true\}\}\)$"
+    ),
+    "GGL's optimiser": (
+        {"parameters": {"optimiser": "cma-es", "lr": 1.0, "population": 50}},
+        r"optimiser: \{cma-es: \{sigma: 1\.0, population: 50\}\}\)$",
+    ),
+    "a rule": ({"parameters": {"inference": "idlg"}}, r"parameters\.inference: .*\(write labels: idlg\)$"),
+    "an adaptation": ({"parameters": {"adapts": True}}, r"parameters\.adapts: .*\(write adaptive: true\)$"),
+    "steps": ({"parameters": {"steps": "joint"}}, r"\(write epochs: \{joint: \{steps: joint\}\}\)$"),
+    "AGIC joint": (
+        {"module": "joint-matching", "parameters": {"tv": 0.1}},
+        r"module: joint-matching .*\(write module: gradient-matching and epochs: joint\)$",
+    ),
+    "AGIC joint, spelled like its file": (
+        {"module": "joint_matching", "parameters": {"steps": "matching"}},
+        r"\(write module: gradient-matching and epochs: \{joint: \{steps: matching\}\}\)$",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", sorted(OLD))
+def test_the_flat_form_is_shown_in_sections(case: str, root: Callable[..., Path]) -> None:
+    given, says = OLD[case]
+    entry = {"summary": "x", "module": "gradient-matching", "labels": "inferred"} | given
+    with pytest.raises(UserError, match=says) as problem:
+        loaded(root({"attacks/m": entry}), "m")
+    assert "config/attacks/m.yaml: " in str(problem.value)
+    assert "\n" not in str(problem.value)
+
+
+@pytest.mark.parametrize("key", sorted({key for keys in FLAT.values() for key in keys}))
+def test_every_flat_key_is_known(key: str, root: Callable[..., Path]) -> None:
     where = root({"attacks/m": {"summary": "x"} | MATCHING | {"parameters": {key: 1}}})
-    with pytest.raises(UserError, match="the parts of an attack have sections of their own") as problem:
+    with pytest.raises(
+        UserError, match=rf"parameters\.{key}: the parts of an attack have sections of their own"
+    ):
         loaded(where, "m")
-    assert f"parameters.{key}" in str(problem.value)
-    assert FLAT[key] in str(problem.value)
+
+
+APART: dict[str, tuple[dict[str, Any], str, str]] = {
+    "latents without a generator": ({"unknowns": "latent"}, "generator: none", "unknowns: latent"),
+    "latents without classes": (
+        {"unknowns": "latent", "labels": "joint", "generator": {"d": "g"}},
+        "labels: joint", "unknowns: latent",
+    ),
+    "a rule without its samples": ({"labels": "rlu"}, "generator: none", "labels: rlu"),
+    "candidates of simulated steps": (
+        {"optimiser": "cma-es", "parameters": {"updates": "simulated"}},
+        "parameters.updates: simulated", "optimiser: cma-es",
+    ),
+    "candidates, rounded": (
+        {"optimiser": "cma-es", "parameters": {"precision": "bfloat16"}},
+        "parameters.precision: bfloat16", "optimiser: cma-es",
+    ),
+    "candidates of some entries": (
+        {"optimiser": "cma-es", "objective": ["squares", {"partial-gradient": {"share": 0.5}}]},
+        "objective: partial-gradient (Entries)", "optimiser: cma-es",
+    ),
+    "candidates of whole gradients": (
+        {"optimiser": "cma-es", "objective": "wasserstein"},
+        "objective: wasserstein (Distance)", "optimiser: cma-es",
+    ),
+    "weights, rounded": (
+        {"unknowns": "surrogate", "parameters": {"precision": "bfloat16"}},
+        "parameters.precision: bfloat16", "unknowns: surrogate",
+    ),
+    "weights of simulated steps": (
+        {"unknowns": "surrogate-curve", "parameters": {"updates": "epochs"}},
+        "parameters.updates: epochs", "unknowns: surrogate-curve",
+    ),
+    "steps, rounded": (
+        {"parameters": {"precision": "bfloat16", "updates": "simulated"}},
+        "parameters.updates: simulated", "parameters.precision: bfloat16",
+    ),
+    "epochs with restarts": (
+        {"epochs": "joint", "parameters": {"restarts": 2}}, "parameters.restarts: 2", "epochs: joint"
+    ),
+    "epochs with snapshots": (
+        {"epochs": "joint", "parameters": {"snapshots": 9}}, "parameters.snapshots: 9", "epochs: joint"
+    ),
+    "epochs with an early end": (
+        {"epochs": "joint", "parameters": {"enough": 0.1}}, "parameters.enough: 0.1", "epochs: joint"
+    ),
+    "epochs of a longer run": (
+        {"epochs": "joint", "parameters": {"decay_over": 9}}, "parameters.decay_over: 9", "epochs: joint"
+    ),
+    "epochs without labels": (
+        {"epochs": {"joint": {"steps": "joint"}}, "labels": "joint"},
+        "labels: joint", "epochs.joint.steps: joint",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", [False, True])
+@pytest.mark.parametrize("case", sorted(APART))
+def test_what_does_not_go_together_is_refused(case: str, variant: bool, root: Callable[..., Path]) -> None:
+    changes, one, other = APART[case]
+    entry = MATCHING | ({"variants": {"v": changes}} if variant else changes)
+    key = "variants.v: " if variant else ""
+    with pytest.raises(UserError) as problem:
+        loaded(root({"attacks/m": {"summary": "x"} | entry}), "m")
+    says = f"config/attacks/m.yaml: {key}{one} does not go with {other} (change one of the two)"
+    assert str(problem.value).endswith(says)
+
+
+def test_defaults_go_with_everything(root: Callable[..., Path]) -> None:
+    plain = {"updates": "one-batch", "precision": "float32", "restarts": 1, "snapshots": 0, "enough": 0.0}
+    for change in ({"epochs": "joint"}, {"optimiser": "cma-es"}, {"unknowns": "surrogate"}):
+        loaded(root({"attacks/m": {"summary": "x"} | MATCHING | change | {"parameters": plain}}), "m")
+
+
+def test_every_part_that_excludes_another_is_there() -> None:
+    for said in (said for one, others in EXCLUDES.items() for said in (one, *others)):
+        key, _, value = said.partition(": ")
+        section, _, argument = key.partition(".")
+        if section == "parameters":
+            assert argument in signature.parameters_model("attacks", "gradient-matching").model_fields
+        elif section in SECTIONS:
+            name = argument.partition(".")[0] or value.partition(" ")[0]
+            assert fnmatch.filter(signature.part_names(SECTIONS[section]), name)
 
 
 def test_a_mistake_in_a_variant_names_it(root: Callable[..., Path]) -> None:
     bad = MATCHING | {"variants": {"bad": {"objective": {"cosine": 3}}}}
     where = root({"attacks/m": {"summary": "x"} | bad})
-    with pytest.raises(UserError, match=r"variants\.bad") as problem:
+    wanted = r"m\.yaml: variants\.bad\.objective: cosine: the arguments are no mapping, such as \{cosine: \{"
+    with pytest.raises(UserError, match=wanted) as problem:
         loaded(where, "m")
     assert "\n" not in str(problem.value)
+
+
+def test_a_mistake_in_the_file_is_not_laid_to_its_variant(root: Callable[..., Path]) -> None:
+    bad = MATCHING | {"objective": 3, "variants": {"v": {"objective": {"cosine": {}}}}}
+    with pytest.raises(UserError, match=r"m\.yaml: objective: "):
+        loaded(root({"attacks/m": {"summary": "x"} | bad}), "m")
 
 
 def test_labels_that_are_not_said_are_none_too(root: Callable[..., Path]) -> None:
@@ -149,16 +293,31 @@ def own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def forget() -> None:
-    for read in (signature.definition, signature.parameters_model, signature.part_names):
+    for read in (
+        signature.definition,
+        signature.check_signature,
+        signature.parameters_model,
+        signature.part_names,
+    ):
         read.cache_clear()
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("def own() -> t.Distance: ...\n", "has -> t.Distance (write `-> Distance`, or Weights, "),
-        ("def own() -> 'Distance': ...\n", "has -> 'Distance' (write `-> Distance`, or Weights, "),
-        ("def own(): ...\n", "has no return type (write `-> Distance`, or Weights, "),
+        (
+            "def own() -> t.Distance: ...\n",
+            "own() -> t.Distance is no part of objectives (write `def own(*, …) -> Distance` or Weights or ",
+        ),
+        (
+            "def own() -> 'Distance': ...\n",
+            "own() -> 'Distance' is no part of objectives (write `def own(*, …) -> Distance` or ",
+        ),
+        (
+            "def own(): ...\n",
+            "own() without a return type is no part of objectives (write `def own(*, …) -> ",
+        ),
+        ("def own(weight: float) -> Prior: ...\n", "own(weight: float) -> Prior is no part of objectives ("),
         ("def own(:\n", "line 1: invalid syntax (mend the file)"),
         ("\0", "line 1: "),
         ("x = 1\n", "no function 'own' (a part's file holds `def own(…)`)"),

@@ -6,7 +6,15 @@ import pytest
 from pydantic import ValidationError
 
 from leakbench.catalogue import signature
-from leakbench.catalogue.signature import check_part, definition, module_file, parameters_model, part_names
+from leakbench.catalogue.signature import (
+    SIGNATURES,
+    check_part,
+    check_signature,
+    definition,
+    module_file,
+    parameters_model,
+    part_names,
+)
 from leakbench.errors import UserError
 
 PART = """
@@ -113,6 +121,63 @@ def test_a_part_is_a_file_with_a_function_of_its_name(room: Path) -> None:
         with pytest.raises(UserError, match=rf"^here: '{name}' is no part of src/leakbench/room ?{says}$"):
             check_part("room", name, "here")
     part_names.cache_clear()
+
+
+WRONG: dict[str, tuple[str, str]] = {
+    "optimisers": ("def part(lr): pass", "def part(*, …) -> Make"),
+    "unknowns": ("def part() -> int: ...", "def part(*, …) -> Parameterisation"),
+    "objectives": ("def part(weight: float) -> Prior: ...", "def part(*, …) -> Distance"),
+    "epochs": ("def part(steps: str = 'both') -> Epochs: ...", "def part(*, …) -> Epochs"),
+    "labels": ("def part(layer) -> Tensor: ...", "def part(layer: LastLayer, *, …) -> Tensor"),
+    "attacks": (
+        "def part(observation: Observation, *, seed: int) -> Reconstruction: ...",
+        "def part(observation: Observation, rng: torch.Generator, *, …) -> Reconstruction",
+    ),
+    "defences": ("def part(*shares: float) -> Defence: ...", "def part(*, …) -> Defence"),
+    "adaptive": ("def part() -> Defence: ...", "def part(*, …) -> Adaptation"),
+    "victims": (
+        "def part(classes: int, shape: tuple[int, int, int]) -> nn.Module: ...",
+        "def part(shape: tuple[int, int, int], classes: int, *, …) -> nn.Module",
+    ),
+    "generators": (
+        "def part(shape: tuple[int, int, int]) -> nn.Module: ...",
+        "def part(inputs: tuple[int, ...], shape: tuple[int, int, int], *, …) -> nn.Module",
+    ),
+    "servers": ("def part(model: nn.Module) -> Written: ...", "def part(model: nn.Module, held: Held, *, …)"),
+    "datasets": ("def part(folder: Path, **kept) -> Found: ...", "def part(folder: Path, *, …) -> Found"),
+    "aggregation": ("def part(report: Report): ...", "def part(report: Report, *, …) -> np.ndarray"),
+    "encryption": ("def part() -> None: ...", "def part(*, …) -> Scheme"),
+    "detectors": ("def part(received: Received) -> bool: ...", "def part(received: Received, *, …) -> float"),
+    "drawing": ("def part() -> Body: ...", "def part(result: Result, *, …) -> Body | None"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", sorted(SIGNATURES))
+def test_a_function_of_another_signature_is_no_part(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(signature, "PACKAGE", tmp_path)
+    text, wanted = WRONG[kind]
+    (tmp_path / kind).mkdir()
+    (tmp_path / kind / "part.py").write_text(text)
+    for read in (check_signature, definition):
+        read.cache_clear()
+    with pytest.raises(
+        UserError, match=rf"/{kind}/part\.py: part\(.* is no part of {kind} \(write `.*\)$"
+    ) as told:
+        check_signature(kind, "part")
+    check_signature.cache_clear()
+    assert f"(write `{wanted}" in str(told.value)
+
+
+def test_an_attack_takes_the_parts_of_its_sections_besides() -> None:
+    check_signature("attacks", "gradient-matching")
+
+
+@pytest.mark.parametrize("kind", sorted({*SIGNATURES} - {"attacks", "drawing"}))
+def test_every_real_part_has_the_signature_of_its_room(kind: str) -> None:
+    for name in part_names(kind):
+        check_signature(kind, name)
 
 
 @pytest.mark.parametrize("kind", ["datasets", "victims", "generators", "defences", "attacks", "servers"])

@@ -192,10 +192,14 @@ def test_the_strongest_attacker_stands_above_a_map_without_what_uses_no_gradient
     figure = drawn(result([*rows, *null, pixels], drawing))
     axes, bar = axes_of(figure)
     lines = [label.get_text() for label in axes.get_yticklabels()]
-    assert lines == ["strongest attacker", "DLG *", "InvG", "class mean *", "null: the data set's mean image"]
+    assert lines == [
+        "strongest attacker", "DLG (1,000) *", "InvG (1,000)", "class mean (1,000) *",
+        "null: the data set's mean image",
+    ]  # fmt: skip
     assert [label.get_text() for label in axes.get_xticklabels()] == ["no defence", "sign"]
     shown = [text.get_text() for text in axes.texts]
-    assert shown == ["0.60", "0.40", "0.60", "0.20", "0.10", "0.40", "0.90", "0.90", "0.30", "0.30"]
+    # DLG reads features, so it is not compared with InvG, which is no better than the null without a defence.
+    assert shown == ["0.10‡", "0.40", "0.60", "0.20", "0.10", "0.40", "0.90", "0.90", "0.30", "0.30"]
     assert bar.get_ylabel() == "Pearson r"
 
 
@@ -216,6 +220,9 @@ def test_a_map_marks_what_failed() -> None:
     figure = drawn(result(rows, {"drawing": "heat"}))
     # The strongest attacker of the defence stands above.
     assert sorted(text.get_text() for text in axes_of(figure)[0].texts) == ["0.20†", "0.30", "0.30"]
+    rows = [square("dlg", 0.4, failure_rate=0.5), square("invg", 0.3, failure_rate=0.4)]
+    figure = drawn(result(rows, {"drawing": "heat"}))
+    assert sorted(text.get_text() for text in axes_of(figure)[0].texts) == ["0.30", "0.40†", "0.40†"]
 
 
 @pytest.mark.parametrize("drawing", [LINES, DOTS, {"drawing": "heat"}])

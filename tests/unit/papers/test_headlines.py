@@ -17,8 +17,8 @@ def test_every_headline_of_the_readme_is_recorded() -> None:
     assert len(shown) >= 5
     for line in shown:
         words = (
-            f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
-            f"{line['scale']} scale"
+            f"{line['headline']} (95 % interval {line['headline_interval']}, n = {line['n']}, "
+            f"seed {line['seeds']}, {line['scale']} scale"
         )
         assert words in found, line["id"]
     assert found.count("95 % interval [") == len(shown)

@@ -33,7 +33,7 @@ def row(defence: str, attack: str, mean: float, **changes: Any) -> dict[str, Any
         "dataset": "d", "victim": "v", "federation": "f", "defence": defence, "attack": attack,
         "baseline": "", "metric": "pearson", "mean": mean, "ci_low": mean - 0.1,
         "ci_high": mean + 0.1, "n": 10,
-        "failure_rate": 0.2, "scale": "quick",
+        "failure_rate": 0.2, "scale": "quick", "seeds": "0",
     } | changes  # fmt: skip
 
 
@@ -156,7 +156,9 @@ def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:
 
     rows = [accuracy("none", 0.85), accuracy("noise", 0.62), accuracy("noise", 0.1, baseline="snapshot")]
     table = pd.DataFrame(rows)
-    assert prices({"study": table}, PARTS) == {"noise": [Price("study", 0.62, 0.85, 5, "quick")]}
+    assert prices({"study": table}, PARTS) == {
+        "noise": [Price("study", 0.62, "[0.52, 0.72]", 0.85, 5, "quick, seed 0")]
+    }
     # Without training that lacks the defence, or with two accuracies of one, there is no price.
     assert prices({"study": table[1:]}, PARTS) == {}
     twice = pd.DataFrame([*rows, accuracy("noise", 0.5)])

@@ -133,8 +133,11 @@ def test_the_threat_model_scale_n_and_seed_stand_under_each_experiment(
 def test_a_recorded_run_is_named_where_it_is_shown(
     card: pd.DataFrame, section: Callable[..., Section]
 ) -> None:
-    html = page(card, [section(scale="standard", recorded="recorded on a machine, 2026-01-01")], FACTS)
+    table = "../../reference/standard/fidel-figure-13.csv"
+    made = {"scale": "standard", "recorded": "recorded on a machine, 2026-01-01", "table_file": table}
+    html = page(card, [section(**made)], FACTS)
     text = visible(html)
+    assert 'href="../../reference/standard/fidel-figure-13.csv">table' in html
     assert "those of the standard scale, recorded on a machine, 2026-01-01" in text
     assert re.search(r"<dt>scale</dt><dd>standard</dd>", html)
     assert "recorded on a machine" not in visible(page(card, [section()], FACTS))
@@ -174,7 +177,7 @@ def test_hostile_text_is_escaped(card: pd.DataFrame, section: Callable[..., Sect
 def test_every_experiment_has_a_permalink_and_what_made_its_figure(
     card: pd.DataFrame, section: Callable[..., Section]
 ) -> None:
-    article = page(card, [section()], FACTS | {"commit": "abc1234"}).split("<article")[1]
+    article = page(card, [section()], FACTS).split("<article")[1]
     links = {attributes.get("href") for tag, attributes in read(article).tags if tag == "a"}
     assert links >= {
         "#fidel-figure-13", "figures/fidel-figure-13.png", "notebooks/fidel-figure-13.ipynb",
@@ -187,11 +190,11 @@ def test_every_experiment_has_a_permalink_and_what_made_its_figure(
 def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) -> None:
     leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
     maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": None}})]
-    prices = {"noise": [Price("leakbench-dp-price", 0.62, 0.85, 5, "standard")]}
+    prices = {"noise": [Price("leakbench-dp-price", 0.62, "[0.6, 0.64]", 0.85, 5, "standard, seed 0")]}
     html = page(card, [], FACTS | {"maps": maps, "prices": prices})
     text = visible(html.split('id="leaks"')[1].split("</section>")[0])
     assert "0.81 [0.8, 0.82] · Fidel, n = 10, 0% failed, quick not measured" in text
-    assert "0.62 (0.85 without, n = 5, standard)" in text
+    assert "0.62 [0.6, 0.64] (0.85 without, n = 5, standard, seed 0)" in text
     assert 'href="#leakbench-dp-price"' in html
     assert "–" in visible(
         page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</section>")[0]

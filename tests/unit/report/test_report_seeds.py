@@ -12,7 +12,7 @@ from leakbench.report import Section, page
 from leakbench.report.seeds import held, seeds
 from leakbench.report.source import commits
 
-FACTS = {"scale": "quick", "commit": "abc123"}
+FACTS = {"scale": "quick"}
 
 
 def row(key: str, raised: int, verdict: str, headline: str = "") -> dict[str, Any]:
@@ -61,9 +61,9 @@ def test_a_commit_is_a_link_where_the_citation_names_an_address(
     assert commits(tmp_path) == ""
     (tmp_path / "CITATION.cff").write_text("repository-code: https://example.org/a/b.git\n")
     facts = FACTS | {"commits": commits(tmp_path)}
-    link = '<a href="https://example.org/a/b/commit/abc123"><code>abc123</code></a>'
+    link = '<a href="https://example.org/a/b/commit/abc1234"><code>abc1234</code></a>'
     assert link in page(card, [section()], facts)
-    assert "commit <code>abc123</code>" in page(card, [section()], FACTS)
+    assert "commit <code>abc1234</code>" in page(card, [section()], FACTS)
     (tmp_path / "CITATION.cff").write_text("repository-code: javascript:alert(1)\n")
     with pytest.raises(UserError, match=r"repository-code: .* is no https address"):
         commits(tmp_path)

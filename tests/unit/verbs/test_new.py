@@ -102,3 +102,18 @@ def test_a_name_that_is_only_local_there_is_free(kind: str, name: str, checkout:
     new(checkout, kind, name)
     (source,) = (path for path in files(checkout) if path.suffix == ".py")
     assert compile(source.read_text(), str(source), "exec")
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_it_is_told_which_experiments_have_the_part(
+    kind: str, checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new(checkout, kind, "my-part")
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("Next: "))
+    # An objective and an optimiser come with an attack that names them.
+    alone = kind in ("dataset", "victim")
+    assert line.endswith(
+        "Name it in an experiment."
+        if alone
+        else "Experiments that say `all` have it already. Name it in others."
+    )
