@@ -28,8 +28,13 @@ import os
 import pathlib
 import time
 
+import torch
 
-def slow(observation, rng):
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+
+
+def slow(observation: Observation, rng: torch.Generator) -> Reconstruction:
     gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "none")
     # In the attack's own folder, for it can open no other.
     pathlib.Path("slow-runs").write_text(gpus)
@@ -38,16 +43,25 @@ def slow(observation, rng):
 '''
 BROKEN = '''"""Fails."""
 
+import torch
 
-def broken(observation, rng):
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
+
+
+def broken(observation: Observation, rng: torch.Generator) -> Reconstruction:
     raise MemoryError("broken on purpose")
 '''
 MENDED = '''"""Works."""
 
+import torch
+
 from leakbench.attacks.fidel import fidel
+from leakbench.attacks.observation import Observation
+from leakbench.attacks.reconstruction import Reconstruction
 
 
-def {}(observation, rng):
+def {}(observation: Observation, rng: torch.Generator) -> Reconstruction:
     return fidel(observation, rng)
 '''
 

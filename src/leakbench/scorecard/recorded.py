@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from leakbench.artefacts import open_tensors
-from leakbench.reference import EXHIBIT, Kept
+from leakbench.reference import EXHIBIT, Kept, run_of
 from leakbench.scorecard.evidence import Evidence, Lines
 from leakbench.scorecard.quantity import NotMeasured
 
@@ -21,7 +21,7 @@ def of_records(
     known: all experiments that exist, None where a name that is not known is not a mistake.
     """
     kept = {each.name: each for each in found}
-    scale = found[0].scale
+    scale, (plain, _) = found[0].scale, run_of(found[0].scale)
 
     def exhibit(name: str) -> Any:
         path = kept[name].beside(EXHIBIT) if name in kept else None
@@ -38,7 +38,7 @@ def of_records(
         exhibit=exhibit,
         known=known,
         origins={
-            name: (scale, each.record["device"], each.record["commit"], (ages or {}).get(name, ""))
+            name: (plain, each.record["device"], each.record["commit"], (ages or {}).get(name, ""))
             for name, each in kept.items()
         },
     )

@@ -1,11 +1,13 @@
 """The README's findings are what the recorded tables say."""
 
 from project import ROOT
-from recorded_world import recorded
+from recorded_world import raised, recorded
 
 from leakbench.papers.work import read_papers
 from leakbench.report.card import lines
+from leakbench.report.seeds import held, seeds
 from leakbench.scorecard.scorecard import Card
+from leakbench.scorecard.seeds import by_seed
 
 
 def test_every_headline_of_the_readme_is_recorded() -> None:
@@ -22,3 +24,13 @@ def test_every_headline_of_the_readme_is_recorded() -> None:
         )
         assert words in found, line["id"]
     assert found.count("95 % interval [") == len(shown)
+
+
+def test_every_headline_holds_with_three_seeds_of_everything() -> None:
+    own = [work for work in read_papers(ROOT / "papers") if work.name == "leakbench"]
+    standard = next(each for each in recorded() if each.scale == "standard")
+    rows = by_seed(own, standard, raised())
+    found = held(seeds(rows))
+    headlines = set(rows.loc[rows["headline"] != "", "id"])
+    assert len(headlines) >= 8
+    assert {found[key] for key in headlines} == {"holds with 3 of 3 seeds"}
