@@ -4,6 +4,7 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -76,8 +77,9 @@ def _device(text: str) -> str:
     return text
 
 
+@cache
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of every verb and its arguments."""
+    """Return the parser of every verb and its arguments, which is made once in a process."""
     whole = _Parser(prog="leakbench", description=_ABOUT, allow_abbrev=False)
     whole.add_argument("--version", action="version", version=f"leakbench {__version__}")
     commands = whole.add_subparsers(dest="verb", required=True, metavar="VERB")

@@ -199,10 +199,8 @@ def test_the_readme_says_what_the_scorecard_says(card: pd.DataFrame) -> None:
     lines = [line for line in report_lines(card) if line["headline"]]
     assert len(lines) >= 4
     for line in lines:
-        words = (
-            f"{line['headline']} (95 % interval {line['interval']}, n = {line['n']}, seed {line['seeds']}, "
-        )
-        assert words + f"{line['scale']} scale" in found, line["id"]
+        words = f"{line['headline']} (95 % interval {line['headline_interval']}, n = {line['n']}, "
+        assert words + f"seed {line['seeds']}, {line['scale']} scale" in found, line["id"]
     # And no sentence stands there that the scorecard does not measure.
     assert found.count("95 % interval [") == len(lines)
 

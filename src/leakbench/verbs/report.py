@@ -53,7 +53,7 @@ def report(
     recorded: files below reference/, from which recorded tables of these experiments are read.
     root: the checkout, for its commit and its address.
     """
-    sections, versions, maps = [], {}, []
+    sections, versions, maps, made = [], {}, [], commit(root)
     costs: dict[str, pd.DataFrame] = {}
     parts: dict[str, list[dict[str, str]]] = {"defence": [], "dataset": [], "victim": [], "attack": []}
     everywhere: list[pd.DataFrame] = []
@@ -89,11 +89,11 @@ def report(
                 table=costs[table.stem],
                 knows=fullest.record.get("knows", {}) if fullest else facts["knows"],
                 absent=facts["absent_cells"],
-                **(_of_record(fullest, out.parent) if fullest else _of_run(table.stem, scale, root)),
+                **(_of_record(fullest, out.parent) if fullest else _of_run(table.stem, scale, made)),
             )
         )
     unmade = [spec for spec in specs if spec.stem not in costs]
-    sections += _left_out(unmade, read_spec(catalogue)["left_out"], root)
+    sections += _left_out(unmade, read_spec(catalogue)["left_out"], made)
     rows = read_csv(scorecard, keep_default_na=False)
     works = {path.parent.name: str(read_yaml(path)["title"]) for path in sorted(papers.glob("*/paper.yaml"))}
     exact = read_spec(verified)
@@ -110,13 +110,16 @@ def _pictures(found: Sequence[Kept]) -> dict[tuple[str, str], np.ndarray]:
     return {(scale, cell): pair for scale, path in files for cell, pair in read_tensors(path)[0].items()}
 
 
-def _of_run(name: str, scale: str, root: Path) -> dict[str, Any]:
-    """Return where a section's figure and table are from, for an experiment of this run."""
+def _of_run(name: str, scale: str, made: str) -> dict[str, Any]:
+    """Return where a section's figure and table are from, for an experiment of this run.
+
+    made: the commit of the run.
+    """
     setting = "" if scale == "quick" else f" --config scale={scale}"
     return {
         "table_file": f"tables/{name}.csv",
         "trials_file": f"trials/{name}.parquet",
-        "commit": commit(root),
+        "commit": made,
         "command": f"snakemake --cores 2 results/{scale}/figures/{name}.png{setting}",
         "scale": scale,
     }
@@ -139,13 +142,13 @@ def _of_record(kept: Kept, folder: Path) -> dict[str, Any]:
 
 
 def _left_out(
-    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], root: Path
+    specs: Sequence[Path], reasons: Mapping[str, Mapping[str, str]], made: str
 ) -> Iterator[Section]:
     """Yield a section without figure or table for each experiment that was left out.
 
     specs: the specs of these experiments' figures.
     reasons: experiment → cell → why it is left out.
-    root: the checkout.
+    made: the commit of the run.
     """
     for spec in specs:
         shown = read_spec(spec)
@@ -160,5 +163,5 @@ def _left_out(
             knows={},
             absent=reasons[spec.stem],
             made=False,
-            **_of_run(spec.stem, shown["scale"], root) | {"table_file": "", "trials_file": ""},
+            **_of_run(spec.stem, shown["scale"], made) | {"table_file": "", "trials_file": ""},
         )
