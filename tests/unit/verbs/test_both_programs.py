@@ -90,6 +90,12 @@ def test_a_change_of_code_that_changes_no_bit_is_told_from_one_that_does(flow: A
     assert differing(flow, "x", [[CELL]], "HEAD", 3) == [f"attack/{CELL}", "table", "trials"]
 
 
+def test_a_table_is_not_asked_for_what_its_sample_has_no_score_of(flow: Any, package: Path) -> None:
+    flow.specs["table/x"]["experiment"]["metrics"] = ["mse", "psnr"]
+    change(package, "tables/attacked.py", '!= "models" and metric in group and', '!= "models" and')
+    assert differing(flow, "x", [[CELL]], "HEAD", 3) == []
+
+
 def test_what_is_missing_or_fails_is_one_line(flow: Any, package: Path) -> None:
     (package / "verbs/capture.py").write_text("import no_such")
     with pytest.raises(UserError, match=r"the capture ended with an error by the code below .*no_such"):
