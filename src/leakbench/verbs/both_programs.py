@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -62,35 +63,56 @@ def inputs_of(flow: Workflow, cells: Sequence[str]) -> list[str]:
 
 
 def differing(
-    flow: Workflow, experiment: str, cells: Sequence[str], commit: str, iterations: int
+    flow: Workflow, experiment: str, samples: Sequence[Sequence[str]], commit: str, iterations: int
 ) -> list[str]:
-    """Return what has other contents by the code of a commit than by today's.
+    """Return what has other contents by the code of a commit than by today's, of the first sample with such.
 
-    flow: the workflow of the sample's run.
+    flow: the workflow of the samples' run.
     experiment: the experiment whose table is made.
-    cells: as in `specs_of`.
+    samples: the cells of each sample, as in `specs_of`.
     commit: the commit.
     iterations: the number of iterations at most.
 
     Raises UserError if an input is missing, or one of the two programs ends with an error.
     """
-    for name in inputs_of(flow, cells):
+    for name in (name for cells in samples for name in inputs_of(flow, cells)):
         if not (flow.root / name).is_file():
             raise UserError(f"{flow.root / name}: missing (run `make verify-recorded`, which makes it first)")
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, _program(PACKAGE.parent) as today:
         then = Path(folder) / "then"
         unpack(commit, then / "leakbench")
-        now, before = (
-            _contents(code, Path(folder) / name, flow, experiment, cells, iterations)
-            for name, code in (("now", PACKAGE.parent), ("before", then))
-        )
-    return [name for name in now if before.get(name) != now[name]]
+        with _program(then) as earlier:
+            for number, cells in enumerate(samples):
+                now, before = (
+                    _contents(program, Path(folder) / f"{name}{number}", flow, experiment, cells, iterations)
+                    for name, program in (("now", today), ("before", earlier))
+                )
+                if apart := [name for name in now if before.get(name) != now[name]]:
+                    return apart
+    return []
+
+
+@contextmanager
+def _program(code: Path) -> Iterator[dict[str, str]]:
+    """Yield the environment in which the package below `code` runs.
+
+    Its jobs belong to one run, so that they fork from a warm process of this program (`leakbench.warm`). The
+    owner of the run is a process that ends when its input is closed, so at the latest with this one.
+    """
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with subprocess.Popen(waits, stdin=subprocess.PIPE) as owner:
+        yield os.environ | {"PYTHONPATH": str(code), OWNER: str(owner.pid)}
 
 
 def _contents(
-    code: Path, folder: Path, flow: Workflow, experiment: str, cells: Sequence[str], iterations: int
+    program: dict[str, str],
+    folder: Path,
+    flow: Workflow,
+    experiment: str,
+    cells: Sequence[str],
+    iterations: int,
 ) -> dict[str, Any]:
-    """Return name → contents of everything that the package below `code` makes of a sample."""
+    """Return name → contents of everything that a program makes of a sample."""
     made: dict[str, Any] = {}
     data, root = flow.root.resolve() / _data(flow, cells), flow.root.resolve()
     table = flow.plan.spec(f"table/{experiment}")
@@ -101,7 +123,7 @@ def _contents(
         write_text(places[name], to_json(_shortened(spec, iterations)))
 
     def run(name: str, given: dict[str, Any]) -> None:
-        _run(code, folder, name.partition("/")[0], {"spec": places[name]} | given)
+        _run(program, folder, name.partition("/")[0], {"spec": places[name]} | given)
 
     networks = [name for name in specs if name.startswith("train/")]
     for name in networks:
@@ -154,21 +176,19 @@ def _shortened(spec: Spec, iterations: int) -> Spec:
     return spec
 
 
-def _run(code: Path, folder: Path, verb: str, given: dict[str, Any]) -> None:
-    """Run a verb by the package below `code`.
+def _run(program: dict[str, str], folder: Path, verb: str, given: dict[str, Any]) -> None:
+    """Run a verb of a program.
 
     Raises UserError if the verb ends with an error.
     """
-    environment = {name: value for name, value in os.environ.items() if name != OWNER}
     call = [sys.executable, "-m", "leakbench", verb]
     for name, value in given.items():
         paths = value if isinstance(value, list) else [value]
         call += [f"--{name}", *map(str, paths)] if paths else []
-    done = subprocess.run(
-        call, env=environment | {"PYTHONPATH": str(code)}, cwd=folder, capture_output=True, text=True
-    )
+    done = subprocess.run(call, env=program, cwd=folder, capture_output=True, text=True)
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2]
+        code = program["PYTHONPATH"]
         raise UserError(f"{given['spec']}: the {verb} ended with an error by the code below {code} ({last})")
 
 

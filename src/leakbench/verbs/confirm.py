@@ -167,10 +167,9 @@ def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations:
     if targets:
         print(*dict.fromkeys(path for cells in samples for path in inputs_of(flow, cells)), sep="\n")
         return
-    for cells in samples:
-        if others := differing(flow, name, cells, made_by, iterations):
-            print(f"{name}: not confirmed, by {made_by} another {others[0]} after {iterations} iterations")
-            return
+    if others := differing(flow, name, samples, made_by, iterations):
+        print(f"{name}: not confirmed, by {made_by} another {others[0]} after {iterations} iterations")
+        return
     sampled = [cell for cells in samples for cell in cells]
     shows = {"device": machine(), "sampled": sampled, "same_bytes": made_by, "iterations": iterations}
     _keep(root, older, shows)

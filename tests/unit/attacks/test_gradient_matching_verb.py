@@ -17,6 +17,7 @@ from matching_observations import (
 )
 from torch import Tensor
 
+from leakbench import attacks
 from leakbench.artefacts import read_facts, read_tensors, write_tensors
 from leakbench.attacks import gradient_matching
 from leakbench.attacks.observation import Observation, read_observation
@@ -245,7 +246,7 @@ def test_a_job_killed_on_noise_does_not_repeat_the_attack_before(
 
     monkeypatch.setattr(loop, "track", track)
     # As an attack whose rounds see each other, which is run on noise by itself.
-    monkeypatch.delattr(gradient_matching.gradient_matching, "together")
+    monkeypatch.delitem(attacks._CAPABILITIES, gradient_matching.gradient_matching)
     write(tmp_path / "capture.safetensors", replace(small(), labels=None))
     scratch = tmp_path / "scratch"
     out = tmp_path / "out.safetensors"

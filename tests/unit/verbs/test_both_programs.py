@@ -87,16 +87,16 @@ def test_a_change_of_code_that_changes_no_bit_is_told_from_one_that_does(flow: A
     flow.specs[f"train/{VICTIM}"]["victim"]["training"] = TRAINING
     change(package, "training/fit.py", "found.backward()", "(1.0 * found).backward()")
     change(package, "optimisers/adam.py", "lr = self.lr * 0.1 **", "lr = 1.001 * self.lr * 0.1 **")
-    assert differing(flow, "x", [CELL], "HEAD", 3) == [f"attack/{CELL}", "table", "trials"]
+    assert differing(flow, "x", [[CELL]], "HEAD", 3) == [f"attack/{CELL}", "table", "trials"]
 
 
 def test_what_is_missing_or_fails_is_one_line(flow: Any, package: Path) -> None:
     (package / "verbs/capture.py").write_text("import no_such")
     with pytest.raises(UserError, match=r"the capture ended with an error by the code below .*no_such"):
-        differing(flow, "x", [CELL], "HEAD", 3)
+        differing(flow, "x", [[CELL]], "HEAD", 3)
     (flow.root / "data/made.safetensors").unlink()
     with pytest.raises(UserError, match=r"made\.safetensors: missing"):
-        differing(flow, "x", [CELL], "HEAD", 3)
+        differing(flow, "x", [[CELL]], "HEAD", 3)
 
 
 def test_both_programs_read_the_networks_that_the_sampled_attacks_need(flow: Any) -> None:

@@ -148,8 +148,8 @@ def changed_code(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) ->
     """
     asked: list[dict[str, Any]] = []
 
-    def both(flow: Any, experiment: str, cells: list[str], commit: str, iterations: int) -> list[str]:
-        asked.append({"of": experiment, "cells": cells, "commit": commit, "iterations": iterations})
+    def both(flow: Any, experiment: str, samples: list[list[str]], commit: str, iterations: int) -> list[str]:
+        asked.append({"of": experiment, "samples": samples, "commit": commit, "iterations": iterations})
         return ["table"] if len(asked) > 1 else []
 
     attack = {"attack": {"module": "gradient-matching", "objective": {"cosine": {}}, "generator": None}}
@@ -174,7 +174,7 @@ def test_the_same_contents_after_a_few_iterations_confirm_a_record(
     confirm(cell.root, "quick", targets=True, iterations=30)
     assert capsys.readouterr().out.splitlines() == ["only=x", f"data of {STEM}"]
     confirm(cell.root, "quick", iterations=30)
-    assert changed_code == [{"of": "x", "cells": [STEM], "commit": "abc", "iterations": 30}]
+    assert changed_code == [{"of": "x", "samples": [[STEM]], "commit": "abc", "iterations": 30}]
     (entry,) = read_json(recorded, "", "")["confirmed"].values()
     assert (entry["same_bytes"], entry["iterations"], entry["sampled"]) == ("abc", 30, [STEM])
     assert age(cell, recorded) == ""

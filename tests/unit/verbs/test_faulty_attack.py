@@ -110,13 +110,12 @@ def scored(root: Path, *guesses: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
 
 
 def stand_in(monkeypatch: pytest.MonkeyPatch, run: Attack, at_once: int | None = None) -> None:
-    """Let `run` be the attack `imprint`, on so many rounds at once."""
+    """Let `run` be the attack `imprint`, on `at_once` rounds at a time, or on all."""
 
+    @attacks.capable(rounds_at_once=at_once)
     def broken(observation: Observation, rng: torch.Generator, **parameters: Any) -> Reconstruction:
         return run(observation)
 
-    if at_once:
-        broken.rounds_at_once = at_once  # type: ignore[attr-defined]
     own = attacks.part
     monkeypatch.setattr(attacks, "part", lambda room, name: broken if name == "imprint" else own(room, name))
 
