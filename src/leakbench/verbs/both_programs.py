@@ -115,15 +115,12 @@ def _contents(
     """Return name → contents of everything that a program makes of a sample."""
     made: dict[str, Any] = {}
     data, root = flow.root.resolve() / _data(flow, cells), flow.root.resolve()
-    table = flow.plan.spec(f"table/{experiment}")
-    table |= {"cells": list(cells), "experiment": table["experiment"] | {"exhibit": None}}
     specs = specs_of(flow, cells)
-    places = {name: folder / f"specs/{name}.json" for name in (*specs, "table")}
-    for name, spec in (specs | {"table": table}).items():
-        write_text(places[name], to_json(_shortened(spec, iterations)))
 
     def run(name: str, given: dict[str, Any]) -> None:
-        _run(program, folder, name.partition("/")[0], {"spec": places[name]} | given)
+        place = folder / f"specs/{name}.json"
+        write_text(place, to_json(_shortened(specs[name], iterations)))
+        _run(program, folder, name.partition("/")[0], {"spec": place} | given)
 
     networks = [name for name in specs if name.startswith("train/")]
     for name in networks:
@@ -148,6 +145,11 @@ def _contents(
     given |= {"guesses": [guesses[name] for name in specs[f"score/{home}"]["attacks"]], "truth": truth}
     given |= {"backbones": [root / path for path in flow.backbones(home)]}
     run(f"score/{home}", given | {"judges": judges, "out": scores})
+    table = flow.plan.spec(f"table/{experiment}")
+    # Earlier tables need a score for each metric, and a sample may have none of some.
+    metrics = [name for name in table["experiment"]["metrics"] if name in read_table(scores)[0]]
+    of_sample = table["experiment"] | {"metrics": metrics, "exhibit": None}
+    specs["table"] = table | {"cells": list(cells), "experiment": of_sample}
     run(
         "table", {"scores": scores, "out": lines, "trials": trials, "exhibit": folder / "exhibit.safetensors"}
     )
