@@ -82,11 +82,13 @@ def differing(
         then = Path(folder) / "then"
         unpack(commit, then / "leakbench")
         with _program(then) as earlier:
-            for number, cells in enumerate(samples):
-                now, before = (
-                    _contents(program, Path(folder) / f"{name}{number}", flow, experiment, cells, iterations)
-                    for name, program in (("now", today), ("before", earlier))
-                )
+            for cells in samples:
+                # What a sample made may be large, so it goes before the next one is made.
+                with tempfile.TemporaryDirectory(dir=folder) as own:
+                    now, before = (
+                        _contents(program, Path(own) / name, flow, experiment, cells, iterations)
+                        for name, program in (("now", today), ("before", earlier))
+                    )
                 if apart := [name for name in now if before.get(name) != now[name]]:
                     return apart
     return []
@@ -147,7 +149,8 @@ def _contents(
     run(f"score/{home}", given | {"judges": judges, "out": scores})
     table = flow.plan.spec(f"table/{experiment}")
     # Earlier tables need a score for each metric, and a sample may have none of some.
-    metrics = [name for name in table["experiment"]["metrics"] if name in read_table(scores)[0]]
+    scored = read_table(scores)[0].columns
+    metrics = [name for name in table["experiment"]["metrics"] if name in scored]
     of_sample = table["experiment"] | {"metrics": metrics, "exhibit": None}
     specs["table"] = table | {"cells": list(cells), "experiment": of_sample}
     run(
