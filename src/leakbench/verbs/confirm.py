@@ -22,8 +22,9 @@ from leakbench.reference import read_record, recorded, run_of
 from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
-from leakbench.verbs.both_programs import differing, inputs_of
+from leakbench.verbs.both_programs import differing
 from leakbench.verbs.record import code_digests, digests, modules_of, planned, reached, sources
+from leakbench.verbs.sampled import inputs_of
 from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, WITHIN, compared, numbers
 
 Spec = dict[str, Any]
@@ -56,11 +57,10 @@ def confirm(
     identical; on another device, within a thousandth or within the recorded interval. Where one number
     differs, the record stays as it is and the number is printed.
 
-    With `iterations`, the code that made a record and today's code both run a sample on this machine: the
-    attacks on a capture, for this number of iterations (`verbs.both_programs`). The sample has every victim
-    and federation, and runs every file that has changed. The record is confirmed if every file that the two
-    programs make has the same contents. Records of training studies have no attacks, and are compared with
-    the recorded numbers.
+    With `iterations`, the code that made a record and today's code both run samples on this machine: the
+    attacks on a capture for this number of iterations, or a few rounds of a training study
+    (`verbs.both_programs`). The samples have every victim and federation, and run every file that has
+    changed. The record is confirmed if every file that the two programs make has the same contents.
 
     root: the checkout.
     scale: the scale that was recorded, such as "standard".
@@ -155,9 +155,9 @@ def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations:
     if not made_by:
         reason = "git lacks the code that made it"
     elif not samples:
-        reason = "it has no attacks"
+        reason = "none of it was measured"
     elif left:
-        reason = f"none of its attacks runs {min(left)}"
+        reason = f"none of its samples runs {min(left)}"
     if reason:
         if not targets:
             print(f"{name}: not compared, {reason} (leave --iterations out)")
@@ -165,50 +165,53 @@ def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations:
     # Attacks are scored by the metrics of this experiment alone.
     flow = Workflow(root, *run_of(older.asked.run), only=name)
     if targets:
-        print(*dict.fromkeys(path for cells in samples for path in inputs_of(flow, cells)), sep="\n")
+        print(*dict.fromkeys(path for each in samples for path in inputs_of(flow, name, each)), sep="\n")
         return
     if others := differing(flow, name, samples, made_by, iterations):
         print(f"{name}: not confirmed, by {made_by} another {others[0]} after {iterations} iterations")
         return
-    sampled = [cell for cells in samples for cell in cells]
+    sampled = [stem for sample in samples for stem in sample]
     shows = {"device": machine(), "sampled": sampled, "same_bytes": made_by, "iterations": iterations}
     _keep(root, older, shows)
-    print(f"{name}: confirmed, {len(sampled)} attacks and their table the same as by {made_by}")
+    print(f"{name}: confirmed, {len(sampled)} samples and their table the same as by {made_by}")
 
 
 def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set[str]]:
-    """Return the cells on each sampled capture, and the changed files that no cell with results runs.
+    """Return the sampled cells or studies, and the changed files that none with results runs.
 
-    The order of captures follows from the digest of today's code, so that nobody picks them. After the first,
-    a capture is sampled if it has a victim or a federation that those before it do not have, or runs a
-    changed file that those before it do not run. Another network or size of batch may take another way
-    through the same code.
+    Cells are sampled together with all others on the same capture. The order of captures, or of studies,
+    follows from the digest of today's code, so that nobody picks them. After the first, one is sampled if it
+    has a victim or a federation that those before it do not have, or runs a changed file that those before
+    it do not run. Another network or size of batch may take another way through the same code.
     """
     table = older.asked.spec(f"table/{older.table.stem}")
-    by_capture: dict[str, list[str]] = {}
-    for stem in table["cells"]:
+    origins = {stem: stem for stem in table.get("studies", [])} | {c: capture_of(c) for c in table["cells"]}
+    groups: dict[str, list[str]] = {}
+    for stem, origin in origins.items():
         if stem not in older.made["absent"]:
-            by_capture.setdefault(capture_of(stem), []).append(stem)
-    captures, left = sorted(by_capture), set(apart)
+            groups.setdefault(origin, []).append(stem)
+    order, left = sorted(groups), set(apart)
     samples: list[list[str]] = []
     seen: set[str] = set()
-    random.Random(older.code).shuffle(captures)
-    for capture in captures:
-        cells = by_capture[capture]
-        parts, run = set(capture.split("/")[1:3]), _run_by(older.asked, cells)
+    random.Random(older.code).shuffle(order)
+    for origin in order:
+        # Captures and studies alike: data set, victim, federation or training, defence, seed.
+        parts, run = set(origin.split("/")[1:3]), _run_by(older.asked, groups[origin])
         if parts - seen or left & run:
-            samples.append(cells)
+            samples.append(groups[origin])
             seen |= parts
             left -= run
     return samples, left
 
 
-def _run_by(asked: Plan, cells: Sequence[str]) -> set[str]:
-    """Return the files of the package that the cells on one capture run."""
-    capture = capture_of(cells[0])
+def _run_by(asked: Plan, sample: Sequence[str]) -> set[str]:
+    """Return the files of the package that a sample runs: the cells on one capture, or a study."""
+    if (name := f"study/{sample[0]}") in asked.specs:
+        return set(reached(modules_of(asked, [name])))
+    capture = capture_of(sample[0])
     dataset, victim, *_, seed = capture.split("/")
     names = [f"train/{dataset}/{victim}/{seed}", f"capture/{capture}", f"score/{capture}"]
-    names += [f"attack/{cell}" for cell in cells]
+    names += [f"attack/{cell}" for cell in sample]
     return set(reached(modules_of(asked, names)))
 
 

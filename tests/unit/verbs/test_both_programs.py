@@ -6,15 +6,18 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from played import captured
+from project import blobs
 
-from leakbench.artefacts import read_json
+from leakbench.artefacts import read_json, write_tensors
 from leakbench.catalogue import program
 from leakbench.catalogue.code import PACKAGE
 from leakbench.errors import UserError
 from leakbench.verbs import both_programs
-from leakbench.verbs.both_programs import differing, inputs_of, specs_of
+from leakbench.verbs.both_programs import differing
+from leakbench.verbs.sampled import inputs_of, shortened, specs_of
 
 ATTACK: dict[str, Any] = {
     "attack": {
@@ -29,6 +32,20 @@ TRAINING = {
     "options": {}, "settled": None,
 }  # fmt: skip
 CELL, CAPTURE, VICTIM = "made/victim/fed/none/a/0", "made/victim/fed/none/0", "made/victim/0"
+STUDY = "made/victim/regime/key-lock/0"
+STUDIED: dict[str, Any] = {
+    "training": {
+        "optimiser": "sgd", "lr": 0.05, "options": {"momentum": 0.9}, "batch_size": 16, "rounds": 200,
+        "decay": {"factor": 0.2, "rounds": [60, 120, 160]}, "local_epochs": 1, "clients": 2, "split": "iid",
+        "alpha": None, "validation": 0.2, "images": None, "evaluate": 50, "size": None,
+        "augmentation": "none", "task": "classification", "beside": [], "tested_on": [],
+    },
+    "victim": {"module": "lenet-dlg", "parameters": {"norm": "batch"}},
+    "defence": {"module": "key-lock", "parameters": {"key_length": 32}},
+    "dataset": {"name": "made", "shape": [28, 28, 1], "classes": 10},
+    "study": {"dataset": "made", "victim": "victim", "training": "regime", "defence": "key-lock"},
+    "seed": 0,
+}  # fmt: skip
 SCORED = {"metrics": ["mse"], "matching": "best", "judges": [], "decays": False}
 
 
@@ -96,6 +113,25 @@ def test_a_table_is_not_asked_for_what_its_sample_has_no_score_of(flow: Any, pac
     assert differing(flow, "x", [[CELL]], "HEAD", 3) == []
 
 
+def test_a_few_rounds_of_a_study_tell_another_program(flow: Any, package: Path) -> None:
+    table = flow.specs["table/x"]
+    table |= {"studies": [STUDY], "cells": [], "experiment": table["experiment"] | {"exhibit": None}}
+    flow.specs[f"study/{STUDY}"] = STUDIED
+    flow.further = lambda stem: []
+    tensors = {}
+    for split, count, seed in (("train", 200, 1), ("test", 80, 2)):
+        images, labels = blobs(count, seed)
+        tensors |= {f"{split}/images": images[..., None], f"{split}/labels": labels.astype(np.int64)}
+    write_tensors(flow.root / "data/made.safetensors", tensors, {})
+    falls = '* decay["factor"] ** '
+    change(package, "training/federated.py", falls, f"* 1.0 {falls}")
+    assert differing(flow, "x", [[STUDY]], "HEAD", 3) == []
+    # The published learning rate falls after 60 rounds, and that of the sample at once.
+    change(package, "training/federated.py", falls, f"{falls} 1.1 * ")
+    apart = differing(flow, "x", [[STUDY]], "HEAD", 3)
+    assert {f"study/{STUDY}", "table", "trials"} <= {*apart}
+
+
 def test_what_is_missing_or_fails_is_one_line(flow: Any, package: Path) -> None:
     (package / "verbs/capture.py").write_text("import no_such")
     with pytest.raises(UserError, match=r"the capture ended with an error by the code below .*no_such"):
@@ -112,7 +148,7 @@ def test_both_programs_read_the_networks_that_the_sampled_attacks_need(flow: Any
     score["judges"] = ["asked", "of-others"]
     score["attacks"] = {"other": SCORED | {"judges": ["of-others"]}, "a": SCORED | {"judges": ["asked"]}}
     flow.specs["train/made/asked/0"] = flow.specs[f"train/{VICTIM}"]
-    assert inputs_of(flow, [CELL]) == [
+    assert inputs_of(flow, "x", [CELL]) == [
         "data/made.safetensors", f"results/quick/victims/{VICTIM}.safetensors",
         "results/quick/victims/made/asked/0.safetensors", "data/lpips.safetensors",
         "results/quick/generators/g.safetensors",
@@ -121,12 +157,21 @@ def test_both_programs_read_the_networks_that_the_sampled_attacks_need(flow: Any
     assert (own["judges"], list(own["attacks"])) == (["asked"], ["a"])
 
 
+def test_a_study_reads_all_its_data_sets(flow: Any) -> None:
+    flow.specs["table/x"]["studies"] = [STUDY]
+    flow.further = lambda stem: [f"data/beside-{stem.split('/')[1]}.safetensors"]
+    assert inputs_of(flow, "x", [STUDY]) == ["data/made.safetensors", "data/beside-victim.safetensors"]
+
+
 def test_a_sample_runs_for_no_longer_than_it_would() -> None:
-    short = both_programs._shortened
-    assert short(ATTACK, 3)["attack"]["parameters"]["iterations"] == 3
-    assert short(ATTACK, 9000)["attack"]["parameters"]["iterations"] == 5000
-    assert short(ATTACK, 3)["null_rounds"] == 2
+    assert shortened(ATTACK, 3)["attack"]["parameters"]["iterations"] == 3
+    assert shortened(ATTACK, 9000)["attack"]["parameters"]["iterations"] == 5000
+    assert shortened(ATTACK, 3)["null_rounds"] == 2
     whole = ATTACK | {"attack": {"parameters": {"delta": 1}}}
-    assert short(whole, 3)["attack"] == whole["attack"]
-    assert short({"victim": {"training": TRAINING}}, 3)["victim"]["training"]["epochs"] == 1
-    assert short({"victim": {"training": None}}, 3) == {"victim": {"training": None}}
+    assert shortened(whole, 3)["attack"] == whole["attack"]
+    assert shortened({"victim": {"training": TRAINING}}, 3)["victim"]["training"]["epochs"] == 1
+    assert shortened({"victim": {"training": None}}, 3) == {"victim": {"training": None}}
+    training = shortened(STUDIED, 3)["training"]
+    assert (training["rounds"], training["decay"]["rounds"]) == (4, [1, 2, 3])
+    two = STUDIED | {"training": STUDIED["training"] | {"rounds": 2, "decay": None}}
+    assert shortened(two, 3) == two

@@ -126,15 +126,17 @@ def test_what_attacks_alone_run_does_not_age_an_experiment_that_only_trains(
 ) -> None:
     study = Study("plane", "perceptron", "code", "none", 0)
     specs = {
-        "table/x": SPEC | {"cells": []},
+        "table/x": SPEC | {"cells": [], "studies": [study.stem]},
         f"study/{study.stem}": {"victim": {"module": "perceptron"}, "study": {}},
     }
     trains = Plan("quick", {"x": []}, {}, specs, {"x": [study]})
     monkeypatch.setattr(module, "planned", lambda *given: trains)
+    monkeypatch.setattr(module, "Workflow", lambda *given, **more: SimpleNamespace(root=cell.root))
+    monkeypatch.setattr(module, "differing", lambda *given: ["table"])
     for file in ("training/study.py", "victims/perceptron.py", "verbs/train.py", "tables/trained.py"):
         monkeypatch.setattr(module, "changes", lambda *given, file=file: ("abc", ["matching/loop.py", file]))
         confirm(cell.root, "quick", iterations=30)
-        assert "x: not compared, it has no attacks" in capsys.readouterr().out
+        assert "x: not confirmed, by abc another table" in capsys.readouterr().out
     monkeypatch.setattr(module, "changes", lambda *given: ("abc", ["verbs/attack.py", "matching/loop.py"]))
     confirm(cell.root, "quick")
     assert "x: confirmed, the same program as abc" in capsys.readouterr().out
@@ -161,7 +163,7 @@ def changed_code(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) ->
         ("changes", lambda *given: ("abc", ["matching/chain.py", "scoring/attack.py"])),
         ("planned", lambda *given: plan),
         ("Workflow", lambda *given, **more: SimpleNamespace(root=cell.root)),
-        ("inputs_of", lambda flow, cells: [f"data of {' '.join(cells)}"]),
+        ("inputs_of", lambda flow, experiment, cells: [f"data of {' '.join(cells)}"]),
         ("differing", both),
     ):
         monkeypatch.setattr(module, name, value)
@@ -194,7 +196,7 @@ def test_other_contents_confirm_nothing(
     ("commit", "file", "words"),
     [
         ("", "matching/chain.py", "git lacks the code"),
-        ("abc", "generators/cvae.py", "none of its attacks runs generators/cvae.py"),
+        ("abc", "generators/cvae.py", "none of its samples runs generators/cvae.py"),
     ],
 )
 def test_both_programs_are_no_proof_of_what_they_do_not_run(
@@ -229,6 +231,22 @@ def test_the_sample_grows_until_it_runs_what_has_changed_and_has_every_victim_an
     assert {*others} <= {*found}
     assert sum(stem in stems[2:] for stem in found) == 1
     assert STEM not in found
+    assert left == {"no.py"}
+
+
+def test_a_study_of_every_victim_and_regime_is_sampled(recorded: Path) -> None:
+    stems = [f"a/{victim}/{how}/none/{seed}" for victim in "vw" for how in "rs" for seed in (0, 1)]
+    absent = "a/x/r/none/0"
+    of_victim = {"victim": {"module": "fcnn"}}
+    specs: dict[str, Any] = {f"study/{stem}": of_victim for stem in [*stems, absent]}
+    specs["table/x"] = {"cells": [], "studies": [*stems, absent]}
+    older = module._Older(
+        recorded.with_suffix(".csv"), {"absent": {absent: "why"}},
+        Plan("quick", {"x": []}, {}, specs, {"x": []}), "new",
+    )  # fmt: skip
+    samples, left = module._covering(older, ["victims/fcnn.py", "no.py"])
+    assert 2 <= len(samples) <= 3
+    assert {part for (stem,) in samples for part in stem.split("/")[1:3]} == {*"vwrs"}
     assert left == {"no.py"}
 
 

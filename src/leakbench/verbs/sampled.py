@@ -1,0 +1,214 @@
+"""A sample of an experiment, cut short: what a program must run for it, what it reads, and what it makes.
+
+A sample is the attacks on one capture, or a training study.
+"""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from leakbench.artefacts import read_table, read_tensors, to_json, write_text
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.workflow import Workflow
+from leakbench.errors import UserError
+
+# The number of rounds on which the null baseline runs.
+NULL_ROUNDS = 2
+# The number of rounds of a study. A learning rate that falls, falls after the first of them.
+ROUNDS = 4
+# What a study is said to have cost, by both programs, since its table shows it.
+COST = {"verb": "train", "seconds": 1, "seconds_per_round": 1}
+# The facts that say which code made a file.
+CODE = ("code", "versions")
+Spec = dict[str, Any]
+
+
+def specs_of(flow: Workflow, cells: Sequence[str]) -> dict[str, Spec]:
+    """Return the specs of what a program runs for a sample of attacks: name → spec.
+
+    The score is that of the sample's attacks alone, and asks the judges of these attacks alone.
+
+    flow: the workflow of the sample's run.
+    cells: the path stems of the sample's cells, which attack the same capture.
+    """
+    capture = capture_of(cells[0])
+    dataset, victim, *_, seed = capture.split("/")
+    score = flow.plan.spec(f"score/{capture}")
+    meant = {cell.split("/")[-2] for cell in cells}
+    attacks = {name: entry for name, entry in score["attacks"].items() if name in meant}
+    judges = [name for name in score["judges"] if any(name in each["judges"] for each in attacks.values())]
+    names = [f"train/{dataset}/{name}/{seed}" for name in (victim, *judges)]
+    names += [f"capture/{capture}", *(f"attack/{cell}" for cell in cells)]
+    found = {name: flow.plan.spec(name) for name in names}
+    return found | {f"score/{capture}": score | {"attacks": attacks, "judges": judges}}
+
+
+def inputs_of(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[str]:
+    """Return the files that a program reads for a sample and does not make, relative to the checkout.
+
+    These are the data sets, the networks fully trained, and what metrics load.
+
+    flow: the workflow of the sample's run.
+    experiment: the experiment that the sample is of.
+    sample: the path stems of the cells that attack one capture, or that of a study.
+    """
+    if _trains(flow, experiment):
+        return [_data(sample[0]), *flow.further(sample[0])]
+    networks = [name for name in specs_of(flow, sample) if name.startswith("train/")]
+    found = [_data(sample[0]), *(_network(flow, name) for name in networks)]
+    found += flow.backbones(capture_of(sample[0]))
+    return [*found, *dict.fromkeys(path for cell in sample for path in flow.generator(cell))]
+
+
+def made_of(
+    program: dict[str, str],
+    folder: Path,
+    flow: Workflow,
+    experiment: str,
+    sample: Sequence[str],
+    iterations: int,
+) -> dict[str, Any]:
+    """Return name → contents of everything that a program makes of a sample.
+
+    program: the environment in which the program runs.
+    folder: a folder for what it makes.
+    flow: the workflow of the sample's run.
+    experiment: the experiment that the sample is of.
+    sample: as in `inputs_of`.
+    iterations: the number of iterations of an attack at most.
+
+    Raises UserError if the program ends with an error.
+    """
+    of = _of_study if _trains(flow, experiment) else _of_attacks
+    made, table, given = of(partial(_run, program, folder, iterations), folder, flow, experiment, sample)
+    lines, trials, exhibit = (folder / n for n in ("table.csv", "trials.parquet", "exhibit.safetensors"))
+    _run(
+        program, folder, iterations, "table", flow.plan.spec(f"table/{experiment}") | table,
+        given | {"out": lines, "trials": trials, "exhibit": exhibit},
+    )  # fmt: skip
+    made |= {"table": lines.read_text(), "trials": read_table(trials)[0].to_csv()}
+    return made | {"exhibit": _tensors(exhibit)}
+
+
+def _of_attacks(
+    run: partial[None], folder: Path, flow: Workflow, experiment: str, cells: Sequence[str]
+) -> tuple[dict[str, Any], Spec, dict[str, Any]]:
+    """Run a sample of attacks up to their scores.
+
+    Returns what it makes, what the spec of the sample's table has of its own, and the table's inputs.
+    """
+    made: dict[str, Any] = {}
+    root = flow.root.resolve()
+    data, specs = root / _data(cells[0]), specs_of(flow, cells)
+    networks = [name for name in specs if name.startswith("train/")]
+    for name in networks:
+        if specs[name]["victim"]["training"]:
+            run(name, specs[name], {"data": data, "out": folder / "network.safetensors"})
+            made[name] = _tensors(folder / "network.safetensors")
+    victim, *judges = (root / _network(flow, name) for name in networks)
+    capture, truth, oracle = (folder / f"{name}.safetensors" for name in ("capture", "truth", "oracle"))
+    scores, home = folder / "scores.parquet", capture_of(cells[0])
+    given: dict[str, Any] = {"data": data, "victim": victim}
+    name = f"capture/{home}"
+    run(name, specs[name], given | {"out": capture, "oracle": oracle, "truth": truth})
+    made |= {name: _tensors(capture), "truth": _tensors(truth)}
+    guesses = {}
+    for cell in cells:
+        name, attack = f"attack/{cell}", cell.split("/")[-2]
+        guesses[attack] = folder / f"guesses/{attack}.safetensors"
+        asked: dict[str, Any] = {"capture": capture, "out": guesses[attack]}
+        asked |= {"generator": [root / path for path in flow.generator(cell)]}
+        run(name, specs[name], asked | {"labels": [oracle] if flow.oracle(cell) else []})
+        made[name] = _tensors(guesses[attack])
+    name = f"score/{home}"
+    given |= {"guesses": [guesses[attack] for attack in specs[name]["attacks"]], "truth": truth}
+    given |= {"backbones": [root / path for path in flow.backbones(home)]}
+    run(name, specs[name], given | {"judges": judges, "out": scores})
+    # Earlier tables need a score for each metric, and a sample may have none of some.
+    scored = read_table(scores)[0].columns
+    asked = flow.plan.spec(f"table/{experiment}")["experiment"]
+    metrics = [name for name in asked["metrics"] if name in scored]
+    of_sample = asked | {"metrics": metrics, "exhibit": None}
+    return made, {"cells": list(cells), "experiment": of_sample}, {"scores": scores}
+
+
+def _of_study(
+    run: partial[None], folder: Path, flow: Workflow, experiment: str, sample: Sequence[str]
+) -> tuple[dict[str, Any], Spec, dict[str, Any]]:
+    """Run a study. Returns as `_of_attacks` does."""
+    (stem,), root = sample, flow.root.resolve()
+    study, cost, name = folder / "study.parquet", folder / "cost.json", f"study/{stem}"
+    data, further = root / _data(stem), [root / path for path in flow.further(stem)]
+    run(name, flow.plan.spec(name), {"data": data, "further": further, "out": study})
+    write_text(cost, to_json(COST))
+    rows, facts = read_table(study)
+    told = {key: value for key, value in facts.items() if key not in CODE}
+    made = {name: rows.to_csv(), f"facts of {name}": told}
+    return made, {"studies": [stem]}, {"scores": study, "costs": cost}
+
+
+def _trains(flow: Workflow, experiment: str) -> bool:
+    return bool(flow.plan.spec(f"table/{experiment}").get("studies"))
+
+
+def _data(stem: str) -> str:
+    return f"data/{stem.partition('/')[0]}.safetensors"
+
+
+def _network(flow: Workflow, name: str) -> str:
+    return f"{flow.results}/victims/{name.removeprefix('train/')}.safetensors"
+
+
+def shortened(spec: Spec, iterations: int) -> Spec:
+    """Return a spec with fewer iterations of an attack, one epoch of a training, or few rounds of a study.
+
+    spec: the spec of a job.
+    iterations: the number of iterations of an attack at most.
+    """
+    if "attack" in spec:
+        parameters = spec["attack"]["parameters"]
+        if "iterations" in parameters:
+            parameters = parameters | {"iterations": min(iterations, parameters["iterations"])}
+        attack = spec["attack"] | {"parameters": parameters}
+        return spec | {"attack": attack, "null_rounds": min(spec["null_rounds"], NULL_ROUNDS)}
+    if "study" in spec:
+        training = spec["training"] | {"rounds": min(ROUNDS, spec["training"]["rounds"])}
+        if decay := training["decay"]:
+            training["decay"] = decay | {"rounds": [1 + turn for turn in range(len(decay["rounds"]))]}
+        return spec | {"training": training}
+    if "victim" in spec and spec["victim"].get("training"):
+        training = spec["victim"]["training"] | {"epochs": 1, "checkpoints": [1]}
+        return spec | {"victim": spec["victim"] | {"training": training}}
+    return spec
+
+
+def _run(
+    program: dict[str, str], folder: Path, iterations: int, name: str, spec: Spec, given: dict[str, Any]
+) -> None:
+    """Run the job that a spec describes, cut short, by a program.
+
+    name: the name of the spec.
+    given: the job's files, by the names of the verb's options.
+
+    Raises UserError if the job ends with an error.
+    """
+    place, kind = folder / f"specs/{name}.json", name.partition("/")[0]
+    write_text(place, to_json(shortened(spec, iterations)))
+    verb = "train" if kind == "study" else kind
+    call = [sys.executable, "-m", "leakbench", verb, "--spec", str(place)]
+    for option, value in given.items():
+        paths = value if isinstance(value, list) else [value]
+        call += [f"--{option}", *map(str, paths)] if paths else []
+    done = subprocess.run(call, env=program, cwd=folder, capture_output=True, text=True)
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2]
+        code = program["PYTHONPATH"]
+        raise UserError(f"{place}: the {verb} ended with an error by the code below {code} ({last})")
+
+
+def _tensors(path: Path) -> dict[str, bytes]:
+    """Return name → bytes of the tensors in a file."""
+    return {name: value.tobytes() for name, value in read_tensors(path)[0].items()}
