@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from leakbench.artefacts import read_tensors, write_tensors
 from leakbench.matching.optimiser import Evaluate, Optimiser
@@ -76,12 +77,14 @@ def traced(iterations: int) -> list[int]:
 
 
 def measured_bytes(evaluate: Evaluate, unknowns: Tensors) -> int:
-    """Return the bytes that one evaluation of `unknowns` keeps for its backward pass, by running it."""
-    kept: dict[int, int] = {}
+    """Return the bytes that one evaluation of `unknowns` keeps for its backward passes, by running it."""
+    # No address tells storages apart, since memory that is free again is used again, in one process sooner
+    # than in another. The bits of a result depend on this number, by the size of a chunk.
+    kept: dict[StorageWeakRef, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        kept[StorageWeakRef(storage)] = storage.nbytes()
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

@@ -181,6 +181,18 @@ def test_measured_bytes_grow_with_the_trials_and_count_a_storage_once() -> None:
     assert found == [4000, 40000]
 
 
+def test_measured_bytes_do_not_depend_on_what_memory_is_used_again() -> None:
+    """Addresses of freed memory come back in some processes, and a chunk's size follows from these bytes."""
+
+    def evaluate(unknowns: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        for _ in range(5):
+            x = unknowns["x"].clone().requires_grad_()
+            torch.autograd.grad(x.exp().sum(), x)
+        return x.detach(), {}
+
+    assert measured_bytes(evaluate, {"x": torch.rand(1000)}) == 5 * 4000
+
+
 def test_a_match_needs_no_more_memory_for_more_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     """No evaluation sees more trials than a chunk, however many there are."""
     largest: dict[int, int] = {}
