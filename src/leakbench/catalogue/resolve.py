@@ -67,6 +67,16 @@ class Plan:
         """Return one spec. Its name is a path such as train/mnist/fcnn-relu/0."""
         return self.specs[name]
 
+    def generator(self, stem: str) -> str:
+        """Return the name of the spec of the generator that a cell's attack takes, or "".
+
+        stem: the path stem of the cell.
+        """
+        dataset, victim, *_, seed = stem.split("/")
+        name = self.spec(f"attack/{stem}")["attack"]["generator"]
+        served = (f"generator/{dataset}/{of}/{name}/{seed}" for of in (victim, ANY_VICTIM))
+        return next((path for path in served if path in self.specs), "")
+
     def cells_of(self, experiment: str) -> list[Cell]:
         """Return the cells of an experiment. Raises UserError with the nearest name if it is unknown."""
         if experiment not in self.experiments:
@@ -96,11 +106,10 @@ class Plan:
     def _behind(self, experiment: str, cells: Sequence[Cell]) -> set[str]:
         names = {f"study/{s.stem}" for s in self.studies[experiment]}
         for cell in cells:
-            place, generator = f"{cell.dataset}/", self.specs[f"attack/{cell.stem}"]["attack"]["generator"]
+            place = f"{cell.dataset}/"
             judges = self.specs[f"score/{cell.capture}"]["judges"]
-            names |= {f"attack/{cell.stem}", f"capture/{cell.capture}"}
+            names |= {f"attack/{cell.stem}", f"capture/{cell.capture}", self.generator(cell.stem)}
             names |= {f"train/{place}{name}/{cell.seed}" for name in (cell.victim, *judges)}
-            names |= {f"generator/{place}{of}/{generator}/{cell.seed}" for of in (cell.victim, ANY_VICTIM)}
         return names & self.specs.keys()
 
     def write(self, root: Path) -> IO[str] | None:

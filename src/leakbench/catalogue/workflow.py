@@ -204,8 +204,8 @@ class Workflow:
     def attack_code(self, stem: str) -> list[str]:
         """Return the source files that an attack's guesses depend on."""
         dataset, victim, *_, seed = stem.split("/")
-        generator = self._generator(stem)
-        networks = [f"train/{dataset}/{victim}/{seed}"] + ([f"generator/{generator}"] if generator else [])
+        generator = self.plan.generator(stem)
+        networks = [f"train/{dataset}/{victim}/{seed}"] + ([generator] if generator else [])
         parts = [part for name in networks for part in self.parts(name)]
         return self.code("attack", *self.parts(f"attack/{stem}"), *parts)
 
@@ -246,15 +246,9 @@ class Workflow:
         )
         return "|".join(name.replace(".", r"\.") for name in names) or "(?!)"
 
-    def _generator(self, stem: str) -> str:
-        dataset, victim, *_, seed = stem.split("/")
-        name = self.plan.spec(f"attack/{stem}")["attack"]["generator"]
-        served = (f"{dataset}/{of}/{name}/{seed}" for of in (victim, ANY_VICTIM))
-        return next((path for path in served if f"generator/{path}" in self.plan.specs), "")
-
     def generator(self, stem: str) -> list[str]:
         """Return the generator's file that the cell `stem` needs, if any."""
-        name = self._generator(stem)
+        name = self.plan.generator(stem).removeprefix("generator/")
         return [f"{self.results}/generators/{name}.safetensors"] if name else []
 
     def oracle(self, stem: str) -> list[str]:

@@ -82,18 +82,17 @@ def confirm(
             same = commit(PACKAGE) if made_by == "HEAD" else made_by
             _keep(root, each, {"same_program": same})
             print(f"{each.table.stem}: confirmed, the same program as {same}")
-    if targets and older:
-        print(f"only={','.join(each.table.stem for each, *_ in older)}")
+    needed: dict[str, list[str]] = {}
     for each, made_by, apart in older:
         table = each.table
         if iterations is not None:
-            _by_both(root, each, (made_by, apart), iterations, targets)
+            needed[table.stem] = _by_both(root, each, (made_by, apart), iterations, targets)
             continue
         spec, *files = _sampled(each.asked, table.stem, each.code, sample)
         values, costs = ([root / "results" / scale / name for name in names] for names in files)
         paths = [*values, *costs]
         if targets:
-            print(*(path.relative_to(root) for path in paths), sep="\n")
+            needed[table.stem] = [path.relative_to(root).as_posix() for path in paths]
             continue
         if missing := [path for path in paths if not path.is_file()]:
             raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
@@ -106,6 +105,10 @@ def confirm(
         shows = {"device": machine(), "sampled": spec["cells"] or spec["studies"], "numbers": counts}
         _keep(root, each, shows)
         print(f"{table.stem}: confirmed, {words}")
+    # Where nothing is to be made, nothing is printed: Snakemake without a file makes all.
+    if names := [name for name, files in needed.items() if files]:
+        print(f"only={','.join(names)}")
+        print(*dict.fromkeys(path for files in needed.values() for path in files), sep="\n")
 
 
 def _older(root: Path, scale: str, only: Sequence[str] | None) -> Iterator[_Older]:
@@ -147,33 +150,41 @@ def _changes(older: _Older) -> tuple[str, list[str]]:
     return made_by, [name for name in apart if name in run]
 
 
-def _by_both(root: Path, older: _Older, code: tuple[str, list[str]], iterations: int, targets: bool) -> None:
-    """Confirm a record if the code that made it and today's give the same, or print what both need."""
-    name, (made_by, apart) = older.table.stem, code
-    samples, left = _covering(older, apart)
-    reason = ""
+def _comparable(older: _Older, made_by: str, apart: Sequence[str]) -> tuple[list[list[str]], str]:
+    """Return the samples that the code that made a record and today's both run, or why there are none."""
     if not made_by:
-        reason = "git lacks the code that made it"
-    elif not samples:
-        reason = "none of it was measured"
-    elif left:
-        reason = f"none of its samples runs {min(left)}"
+        return [], "git lacks the code that made it"
+    samples, left = _covering(older, apart)
+    if left and samples:
+        return [], f"none of its samples runs {min(left)}"
+    return samples, "" if samples else "none of it was measured"
+
+
+def _by_both(
+    root: Path, older: _Older, code: tuple[str, list[str]], iterations: int, targets: bool
+) -> list[str]:
+    """Confirm a record if the code that made it and today's give the same.
+
+    With `targets`, return instead the files that both need.
+    """
+    name, (made_by, apart) = older.table.stem, code
+    samples, reason = _comparable(older, made_by, apart)
     if reason:
         if not targets:
             print(f"{name}: not compared, {reason} (leave --iterations out)")
-        return
+        return []
     # Attacks are scored by the metrics of this experiment alone.
     flow = Workflow(root, *run_of(older.asked.run), only=name)
     if targets:
-        print(*dict.fromkeys(path for each in samples for path in inputs_of(flow, name, each)), sep="\n")
-        return
+        return [path for sample in samples for path in inputs_of(flow, name, sample)]
     if others := differing(flow, name, samples, made_by, iterations):
         print(f"{name}: not confirmed, by {made_by} another {others[0]} after {iterations} iterations")
-        return
+        return []
     sampled = [stem for sample in samples for stem in sample]
     shows = {"device": machine(), "sampled": sampled, "same_bytes": made_by, "iterations": iterations}
     _keep(root, older, shows)
     print(f"{name}: confirmed, {len(sampled)} samples and their table the same as by {made_by}")
+    return []
 
 
 def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set[str]]:
@@ -212,6 +223,7 @@ def _run_by(asked: Plan, sample: Sequence[str]) -> set[str]:
     dataset, victim, *_, seed = capture.split("/")
     names = [f"train/{dataset}/{victim}/{seed}", f"capture/{capture}", f"score/{capture}"]
     names += [f"attack/{cell}" for cell in sample]
+    names += filter(None, map(asked.generator, sample))
     return set(reached(modules_of(asked, names)))
 
 

@@ -41,6 +41,7 @@ def specs_of(flow: Workflow, cells: Sequence[str]) -> dict[str, Spec]:
     attacks = {name: entry for name, entry in score["attacks"].items() if name in meant}
     judges = [name for name in score["judges"] if any(name in each["judges"] for each in attacks.values())]
     names = [f"train/{dataset}/{name}/{seed}" for name in (victim, *judges)]
+    names += filter(None, dict.fromkeys(map(flow.plan.generator, cells)))
     names += [f"capture/{capture}", *(f"attack/{cell}" for cell in cells)]
     found = {name: flow.plan.spec(name) for name in names}
     return found | {f"score/{capture}": score | {"attacks": attacks, "judges": judges}}
@@ -49,7 +50,7 @@ def specs_of(flow: Workflow, cells: Sequence[str]) -> dict[str, Spec]:
 def inputs_of(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[str]:
     """Return the files that a program reads for a sample and does not make, relative to the checkout.
 
-    These are the data sets, the networks fully trained, and what metrics load.
+    These are the data sets, the networks and generators fully trained, and what metrics load.
 
     flow: the workflow of the sample's run.
     experiment: the experiment that the sample is of.
@@ -57,10 +58,12 @@ def inputs_of(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[st
     """
     if _trains(flow, experiment):
         return [_data(sample[0]), *flow.further(sample[0])]
-    networks = [name for name in specs_of(flow, sample) if name.startswith("train/")]
-    found = [_data(sample[0]), *(_network(flow, name) for name in networks)]
+    specs = specs_of(flow, sample)
+    found = [_data(sample[0]), *(_network(flow, name) for name in _of_kind("train", specs))]
     found += flow.backbones(capture_of(sample[0]))
-    return [*found, *dict.fromkeys(path for cell in sample for path in flow.generator(cell))]
+    for name in _of_kind("generator", specs):
+        found += [each for files in _behind(flow, name).values() for each in files]
+    return [*dict.fromkeys([*found, *(path for cell in sample for path in flow.generator(cell))])]
 
 
 def made_of(
@@ -103,11 +106,15 @@ def _of_attacks(
     made: dict[str, Any] = {}
     root = flow.root.resolve()
     data, specs = root / _data(cells[0]), specs_of(flow, cells)
-    networks = [name for name in specs if name.startswith("train/")]
-    for name in networks:
-        if specs[name]["victim"]["training"]:
-            run(name, specs[name], {"data": data, "out": folder / "network.safetensors"})
-            made[name] = _tensors(folder / "network.safetensors")
+    networks, network = _of_kind("train", specs), folder / "network.safetensors"
+    trained: dict[str, dict[str, Any]] = {
+        name: {"data": data} for name in networks if specs[name]["victim"]["training"]
+    }
+    for name in _of_kind("generator", specs):
+        trained[name] = {key: [root / each for each in files] for key, files in _behind(flow, name).items()}
+    for name, behind in trained.items():
+        run(name, specs[name], behind | {"out": network})
+        made[name] = _tensors(network)
     victim, *judges = (root / _network(flow, name) for name in networks)
     capture, truth, oracle = (folder / f"{name}.safetensors" for name in ("capture", "truth", "oracle"))
     scores, home = folder / "scores.parquet", capture_of(cells[0])
@@ -129,9 +136,9 @@ def _of_attacks(
     run(name, specs[name], given | {"judges": judges, "out": scores})
     # Earlier tables need a score for each metric, and a sample may have none of some.
     scored = read_table(scores)[0].columns
-    asked = flow.plan.spec(f"table/{experiment}")["experiment"]
-    metrics = [name for name in asked["metrics"] if name in scored]
-    of_sample = asked | {"metrics": metrics, "exhibit": None}
+    of_all = flow.plan.spec(f"table/{experiment}")["experiment"]
+    metrics = [name for name in of_all["metrics"] if name in scored]
+    of_sample = of_all | {"metrics": metrics, "exhibit": None}
     return made, {"cells": list(cells), "experiment": of_sample}, {"scores": scores}
 
 
@@ -154,6 +161,17 @@ def _trains(flow: Workflow, experiment: str) -> bool:
     return bool(flow.plan.spec(f"table/{experiment}").get("studies"))
 
 
+def _of_kind(verb: str, specs: Spec) -> list[str]:
+    return [name for name in specs if name.startswith(f"{verb}/")]
+
+
+def _behind(flow: Workflow, generator: str) -> dict[str, list[str]]:
+    """Return the files that the training of a generator reads, by the names of the verb's options."""
+    name = generator.removeprefix("generator/")
+    files = {"data": [flow.auxiliary(name)], "further": flow.private(name), "victim": flow.served(name)}
+    return files
+
+
 def _data(stem: str) -> str:
     return f"data/{stem.partition('/')[0]}.safetensors"
 
@@ -163,7 +181,7 @@ def _network(flow: Workflow, name: str) -> str:
 
 
 def shortened(spec: Spec, iterations: int) -> Spec:
-    """Return a spec with fewer iterations of an attack, one epoch of a training, or few rounds of a study.
+    """Return a spec with fewer iterations of an attack, few rounds of a study, or one epoch of a network.
 
     spec: the spec of a job.
     iterations: the number of iterations of an attack at most.
@@ -179,9 +197,10 @@ def shortened(spec: Spec, iterations: int) -> Spec:
         if decay := training["decay"]:
             training["decay"] = decay | {"rounds": [1 + turn for turn in range(len(decay["rounds"]))]}
         return spec | {"training": training}
-    if "victim" in spec and spec["victim"].get("training"):
-        training = spec["victim"]["training"] | {"epochs": 1, "checkpoints": [1]}
-        return spec | {"victim": spec["victim"] | {"training": training}}
+    kind = "generator" if "generator" in spec else "victim"
+    if training := spec.get(kind, {}).get("training"):
+        training = training | {"epochs": 1, "checkpoints": [1]}
+        return spec | {kind: spec[kind] | {"training": training}}
     return spec
 
 
@@ -197,7 +216,7 @@ def _run(
     """
     place, kind = folder / f"specs/{name}.json", name.partition("/")[0]
     write_text(place, to_json(shortened(spec, iterations)))
-    verb = "train" if kind == "study" else kind
+    verb = "train" if kind in ("generator", "study") else kind
     call = [sys.executable, "-m", "leakbench", verb, "--spec", str(place)]
     for option, value in given.items():
         paths = value if isinstance(value, list) else [value]

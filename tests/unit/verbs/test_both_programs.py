@@ -32,6 +32,7 @@ TRAINING = {
     "options": {}, "settled": None,
 }  # fmt: skip
 CELL, CAPTURE, VICTIM = "made/victim/fed/none/a/0", "made/victim/fed/none/0", "made/victim/0"
+GENERATOR = "generator/made/_any/g/0"
 STUDY = "made/victim/regime/key-lock/0"
 STUDIED: dict[str, Any] = {
     "training": {
@@ -89,8 +90,9 @@ def flow(tmp_path: Path) -> Any:
         (tmp_path / path).parent.mkdir(parents=True)
         shutil.copyfile(tmp_path / f"{source}.safetensors", tmp_path / f"{path}.safetensors")
     return SimpleNamespace(
-        root=tmp_path, results="results/quick", specs=specs, plan=SimpleNamespace(spec=specs.__getitem__),
-        generator=lambda cell: [], oracle=lambda cell: [], backbones=lambda capture: [],
+        root=tmp_path, results="results/quick", specs=specs,
+        plan=SimpleNamespace(spec=specs.__getitem__, generator=lambda cell: ""), generator=lambda cell: [],
+        oracle=lambda cell: [], backbones=lambda capture: [],
     )  # fmt: skip
 
 
@@ -111,6 +113,28 @@ def test_a_table_is_not_asked_for_what_its_sample_has_no_score_of(flow: Any, pac
     flow.specs["table/x"]["experiment"]["metrics"] = ["mse", "psnr"]
     change(package, "tables/attacked.py", '!= "models" and metric in group and', '!= "models" and')
     assert differing(flow, "x", [[CELL]], "HEAD", 3) == []
+
+
+def generated(flow: Any) -> None:
+    """Let the attack have a generator, which keeps images of the data set."""
+    image = flow.specs[f"train/{VICTIM}"]["dataset"]
+    flow.specs[GENERATOR] = {
+        "generator": {
+            "module": "samples", "parameters": {"each": 2}, "reads": "nothing", "validation": 0.15,
+            "auxiliary": {"split": "train", "start": 0, "stop": 40, "dataset": "made"}, "training": None,
+            "weights": None,
+        },
+        "dataset": image, "seed": 0,
+    }  # fmt: skip
+    flow.plan.generator = lambda cell: GENERATOR
+    flow.auxiliary = lambda name: "data/made.safetensors"
+    flow.private = flow.served = lambda name: []
+
+
+def test_both_programs_train_the_generators_of_attacks(flow: Any, package: Path) -> None:
+    generated(flow)
+    change(package, "generators/samples.py", "nonzero()[:each, 0]", "nonzero()[-each:, 0]")
+    assert differing(flow, "x", [[CELL]], "HEAD", 3) == [GENERATOR]
 
 
 def test_a_few_rounds_of_a_study_tell_another_program(flow: Any, package: Path) -> None:
@@ -142,7 +166,9 @@ def test_what_is_missing_or_fails_is_one_line(flow: Any, package: Path) -> None:
 
 
 def test_both_programs_read_the_networks_that_the_sampled_attacks_need(flow: Any) -> None:
+    generated(flow)
     flow.generator = lambda cell: ["results/quick/generators/g.safetensors"]
+    flow.private = lambda name: ["data/private.safetensors"]
     flow.backbones = lambda capture: ["data/lpips.safetensors"]
     score = flow.specs[f"score/{CAPTURE}"]
     score["judges"] = ["asked", "of-others"]
@@ -151,8 +177,9 @@ def test_both_programs_read_the_networks_that_the_sampled_attacks_need(flow: Any
     assert inputs_of(flow, "x", [CELL]) == [
         "data/made.safetensors", f"results/quick/victims/{VICTIM}.safetensors",
         "results/quick/victims/made/asked/0.safetensors", "data/lpips.safetensors",
-        "results/quick/generators/g.safetensors",
+        "data/private.safetensors", "results/quick/generators/g.safetensors",
     ]  # fmt: skip
+    assert GENERATOR in specs_of(flow, [CELL])
     own = specs_of(flow, [CELL])[f"score/{CAPTURE}"]
     assert (own["judges"], list(own["attacks"])) == (["asked"], ["a"])
 
@@ -171,6 +198,8 @@ def test_a_sample_runs_for_no_longer_than_it_would() -> None:
     assert shortened(whole, 3)["attack"] == whole["attack"]
     assert shortened({"victim": {"training": TRAINING}}, 3)["victim"]["training"]["epochs"] == 1
     assert shortened({"victim": {"training": None}}, 3) == {"victim": {"training": None}}
+    of_generator = {"generator": {"module": "cvae", "training": TRAINING}}
+    assert shortened(of_generator, 3)["generator"]["training"]["epochs"] == 1
     training = shortened(STUDIED, 3)["training"]
     assert (training["rounds"], training["decay"]["rounds"]) == (4, [1, 2, 3])
     two = STUDIED | {"training": STUDIED["training"] | {"rounds": 2, "decay": None}}

@@ -220,7 +220,7 @@ def test_the_sample_grows_until_it_runs_what_has_changed_and_has_every_victim_an
     cells = [*stems, *others, STEM]
     specs: dict[str, Any] = {"table/x": {"cells": cells}, "train/a/other/0": of_victim}
     for stem, kind in zip(cells, kinds, strict=True):
-        attack = {"module": "gradient-matching", "objective": {kind: {}}}
+        attack = {"module": "gradient-matching", "objective": {kind: {}}, "generator": None}
         origin, of = capture_of(stem), stem[: stem.index("/")]
         specs |= {f"attack/{stem}": {"attack": attack}, f"capture/{origin}": of_victim, f"score/{origin}": {}}
         specs |= {f"train/{of}/victim/0": of_victim}
