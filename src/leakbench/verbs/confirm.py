@@ -188,12 +188,13 @@ def _by_both(
 
 
 def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set[str]]:
-    """Return the sampled cells or studies, and the changed files that none with results runs.
+    """Return the sampled cells or studies, and the changed files that no cell or study runs.
 
     Cells are sampled together with all others on the same capture. The order of captures, or of studies,
     follows from the digest of today's code, so that nobody picks them. After the first, one is sampled if it
     has a victim or a federation that those before it do not have, or runs a changed file that those before
-    it do not run. Another network or size of batch may take another way through the same code.
+    it do not run. Another network or size of batch may take another way through the same code. No number
+    follows from what only absent cells run.
     """
     table = older.asked.spec(f"table/{older.table.stem}")
     origins = {stem: stem for stem in table.get("studies", [])} | {c: capture_of(c) for c in table["cells"]}
@@ -212,6 +213,8 @@ def _covering(older: _Older, apart: Sequence[str]) -> tuple[list[list[str]], set
             samples.append(groups[origin])
             seen |= parts
             left -= run
+    for stem in older.made["absent"] if left else ():
+        left -= _run_by(older.asked, [stem]) if stem in origins else set()
     return samples, left
 
 

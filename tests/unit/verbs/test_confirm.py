@@ -215,7 +215,7 @@ def test_the_sample_grows_until_it_runs_what_has_changed_and_has_every_victim_an
 ) -> None:
     stems = [f"{of}/victim/p/none/a/0" for of in "abcd"]
     others = ["a/other/p/none/a/0", "a/victim/q/none/a/0"]
-    kinds = ["cosine", "cosine", "squares", "squares", "cosine", "cosine", "squares"]
+    kinds = ["cosine", "cosine", "squares", "squares", "cosine", "cosine", "norm"]
     of_victim = {"victim": {"module": "fcnn"}}
     cells = [*stems, *others, STEM]
     specs: dict[str, Any] = {"table/x": {"cells": cells}, "train/a/other/0": of_victim}
@@ -226,7 +226,8 @@ def test_the_sample_grows_until_it_runs_what_has_changed_and_has_every_victim_an
         specs |= {f"train/{of}/victim/0": of_victim}
     asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
     older = module._Older(recorded.with_suffix(".csv"), {"absent": {STEM: "why"}}, asked, "new")
-    samples, left = module._covering(older, ["objectives/squares.py", "no.py"])
+    changed = ["objectives/squares.py", "objectives/norm.py", "no.py"]
+    samples, left = module._covering(older, changed)
     found = [stem for (stem,) in samples]
     assert {*others} <= {*found}
     assert sum(stem in stems[2:] for stem in found) == 1
