@@ -126,10 +126,19 @@ def validated(model: type[M], value: Any, where: str, manual: str = "config/READ
 
 def _mistake(problem: ValidationError, fields: Iterable[str], manual: str) -> str:
     """Return the first mistake that pydantic found in one line: key, what is wrong, and how to mend it."""
-    error = problem.errors()[0]
+    errors = problem.errors()
+    error, mend = errors[0], f"see {manual}"
+    # A misspelt key is reported twice: as one that is missing, and as one that nobody knows.
+    for each in (each for each in errors if each["type"] == "extra_forbidden"):
+        *place, name = each["loc"]
+        beside = [e["loc"][-1] for e in errors if e["type"] == "missing" and [*e["loc"][:-1]] == place]
+        known = [str(key) for key in ([*beside] if place else fields)]
+        if not place or difflib.get_close_matches(str(name), known, 1, 0.6):
+            error, mend = each, suggest(str(name), known)
+            break
     key = ".".join(str(part) for part in error["loc"]) or "(whole file)"
     given = "" if error["type"] in ("missing", "value_error") else f", got {reprlib.repr(error['input'])}"
-    mend = f"see {manual}"
-    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
-        mend = suggest(str(error["loc"][0]), fields)
-    return f"{key}: {' '.join(error['msg'].split())}{given} ({mend})"
+    message = " ".join(error["msg"].split()).removeprefix("Value error, ")
+    message = "there is no such key" if error["type"] == "extra_forbidden" else message
+    # A check of our own says how to mend what it refuses.
+    return f"{key}: {message}" if message.endswith(")") else f"{key}: {message}{given} ({mend})"

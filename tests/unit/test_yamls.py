@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from leakbench.errors import UserError
-from leakbench.yamls import read_yaml
+from leakbench.yamls import Strict, read_yaml, validated
 
 
 def read(folder: Path, text: str) -> dict[str, Any]:
@@ -36,3 +36,28 @@ def test_a_value_within_itself_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"x\.yaml: not YAML text: &a is within itself \(mend the file\)$"):
         read(tmp_path, text)
     assert read(tmp_path, "x: &a [1]\ny: *a\nz: [*a]\n") == {"x": [1], "y": [1], "z": [[1]]}
+
+
+class Inner(Strict):
+    total: int
+    trials: int
+
+
+class Outer(Strict):
+    budget: Inner
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        (
+            {"budget": {"totl": 1, "trials": 1}},
+            r"budget\.totl: there is no such key.* \(did you mean 'total'\?\)",
+        ),
+        ({"budget": {"zzz": 1, "trials": 1}}, r"budget\.total: Field required \(see a\.md\)"),
+        ({"budgt": {"total": 1, "trials": 1}}, r"budgt: there is no such key.* \(did you mean 'budget'\?\)"),
+    ],
+)
+def test_a_misspelt_key_is_named_with_the_nearest(value: Any, says: str) -> None:
+    with pytest.raises(UserError, match=f"^x: {says}$"):
+        validated(Outer, value, "x: ", "a.md")

@@ -159,7 +159,7 @@ CASES = [
     Case("cap-to-nothing", "scales/quick", {"caps": {"federations": {"tiny": {"rounds": 0}}}},
     ["caps.federations", "rounds", "raise the cap"]),
     Case("budget-unknown-key", "scales/quick", {"budget": BUDGET | {"cell": 5}},
-    ["budget.cell", "not permitted"]),
+    ["budget.cell", "no such key"]),
     Case("budget-key-missing", "scales/quick", {"budget": {"total": 5}}, ["budget.length", "required"]),
     Case("budget-negative", "scales/quick", {"budget": BUDGET | {"total": -1}},
     ["budget.total", "greater than 0", "-1"]),
@@ -374,7 +374,7 @@ def test_snakemake_refuses_an_unknown_scale(sound: Path, tmp_path: Path) -> None
         ("seed=x", "seed: "),
         ("seed=-1", "seed: "),
         ("seed=99999999999999999999999", "seed: "),
-        ("scal=paper", "scal: Extra inputs are not permitted, got 'paper' (did you mean 'scale'?)"),
+        ("scal=paper", "scal: there is no such key, got 'paper' (did you mean 'scale'?)"),
         ("device=gpu", "device: "),
         ("confirm=perhaps", "confirm: "),
         ("only=", "only: is given without a value"),
@@ -423,14 +423,14 @@ def test_a_damaged_list_of_accepted_results_is_one_line(sound: Path, tmp_path: P
     assert "Traceback" not in ran.text
 
 
-def test_a_run_of_years_asks_first_and_a_dry_run_does_not(sound: Path, tmp_path: Path) -> None:
+def test_a_run_of_weeks_asks_first_and_a_dry_run_does_not(sound: Path, tmp_path: Path) -> None:
     project = Project(sound, None).copy(tmp_path)
-    spoil(project.root, Case("", "victims/tiny", {"training.epochs": 10**7}, []))
+    spoil(project.root, Case("", "victims/tiny", {"training.epochs": 10**7, "training.batch_size": 1}, []))
     ran = project.snakemake()
     assert ran.rc == 2
     said = [line for line in ran.text.splitlines() if line.startswith("leakbench: ")]
     assert len(said) == 1
-    assert re.search(r"about [0-9]+,[0-9]{3} core-hours \(.*confirm=yes", said[0]), said
+    assert re.search(r"about [0-9,]{3,} core-hours \(.*confirm=yes", said[0]), said
     assert not project.path("data/tiny.safetensors").exists()
     # Neither what only looks nor what is short asks, and the refusal leaves no lock.
     for harmless in (["-n"], ["--touch"], ["data/tiny.safetensors"]):

@@ -70,7 +70,7 @@ def _searched(
     """
     rows, rank = distinct(seen.left), len(seen.values)
     known, _ = columns_of(layer, seen, best.samples)
-    pool = [(len(rows), q) for q in known]
+    pool = [(int(rows.times.sum()), q) for q in known]
     found = tries(rows, seen.zero, known=known)
     while len(best.samples) < rank and (each := next(found, None)):
         pool.append(each)

@@ -6,14 +6,15 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import IO
 
 from leakbench.artefacts import to_json
 from leakbench.catalogue import at_work, shares
 from leakbench.catalogue.budget import LIMITS, Ask, paid
-from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, check_cell, decays
+from leakbench.catalogue.cell import ANY_VICTIM, Cell, Spec, decays
+from leakbench.catalogue.cell_specs import cell_specs, judge_spec, pointless
 from leakbench.catalogue.entry import FOR_PEOPLE, Sized, sized
 from leakbench.catalogue.every import every, stems
 from leakbench.catalogue.facts import described, fact_files
@@ -21,12 +22,10 @@ from leakbench.catalogue.figure import figure_spec
 from leakbench.catalogue.load import file_of, load_kind
 from leakbench.catalogue.schema import Experiment
 from leakbench.catalogue.settings import run_name
-from leakbench.catalogue.signature import check_signature, module_file, part_names
 from leakbench.catalogue.strict import LARGEST_SEED
 from leakbench.catalogue.study import Study, datasets_of, study_spec
 from leakbench.errors import UserError
 from leakbench.papers.work import read_paper
-from leakbench.parts import stem
 from leakbench.yamls import suggest
 
 
@@ -194,10 +193,10 @@ def _planned(
             if isinstance(job, Study):
                 into.specs[f"study/{job.stem}"] = study_spec(job, at, where)
             else:
-                networks = _resolve_cell(into, job, at, where)
+                into.specs, networks = cell_specs(job, at, where)
                 for judge in judges:
-                    _resolve_judge(into, job, judge, at, f"{where}: metrics")
-                reason = reason or _pointless(
+                    into.specs |= judge_spec(job, judge, at, f"{where}: metrics", into.specs)
+                reason = reason or pointless(
                     into.specs[f"attack/{job.stem}"], into.specs[f"capture/{job.capture}"]
                 )
             if reason:
@@ -308,105 +307,3 @@ def _reasons(table: Spec) -> dict[str, str]:
     """Return what is left out of an experiment that measures nothing → the reason."""
     whole = "every study" if "studies" in table else "every cell"
     return {whole: table["left_out"]} if table["left_out"] else table["cells_left_out"]
-
-
-def _pointless(attack: Spec, capture: Spec) -> str:
-    """Return why an attack on a capture measures nothing of its own, or "" if it does."""
-    idle = (
-        attack["attack"]["adaptive"] and capture["defence"]["module"] == "none" and "adaptation" not in attack
-    )
-    return "without a defence there is nothing to adapt to" if idle else ""
-
-
-def _resolve_judge(out: Plan, cell: Cell, name: str, at: Sized, where: str) -> None:
-    """Plan the training of a classifier on the cell's data set, even if no cell attacks the classifier."""
-    spec = f"train/{cell.dataset}/{name}/{cell.seed}"
-    entry = at.entry("victims", cell.dataset, name, where, spec)
-    if entry["training"] is None:
-        raise UserError(f"{where}: judge '{name}' is not trained (give config/victims a training for it)")
-    beside = out.specs[f"train/{cell.dataset}/{cell.victim}/{cell.seed}"]
-    out.specs[spec] = {**beside, "victim": entry}
-
-
-def _resolve_cell(out: Plan, cell: Cell, at: Sized, where: str) -> tuple[str, ...]:
-    """Add the specs of a cell, and return the names of those of its victim and of its generator, if any."""
-    dataset, config = at.whole("datasets", cell.dataset, where), at.config
-    if dataset.shape is None or dataset.classes is None or dataset.labels != "classes":
-        raise UserError(
-            f"{where}: dataset '{cell.dataset}' holds no images of classes (choose one with shape and "
-            "classes, not of words)"
-        )
-    trained, served = f"train/{cell.dataset}/{cell.victim}/{cell.seed}", ""
-    entries = {
-        kind: at.entry(f"{kind}s", place, getattr(cell, kind), where, spec)
-        for kind, place, spec in (
-            ("victim", cell.dataset, trained),
-            ("federation", cell.dataset, f"capture/{cell.capture}"),
-            ("defence", cell.dataset, ""),
-            # The time that an attack takes depends on all parts of the capture.
-            ("attack", cell.capture.rpartition("/")[0], f"attack/{cell.stem}"),
-        )
-    }
-    generator = entries["attack"]["generator"].get(cell.dataset)
-    if generator:
-        named = f"{file_of(config, 'attacks', cell.attack)}: generator.{cell.dataset}"
-        reads = at.whole("generators", generator, named).reads
-        whom = cell.victim if reads == "features" else ANY_VICTIM
-        served = f"generator/{cell.dataset}/{whom}/{generator}/{cell.seed}"
-        entries["generator"] = at.entry("generators", cell.dataset, generator, named, served)
-        auxiliary, weights = (entries["generator"][key] for key in ("auxiliary", "weights"))
-        if auxiliary:
-            entries["generator"]["auxiliary"] = {**auxiliary, "dataset": auxiliary["dataset"] or cell.dataset}
-        if weights:
-            at.whole("datasets", weights, f"{file_of(config, 'generators', generator)}: weights")
-    training, asked = entries["victim"]["training"], entries["federation"]["checkpoints"]
-    if training and asked != "last":
-        uncapped = at.whole("victims", cell.victim, where).training.epochs
-        entries["federation"]["checkpoints"] = sorted(
-            {min(c, training["epochs"]) if c <= uncapped else c for c in asked}
-        )
-    if cheats := entries["federation"].pop("malicious", ""):
-        named = f"{file_of(config, 'federations', cell.federation)}: malicious"
-        entries["malicious"] = at.entry("servers", cell.dataset, cheats, named, "")
-    check_cell(cell, config, where, entries, dataset)
-    images = {"name": cell.dataset, "shape": list(dataset.shape), "classes": dataset.classes}
-    network = {key: entries["victim"][key] for key in ("module", "parameters")}
-    out.specs[trained] = {"victim": entries["victim"], "dataset": images, "seed": cell.seed}
-    if generator:
-        features = {"victim": network} if whom == cell.victim else {}
-        out.specs[served] = {
-            "generator": entries["generator"], "dataset": images, "seed": cell.seed, **features,
-        }  # fmt: skip
-    out.specs[f"capture/{cell.capture}"] = {
-        "federation": entries["federation"], "federation_name": cell.federation,
-        "defence": entries["defence"], "victim": network, "dataset": images, "seed": cell.seed,
-        "salt": at.salt,
-        **({"malicious": entries["malicious"]} if cheats else {}),
-    }  # fmt: skip
-    attack = {**entries["attack"], "generator": generator}
-    # A victim may be a defence itself.
-    modules = [entries[kind]["module"] for kind in ("defence", "victim")]
-    known = next((name for name in modules if _adaptation(name) is not None), modules[0])
-    # An attack that plays clients itself gets the defence of the cell, unless its entry names one.
-    plays = "defence" in attack["parameters"]
-    if plays:
-        given = attack["parameters"]["defence"] or entries["defence"]
-        attack["parameters"] = {**attack["parameters"], "defence": given}
-    # Under some defences even an attack that does not adapt needs their file, for its function `unadapted`.
-    source = _adaptation(known)
-    adapts = source is not None and (attack["adaptive"] or "\ndef unadapted(" in source)
-    out.specs[f"attack/{cell.stem}"] = {
-        "attack": attack, "attack_name": cell.attack, "null_rounds": at.scale.null_rounds, "seed": cell.seed,
-        **({"adaptation": {"module": known}} if adapts else {}),
-        **({"defence": given} if plays else {}),
-    }  # fmt: skip
-    return (trained, served) if served else (trained,)
-
-
-@cache
-def _adaptation(module: str) -> str | None:
-    """Return the source of the file that an adaptive attacker uses against a defence, or None without one."""
-    if stem(module) in map(stem, part_names("adaptive")):
-        check_signature("adaptive", module)
-    file = module_file("adaptive", module)
-    return file.read_text() if file.is_file() else None

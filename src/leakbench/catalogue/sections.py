@@ -97,11 +97,17 @@ def varied(base: Any, change: Any, section: str) -> Any:
     change: the section of the variant, in any of its forms.
     section: the name of the section.
 
-    Raises ValueError for a change whose arguments are no mapping.
+    Raises ValueError for a change whose arguments are no mapping, and for one that leaves out a part that is
+    not there.
     """
-    if not isinstance(change, dict) or not base:
+    if not isinstance(change, dict):
         return change
-    known, given = named(base), named(change)
+    known, given = named(base or {}), named(change)
+    for name in change:
+        if change[name] is None and name not in known:
+            raise ValueError(
+                f"{name}: null leaves out a part, and there is none of this name ({suggest(name, known)})"
+            )
     out = known if section in SEVERAL or set(given) <= set(known) else {}
     laid = out | {name: {**out.get(name, {}), **values} for name, values in given.items()}
     return {name: values for name, values in laid.items() if change.get(name, values) is not None}

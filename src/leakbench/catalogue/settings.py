@@ -1,15 +1,22 @@
 """The settings of `--config`, checked before anything is planned, and the name of a run's folders."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from leakbench.catalogue.strict import Name, Seed
 from leakbench.errors import UserError
 from leakbench.yamls import Strict, validated
 
 MANUAL = "docs/workflow.md"
+
+
+def _device(name: str) -> str:
+    if not re.fullmatch(r"cpu|cuda(:[0-9]+)?", name):
+        raise ValueError(f"no device, got {name!r} (write cpu, cuda, or cuda: with a number)")
+    return name
 
 
 class Settings(Strict):
@@ -25,7 +32,7 @@ class Settings(Strict):
     scale: Name = "quick"
     seed: Seed | None = None
     only: Annotated[str, Field(pattern=r"^[a-z0-9-]+(,[a-z0-9-]+)*$")] | None = None
-    device: Annotated[str, Field(pattern=r"^(cpu|cuda(:[0-9]+)?)$")] = "cpu"
+    device: Annotated[str, AfterValidator(_device)] = "cpu"
     # Snakemake gives `confirm=yes` as a word.
     confirm: Annotated[bool, Field(strict=False)] = False
 

@@ -147,7 +147,11 @@ def parameters_model(room: str, module: str) -> type[BaseModel]:
     path, node = module_file(room, module), definition(room, module)
     fields: dict[str, Any] = {}
     for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
-        text = ast.unparse(argument.annotation) if argument.annotation else "missing"
+        text = ast.unparse(argument.annotation) if argument.annotation else ""
+        if not text:
+            raise UserError(
+                f"{path}: {path.stem}({argument.arg}): has no type (write one, as in `{argument.arg}: float`)"
+            )
         try:
             annotation = eval(text, {"__builtins__": {}}, _NAMES)
             value = ... if default is None else ast.literal_eval(default)

@@ -10,7 +10,7 @@ from typing import Any
 
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
-from leakbench.catalogue import cluster, renewal, targets
+from leakbench.catalogue import cluster, costs, renewal, shares, targets
 from leakbench.catalogue.blame import blamed
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
@@ -115,8 +115,10 @@ class Workflow:
 
     def confirm(self, jobs: Iterable[Any], meant: bool) -> None:
         """Raise UserError if Snakemake's `jobs` take more than LONG core-hours, unless this is `meant`."""
-        budgeted = [(verb, job.wildcards) for job in jobs if (verb := _BUDGETED.get(job.rule.name))]
-        hours = sum(self.needs(verb, "/".join(stem)).seconds for verb, stem in budgeted) / 3600
+        verbs = ((_BUDGETED.get(job.rule.name), job.wildcards) for job in jobs)
+        budgeted = [f"{verb}/{'/'.join(stem)}" for verb, stem in verbs if verb]
+        works = costs.works(self.plan.specs, shares.counted(self.root / "config")) if budgeted else {}
+        hours = sum(works[name].seconds() for name in budgeted) / 3600
         if hours > LONG and not meant:
             raise UserError(
                 f"--config scale={self.scale}: the {len(budgeted)} attacks, trainings and captures to run "

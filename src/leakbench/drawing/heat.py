@@ -98,8 +98,9 @@ def heat(
     null = rows[rows["baseline"] != ""]
     note = counted(own, intervals=False) + (f"; nulls: n = {words.span(null['n'])}" if len(null) else "")
     note += (
-        "; *: of the features that the first dense layer reads; †: half of the trials failed; ‡: no better "
-        "than the null; in brackets: iterations"
+        "; *: of the features that the first dense layer reads, not counted for the strongest attacker "
+        "where an attack reconstructs images; †: at least half of the trials failed; ‡: no better than the "
+        "null; in brackets: iterations"
     )
     return Body(sum(heights) + FOOT, note, paint)
 

@@ -1,13 +1,13 @@
 """A search for the columns of a matrix of which only the span is known: a ReLU leaves them sparse."""
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from leakbench.exact.columns import null
-from leakbench.exact.span import first_alike, unit_rows, unlike
+from leakbench.exact.span import PARALLEL, first_alike, unit_rows
 
 # The fixed points, in units in which entries have a mean square of one. The width of the zero falls slowly
 # down to NARROW and then fast down to LAST, with STEPS steps at each width. The next batch of starts takes
@@ -34,14 +34,35 @@ TOO_MANY = 2
 QUARTER = 4
 
 
-def distinct(left: Tensor) -> Tensor:
-    """Return the rows of an orthonormal basis [neurons, rank] at length one, no dead or parallel ones."""
+class Rows(NamedTuple):
+    """The rows of an orthonormal basis, at length one, without dead ones. Parallel rows are one row.
+
+    unit: [n, rank], the rows.
+    times: [n], how many rows of the basis are parallel to each. With few samples many are: a row that one
+    sample alone opens has the direction of this sample.
+    """
+
+    unit: Tensor
+    times: Tensor
+
+    def zeros(self, directions: Tensor, zero: float) -> Tensor:
+        """Return in how many rows of the basis each of the directions [k, rank] is zero, [k].
+
+        zero: the bound below which a product counts as zero.
+        """
+        return ((directions @ self.unit.T).abs() < zero).to(self.times) @ self.times
+
+
+def distinct(left: Tensor) -> Rows:
+    """Return the rows of an orthonormal basis [neurons, rank]."""
     rows, _ = unit_rows(left)
-    return unlike(rows)
+    parallel = (rows @ rows.T).abs() > 1 - PARALLEL**2 / 2
+    kept, times = first_alike(parallel).unique(return_counts=True)
+    return Rows(rows[kept], times.to(rows))
 
 
 def directions(
-    rows: Tensor,
+    rows: Rows,
     zero: float,
     share: float,
     most: int,
@@ -54,9 +75,10 @@ def directions(
 
     A direction q is a column where rows @ q has many zeros.
 
-    rows: [n, rank], of `distinct`.
+    rows: of `distinct`.
     zero: the bound below which a product counts as zero.
-    share: of the rows beyond the rank - 1 in which any direction can be zero, the share that must be zero.
+    share: of the rows beyond the rank - 1 in which any direction can be zero, the share that must be zero
+    with many samples.
     most: the largest number of batches of starts.
     rng: draws the starts.
     known: [k, rank], columns that are not looked for.
@@ -68,12 +90,12 @@ def directions(
     directions that are orthogonal to rank - 1 randomly drawn rows, as SPEAR is published; it needs few draws
     where most entries are zero. Where there are few columns, `fixed-point` begins with a batch of draws.
     """
-    rank = rows.shape[1]
-    least = rank - 1 + share * (len(rows) - rank + 1)
+    rank, count = rows.unit.shape[1], int(rows.times.sum())
+    least = rank - 1 + share * _fewer(rank) * (count - rank + 1)
     fruitless = 0
     for turn in range(most):
         if search == "fixed-point" and (turn or rank > FEW):
-            begun = _apart(rows, _settled(rows, known, rng, turn), known, least)
+            begun = _apart(rows, _settled(rows.unit, known, rng, turn), known, least)
         else:
             begun = _drawn(rows, zero, least, rng)
         found = [_sharpened(rows, q, zero) for q in begun]
@@ -87,19 +109,29 @@ def directions(
             return
 
 
-def _drawn(rows: Tensor, zero: float, least: float, rng: torch.Generator) -> Tensor:
+def _fewer(rank: int) -> float:
+    """Return how many zeros a column of few samples has, as a share of those that one of many samples has.
+
+    Neurons that no sample opens are not counted. If every sample closes half of the neurons, a column is zero
+    in half of the rows of many samples, in a third of the rows of two, and in no row of one.
+    """
+    return 2 * (2 ** (rank - 1) - 1) / (2**rank - 1)
+
+
+def _drawn(rows: Rows, zero: float, least: float, rng: torch.Generator) -> Tensor:
     """Return directions [n, rank], each once, that are orthogonal to rank - 1 rows.
 
     least: the least number of rows in which a direction is zero.
     """
-    rank = rows.shape[1]
-    count = min(DRAWN // (rank * len(rows)), DRAWS)
-    chosen = torch.rand(count, len(rows), generator=rng).argsort(1)[:, : rank - 1]
-    solution, failed = torch.linalg.solve_ex(rows[chosen][:, :, :-1], -rows[chosen][:, :, -1])
-    q = torch.cat([solution, torch.ones(count, 1, dtype=rows.dtype)], 1)[failed == 0]
+    unit = rows.unit
+    rank = unit.shape[1]
+    count = min(DRAWN // (rank * len(unit)), DRAWS)
+    chosen = torch.rand(count, len(unit), generator=rng).argsort(1)[:, : rank - 1]
+    solution, failed = torch.linalg.solve_ex(unit[chosen][:, :, :-1], -unit[chosen][:, :, -1])
+    q = torch.cat([solution, torch.ones(count, 1, dtype=unit.dtype)], 1)[failed == 0]
     q = torch.nn.functional.normalize(q, dim=1)
     # `_sharpened` restores the digits that a solution has lost.
-    zeros = ((q @ rows.T).abs() < NEAR * zero).sum(1)
+    zeros = rows.zeros(q, NEAR * zero)
     order = zeros.argsort(descending=True)
     left = q[order][zeros[order] >= least]
     found = [left[:0]]
@@ -145,23 +177,30 @@ def _settled(rows: Tensor, known: Tensor, rng: torch.Generator, turn: int) -> Te
     return torch.nn.functional.normalize(q.double() @ basis.T, dim=1)
 
 
-def _apart(rows: Tensor, ends: Tensor, known: Tensor, least: float) -> Tensor:
+def _apart(rows: Rows, ends: Tensor, known: Tensor, least: float) -> Tensor:
     """Return the directions among `ends` [n, rank] that look like columns, those with most zeros first.
 
     Each direction is returned once, and none that is among the known ones [k, rank].
     """
-    small = ((ends @ rows.T).abs() < SMALL / rows.shape[1] ** 0.5).sum(1)
+    small = rows.zeros(ends, SMALL / rows.unit.shape[1] ** 0.5)
     order = small.argsort(descending=True)
     ends = ends[order][small[order] > NEARLY * least]
     ends = ends[((ends @ known.T).abs() < ONE).all(1)]
     return ends[first_alike((ends @ ends.T).abs() > ONE) == torch.arange(len(ends))]
 
 
-def _sharpened(rows: Tensor, q: Tensor, zero: float) -> tuple[int, Tensor]:
+def _sharpened(rows: Rows, q: Tensor, zero: float) -> tuple[int, Tensor]:
     """Return the number of rows in which a direction is zero, and the direction, after a fit to them."""
+    unit, rank = rows.unit, rows.unit.shape[1]
+    least = max(rank, round(_fewer(rank) * (int(rows.times.sum()) // QUARTER)))
     for _ in range(2):
-        q = null(rows[(rows @ q).abs().argsort()[: max(rows.shape[1], len(rows) // QUARTER)]])
-    nought = (rows @ q).abs() < zero
-    if int(nought.sum()) >= rows.shape[1]:
-        q = null(rows[nought])
-    return int(((rows @ q).abs() < zero).sum()), q
+        # All rows that are zero already belong to the fit: a part of them may be zero in another column too.
+        most = max(least, int(rows.zeros(q[None], zero)))
+        order = (unit @ q).abs().argsort()
+        nearest = rows.times[order].cumsum(0) <= most
+        nearest[: max(1, rank - 1)] = True
+        q = null(unit[order[nearest]])
+    nought = (unit @ q).abs() < zero
+    if int(nought.sum()) >= rank:
+        q = null(unit[nought])
+    return int(rows.zeros(q[None], zero)), q

@@ -19,7 +19,7 @@ from leakbench.catalogue.program import unpack
 from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
 from leakbench.process import OWNER
-from leakbench.verbs.sampled import inputs_of, made_of
+from leakbench.verbs.sampled import Run, inputs_of, made_of
 
 
 def differing(
@@ -42,15 +42,17 @@ def differing(
         then = Path(folder) / "then"
         unpack(commit, then / "leakbench")
         with _program(then) as earlier:
+            same: set[str] = set()
             for sample in samples:
                 # What a sample made may be large, so it goes before the next one is made.
                 with tempfile.TemporaryDirectory(dir=folder) as own:
                     now, before = (
-                        made_of(program, Path(own) / name, flow, experiment, sample, iterations)
+                        made_of(Run(program, Path(own) / name, iterations), flow, experiment, sample, same)
                         for name, program in (("now", today), ("before", earlier))
                     )
                 if apart := [name for name in now if before.get(name) != now[name]]:
                     return apart
+                same |= now.keys()
     return []
 
 

@@ -5,10 +5,9 @@ A sample is the attacks on one capture, or a training study.
 
 import subprocess
 import sys
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from leakbench.artefacts import read_table, read_tensors, to_json, write_text
 from leakbench.catalogue.cell import capture_of
@@ -24,6 +23,41 @@ COST = {"verb": "train", "seconds": 1, "seconds_per_round": 1}
 # The facts that say which code made a file.
 CODE = ("code", "versions")
 Spec = dict[str, Any]
+
+
+class Run(NamedTuple):
+    """A run of one sample by one program, cut short.
+
+    program: the environment in which the program runs.
+    folder: a folder for what it makes.
+    iterations: the number of iterations of an attack at most.
+    """
+
+    program: dict[str, str]
+    folder: Path
+    iterations: int
+
+    def job(self, name: str, spec: Spec, given: dict[str, Any]) -> None:
+        """Run the job that a spec describes, cut short.
+
+        name: the name of the spec.
+        spec: the spec.
+        given: the job's files, by the names of the verb's options.
+
+        Raises UserError if the job ends with an error.
+        """
+        place, kind = self.folder / f"specs/{name}.json", name.partition("/")[0]
+        write_text(place, to_json(shortened(spec, self.iterations)))
+        verb = "train" if kind in ("generator", "study") else kind
+        call = [sys.executable, "-m", "leakbench", verb, "--spec", str(place)]
+        for option, value in given.items():
+            paths = value if isinstance(value, list) else [value]
+            call += [f"--{option}", *map(str, paths)] if paths else []
+        done = subprocess.run(call, env=self.program, cwd=self.folder, capture_output=True, text=True)
+        if done.returncode:
+            last = done.stderr.strip().rpartition("\n")[2]
+            code = self.program["PYTHONPATH"]
+            raise UserError(f"{place}: the {verb} ended with an error by the code below {code} ({last})")
 
 
 def specs_of(flow: Workflow, cells: Sequence[str]) -> dict[str, Spec]:
@@ -67,73 +101,73 @@ def inputs_of(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[st
 
 
 def made_of(
-    program: dict[str, str],
-    folder: Path,
-    flow: Workflow,
-    experiment: str,
-    sample: Sequence[str],
-    iterations: int,
+    run: Run, flow: Workflow, experiment: str, sample: Sequence[str], known: Collection[str] = ()
 ) -> dict[str, Any]:
     """Return name → contents of everything that a program makes of a sample.
 
-    program: the environment in which the program runs.
-    folder: a folder for what it makes.
+    run: the program, and where and how long it runs.
     flow: the workflow of the sample's run.
     experiment: the experiment that the sample is of.
     sample: as in `inputs_of`.
-    iterations: the number of iterations of an attack at most.
+    known: names of networks and generators that are not trained, since an earlier sample had them.
 
     Raises UserError if the program ends with an error.
     """
-    of = _of_study if _trains(flow, experiment) else _of_attacks
-    made, table, given = of(partial(_run, program, folder, iterations), folder, flow, experiment, sample)
-    lines, trials, exhibit = (folder / n for n in ("table.csv", "trials.parquet", "exhibit.safetensors"))
-    _run(
-        program, folder, iterations, "table", flow.plan.spec(f"table/{experiment}") | table,
-        given | {"out": lines, "trials": trials, "exhibit": exhibit},
-    )  # fmt: skip
+    if _trains(flow, experiment):
+        made, table, given = _of_study(run, flow, sample[0])
+    else:
+        made, table, given = _of_attacks(run, flow, experiment, sample)
+        made |= _trained(run, flow, sample, known)
+    lines, trials, exhibit = (run.folder / n for n in ("table.csv", "trials.parquet", "exhibit.safetensors"))
+    of_sample = flow.plan.spec(f"table/{experiment}") | table
+    run.job("table", of_sample, given | {"out": lines, "trials": trials, "exhibit": exhibit})
     made |= {"table": lines.read_text(), "trials": read_table(trials)[0].to_csv()}
     return made | {"exhibit": _tensors(exhibit)}
 
 
+def _trained(run: Run, flow: Workflow, cells: Sequence[str], known: Collection[str]) -> dict[str, Any]:
+    """Train the networks and generators of a sample of attacks for an epoch, and return what they have."""
+    made, specs, root = {}, specs_of(flow, cells), flow.root.resolve()
+    behind = {
+        n: {"data": [_data(cells[0])]} for n in _of_kind("train", specs) if specs[n]["victim"]["training"]
+    }
+    behind |= {name: _behind(flow, name) for name in _of_kind("generator", specs)}
+    out = run.folder / "network.safetensors"
+    for name in (name for name in behind if name not in known):
+        given = {option: [root / each for each in files] for option, files in behind[name].items()}
+        run.job(name, specs[name], given | {"out": out})
+        made[name] = _tensors(out)
+    return made
+
+
 def _of_attacks(
-    run: partial[None], folder: Path, flow: Workflow, experiment: str, cells: Sequence[str]
+    run: Run, flow: Workflow, experiment: str, cells: Sequence[str]
 ) -> tuple[dict[str, Any], Spec, dict[str, Any]]:
     """Run a sample of attacks up to their scores.
 
     Returns what it makes, what the spec of the sample's table has of its own, and the table's inputs.
     """
-    made: dict[str, Any] = {}
-    root = flow.root.resolve()
+    root, folder = flow.root.resolve(), run.folder
     data, specs = root / _data(cells[0]), specs_of(flow, cells)
-    networks, network = _of_kind("train", specs), folder / "network.safetensors"
-    trained: dict[str, dict[str, Any]] = {
-        name: {"data": data} for name in networks if specs[name]["victim"]["training"]
-    }
-    for name in _of_kind("generator", specs):
-        trained[name] = {key: [root / each for each in files] for key, files in _behind(flow, name).items()}
-    for name, behind in trained.items():
-        run(name, specs[name], behind | {"out": network})
-        made[name] = _tensors(network)
-    victim, *judges = (root / _network(flow, name) for name in networks)
+    victim, *judges = (root / _network(flow, name) for name in _of_kind("train", specs))
     capture, truth, oracle = (folder / f"{name}.safetensors" for name in ("capture", "truth", "oracle"))
     scores, home = folder / "scores.parquet", capture_of(cells[0])
     given: dict[str, Any] = {"data": data, "victim": victim}
     name = f"capture/{home}"
-    run(name, specs[name], given | {"out": capture, "oracle": oracle, "truth": truth})
-    made |= {name: _tensors(capture), "truth": _tensors(truth)}
+    run.job(name, specs[name], given | {"out": capture, "oracle": oracle, "truth": truth})
+    made: dict[str, Any] = {name: _tensors(capture), "truth": _tensors(truth)}
     guesses = {}
     for cell in cells:
         name, attack = f"attack/{cell}", cell.split("/")[-2]
         guesses[attack] = folder / f"guesses/{attack}.safetensors"
         asked: dict[str, Any] = {"capture": capture, "out": guesses[attack]}
         asked |= {"generator": [root / path for path in flow.generator(cell)]}
-        run(name, specs[name], asked | {"labels": [oracle] if flow.oracle(cell) else []})
+        run.job(name, specs[name], asked | {"labels": [oracle] if flow.oracle(cell) else []})
         made[name] = _tensors(guesses[attack])
     name = f"score/{home}"
     given |= {"guesses": [guesses[attack] for attack in specs[name]["attacks"]], "truth": truth}
     given |= {"backbones": [root / path for path in flow.backbones(home)]}
-    run(name, specs[name], given | {"judges": judges, "out": scores})
+    run.job(name, specs[name], given | {"judges": judges, "out": scores})
     # Earlier tables need a score for each metric, and a sample may have none of some.
     scored = read_table(scores)[0].columns
     of_all = flow.plan.spec(f"table/{experiment}")["experiment"]
@@ -142,14 +176,12 @@ def _of_attacks(
     return made, {"cells": list(cells), "experiment": of_sample}, {"scores": scores}
 
 
-def _of_study(
-    run: partial[None], folder: Path, flow: Workflow, experiment: str, sample: Sequence[str]
-) -> tuple[dict[str, Any], Spec, dict[str, Any]]:
+def _of_study(run: Run, flow: Workflow, stem: str) -> tuple[dict[str, Any], Spec, dict[str, Any]]:
     """Run a study. Returns as `_of_attacks` does."""
-    (stem,), root = sample, flow.root.resolve()
-    study, cost, name = folder / "study.parquet", folder / "cost.json", f"study/{stem}"
-    data, further = root / _data(stem), [root / path for path in flow.further(stem)]
-    run(name, flow.plan.spec(name), {"data": data, "further": further, "out": study})
+    root, name = flow.root.resolve(), f"study/{stem}"
+    study, cost = run.folder / "study.parquet", run.folder / "cost.json"
+    further = [root / path for path in flow.further(stem)]
+    run.job(name, flow.plan.spec(name), {"data": root / _data(stem), "further": further, "out": study})
     write_text(cost, to_json(COST))
     rows, facts = read_table(study)
     told = {key: value for key, value in facts.items() if key not in CODE}
@@ -168,8 +200,7 @@ def _of_kind(verb: str, specs: Spec) -> list[str]:
 def _behind(flow: Workflow, generator: str) -> dict[str, list[str]]:
     """Return the files that the training of a generator reads, by the names of the verb's options."""
     name = generator.removeprefix("generator/")
-    files = {"data": [flow.auxiliary(name)], "further": flow.private(name), "victim": flow.served(name)}
-    return files
+    return {"data": [flow.auxiliary(name)], "further": flow.private(name), "victim": flow.served(name)}
 
 
 def _data(stem: str) -> str:
@@ -202,30 +233,6 @@ def shortened(spec: Spec, iterations: int) -> Spec:
         training = training | {"epochs": 1, "checkpoints": [1]}
         return spec | {kind: spec[kind] | {"training": training}}
     return spec
-
-
-def _run(
-    program: dict[str, str], folder: Path, iterations: int, name: str, spec: Spec, given: dict[str, Any]
-) -> None:
-    """Run the job that a spec describes, cut short, by a program.
-
-    name: the name of the spec.
-    given: the job's files, by the names of the verb's options.
-
-    Raises UserError if the job ends with an error.
-    """
-    place, kind = folder / f"specs/{name}.json", name.partition("/")[0]
-    write_text(place, to_json(shortened(spec, iterations)))
-    verb = "train" if kind in ("generator", "study") else kind
-    call = [sys.executable, "-m", "leakbench", verb, "--spec", str(place)]
-    for option, value in given.items():
-        paths = value if isinstance(value, list) else [value]
-        call += [f"--{option}", *map(str, paths)] if paths else []
-    done = subprocess.run(call, env=program, cwd=folder, capture_output=True, text=True)
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2]
-        code = program["PYTHONPATH"]
-        raise UserError(f"{place}: the {verb} ended with an error by the code below {code} ({last})")
 
 
 def _tensors(path: Path) -> dict[str, bytes]:

@@ -43,13 +43,14 @@ def recovered(found: Reconstruction, images: Tensor) -> tuple[int, int]:
     ("module", "parameters", "network"),
     [("spear", {}, HALF), ("peel", {}, RAW), ("spear", {"peel": True}, HALF)],
 )
+@pytest.mark.parametrize("batch", [1, 2, 3, 6])
 def test_batches_come_back_in_every_digit(
-    module: str, parameters: dict[str, Any], network: dict[str, Any]
+    module: str, parameters: dict[str, Any], network: dict[str, Any], batch: int
 ) -> None:
-    observation, images = observe("mlp", SHAPE, 6, 3, **network)
+    observation, images = observe("mlp", SHAPE, batch, 3, **network)
     found = attacked(module, observation, **parameters)
     hits, false = recovered(found, images)
-    assert (hits, false) == (18, 0)
+    assert (hits, false) == (3 * batch, 0)
     assert found.images.isfinite().all()
 
 

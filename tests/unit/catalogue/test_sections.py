@@ -60,6 +60,13 @@ def test_a_variant_changes_adds_and_leaves_out_parts() -> None:
     assert varied(adam, {"rmsprop": {}}, "optimiser") == {"rmsprop": {}}
 
 
+def test_a_variant_leaves_out_only_what_is_there() -> None:
+    with pytest.raises(ValueError, match=r"cosinne: null leaves out a part, .* \(did you mean 'cosine'\?\)"):
+        varied(["cosine"], {"cosinne": None}, "objective")
+    with pytest.raises(ValueError, match="there are: none"):
+        varied(None, {"norm": None}, "objective")
+
+
 def test_defaults_are_filled_in_and_variants_resolved(root: Callable[..., Path]) -> None:
     entry = MATCHING | {"variants": {"slow": {"optimiser": {"adam": {"lr": 0.5}}}}}
     where = root({"attacks/m": {"summary": "x"} | entry})

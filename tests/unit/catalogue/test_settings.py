@@ -42,7 +42,9 @@ def test_a_seed_that_is_no_whole_number_is_refused(seed: object) -> None:
     ],
 )
 def test_a_value_that_does_not_fit_is_refused_with_its_key(key: str, value: object) -> None:
-    with pytest.raises(UserError, match=rf"^--config {key}: .*\(see docs/workflow.md\)$") as refused:
+    with pytest.raises(
+        UserError, match=rf"^--config {key}: .*\((see docs/workflow.md|write .*)\)$"
+    ) as refused:
         checked({key: value})
     assert f"got {value!r}" in str(refused.value)
 

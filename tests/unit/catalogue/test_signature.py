@@ -73,7 +73,7 @@ def test_values_are_checked(room: Path, given: dict, key: str) -> None:
     ("text", "says"),
     [
         ("def other(): ...", "no function 'my_part'"),
-        ("def my_part(*, x): ...", "missing"),
+        ("def my_part(*, x): ...", "has no type"),
         ("def my_part(*, x: Tensor = None): ...", "Tensor"),
         ("def my_part(*, x: int = compute()): ...", "not a plain annotation"),
         ("def my_part(*, x: __import__('os').system('true') = 1): ...", "not a plain annotation"),

@@ -13,7 +13,7 @@ def searched(columns: Tensor, share: float, monkeypatch: pytest.MonkeyPatch) -> 
     sharpened = sparse._sharpened
     calls: list[int] = []
 
-    def counted(rows: Tensor, q: Tensor, zero: float) -> tuple[int, Tensor]:
+    def counted(rows: sparse.Rows, q: Tensor, zero: float) -> tuple[int, Tensor]:
         calls.append(1)
         return sharpened(rows, q, zero)
 
@@ -42,15 +42,25 @@ def test_one_sample_takes_one_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(torch.ones(1, 1).double(), 0.0, monkeypatch) == (1, 1)
 
 
+@pytest.mark.parametrize("samples", [1, 2, 3])
+def test_few_samples_are_found_though_many_rows_are_parallel(
+    samples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = torch.Generator().manual_seed(0)
+    columns = torch.randn(80, samples, generator=rng).double().relu()
+    found, _ = searched(columns, 0.25, monkeypatch)
+    assert found == samples
+
+
 def test_a_search_that_finds_nothing_ends_when_patience_does(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = []
 
-    def nothing(rows: Tensor, *_: object) -> Tensor:
+    def nothing(rows: sparse.Rows, *_: object) -> Tensor:
         batches.append(1)
-        return rows[:0]
+        return rows.unit[:0]
 
     monkeypatch.setattr(sparse, "_drawn", nothing)
-    rows = torch.eye(9, 4, dtype=torch.float64)
+    rows = sparse.distinct(torch.eye(9, 4, dtype=torch.float64))
     rng = torch.Generator()
-    assert not list(sparse.directions(rows, 1e-9, 0.3, 60, rng, rows[:0], "drawn", patience=5))
+    assert not list(sparse.directions(rows, 1e-9, 0.3, 60, rng, rows.unit[:0], "drawn", patience=5))
     assert len(batches) == 5

@@ -17,7 +17,7 @@ from leakbench.catalogue.code import PACKAGE
 from leakbench.errors import UserError
 from leakbench.verbs import both_programs
 from leakbench.verbs.both_programs import differing
-from leakbench.verbs.sampled import inputs_of, shortened, specs_of
+from leakbench.verbs.sampled import Run, inputs_of, shortened, specs_of
 
 ATTACK: dict[str, Any] = {
     "attack": {
@@ -135,6 +135,22 @@ def test_both_programs_train_the_generators_of_attacks(flow: Any, package: Path)
     generated(flow)
     change(package, "generators/samples.py", "nonzero()[:each, 0]", "nonzero()[-each:, 0]")
     assert differing(flow, "x", [[CELL]], "HEAD", 3) == [GENERATOR]
+
+
+def test_each_program_trains_a_generator_of_two_samples_once(
+    flow: Any, package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generated(flow)
+    job = Run.job
+    ran: list[str] = []
+
+    def noted(run: Run, name: str, spec: dict[str, Any], given: dict[str, Any]) -> None:
+        ran.append(name)
+        job(run, name, spec, given)
+
+    monkeypatch.setattr(Run, "job", noted)
+    assert differing(flow, "x", [[CELL], [CELL]], "HEAD", 3) == []
+    assert (ran.count(GENERATOR), ran.count(f"attack/{CELL}")) == (2, 4)
 
 
 def test_a_few_rounds_of_a_study_tell_another_program(flow: Any, package: Path) -> None:
