@@ -12,11 +12,12 @@ import torch
 
 from leakbench.matching.distances import products, with_cotangent
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradients import MISFITS, TRIALS, agreed, apart_in_words
+from leakbench.matching.gradients import MISFITS, TRIALS, agreed, apart_in_words, silent, stir
 from leakbench.matching.plain import plain_gradients
 from leakbench.matching.shared_weights import SharedWeights
 from leakbench.matching.terms import Distance
 from leakbench.matching.trials import Group
+from leakbench.tensors import Tensors
 
 # The scale of the steps of differences. In float64 they may be so short that no curvature is left: on every
 # victim that a chain takes, and on a trained ResNet20-4, the error is then 5e-7 at most. So differences are
@@ -42,20 +43,30 @@ def agrees(engine: Engine, group: Group, distance: Distance) -> bool:
     )
 
 
-@torch.enable_grad()
 def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
     """Return in words where the derivatives differ, or "" if they agree.
 
-    The comparison is in float64, so a difference is no rounding. The labels are unknowns too.
+    The comparison is in float64, so a difference is no rounding.
     """
-    rng = torch.Generator().manual_seed(0)
-    like = next(group.model.parameters()).double()
-    model, size = deepcopy(group.model).double(), (TRIALS, min(group.batch, 2))
-    mean, deviation = (value.to(like) for value in (group.mean, group.deviation))
+    model = deepcopy(group.model).double()
+    mean, deviation = (value.double() for value in (group.mean, group.deviation))
     of = replace(group, model=model, mean=mean, deviation=deviation, precision="float32")
+    misfit, expected = _compared(engine, of, distance)
+    if misfit or not silent(expected):
+        return misfit
+    stir(model)
+    return _compared(engine, of, distance)[0]
+
+
+@torch.enable_grad()
+def _compared(engine: Engine, of: Group, distance: Distance) -> tuple[str, Tensors]:
+    """Return the misfit of an engine in words, or "", and autograd's derivatives. Labels are unknowns too."""
+    rng = torch.Generator().manual_seed(0)
+    model, size = of.model, (TRIALS, min(of.batch, 2))
+    like = next(model.parameters())
     unknowns = {
         name: torch.randn(*size, *shape, generator=rng).to(like).requires_grad_()
-        for name, shape in (("images", group.pixels), ("labels", (group.classes,)))
+        for name, shape in (("images", of.pixels), ("labels", (of.classes,)))
     }
     made, _ = plain_gradients(model, of.to_pixels(unknowns["images"]), unknowns["labels"].softmax(2))
     values = {name: value.detach() for name, value in made.items()}
@@ -74,5 +85,5 @@ def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
         takes = FrozenDifference(*given, scale=SHORT) if engine is FrozenDifference else engine(*given)
         _, found = takes(dummies)
     except MISFITS as problem:
-        return " ".join(str(problem).split())
-    return apart_in_words(found, expected)
+        return " ".join(str(problem).split()), {}
+    return apart_in_words(found, expected), values | expected

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CLASSES, SHAPE, group, network, ones, terms
 
+from leakbench.matching import agreement
 from leakbench.matching.composition import Composition
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradients import engines_fit
+from leakbench.matching.gradients import engines_fit, stir
 from leakbench.matching.layers import RULES
 from leakbench.matching.own_gradient import OwnGradient
 from leakbench.matching.shared_weights import SharedWeights
@@ -67,6 +68,26 @@ def test_an_engine_that_is_off_is_left_with_one_line(
     assert engine(of, how) is None
     assert engine(of, how) is None
     assert capsys.readouterr().err.count("exact derivatives without") == 1
+
+
+def test_an_engine_that_is_off_only_without_zeros_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No gradient passes a last layer of zeros, so an error in the layers before it does not show."""
+    of, right = trials(), SharedWeights.rates
+    moved: list[nn.Module] = []
+    nn.init.zeros_(list(of.model.parameters())[-2])
+
+    def stirred(model: nn.Module) -> None:
+        moved.append(model)
+        stir(model)
+
+    def off(*given: Any) -> tuple[Tensor, Any]:
+        rate, others = right(*given)
+        return (1.1 if moved else 1) * rate, others
+
+    monkeypatch.setattr(agreement, "stir", stirred)
+    monkeypatch.setattr(SharedWeights, "rates", off)
+    assert engine(of, BATCHED) is None
+    assert list(of.model.parameters())[-2].eq(0).all()
 
 
 def test_the_derivative_of_the_loss_in_the_images_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
