@@ -31,6 +31,8 @@ PLAIN_ONLY = "only attackers who do not know the defence were tried"
 CONTROLS = ("class-mean",)
 # Fewer trials have no interval, so they cannot show which leak is the best.
 FEWEST = 5
+# The columns that say which network a training study trained, and how.
+NETWORK = ("dataset", "victim", "training")
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Price:
     accuracy: the test accuracy of a network trained with the defence.
     interval: the 95 % interval of this accuracy.
     without: the test accuracy of a network trained without it.
+    network: the data set and the network, in words.
     n: the number of trainings behind `accuracy`.
     scale: the scale at which it was measured, and its seeds.
     """
@@ -76,6 +79,7 @@ class Price:
     accuracy: float
     interval: str
     without: float
+    network: str
     n: int
     scale: str
 
@@ -185,28 +189,31 @@ def strongest(table: pd.DataFrame, knows: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def prices(tables: Mapping[str, pd.DataFrame], parts: Mapping[str, Any]) -> dict[str, list[Price]]:
-    """Return defence -> what it costs in accuracy, with one entry for each experiment that measured the cost.
+    """Return defence -> what it costs in accuracy, with one entry for each network on which it was measured.
 
-    An experiment counts if it has one accuracy for each defence, and one for no defence, each of at least
-    FEWEST trainings. The accuracy of one training moves by more than most defences cost.
+    A network of an experiment counts if it has one accuracy for each defence, and one for no defence, each of
+    at least FEWEST trainings. The accuracy of one training moves by more than most defences cost.
 
     tables: experiment -> rows of the run, or recorded rows.
     parts: as for `best_known`.
     """
-    names = {part["name"]: part["title"] for part in parts["defence"]}
-    found: dict[str, list[Price]] = {}
+    names, found = _names(parts), dict[str, list[Price]]()
     for experiment, table in tables.items():
         if not {"metric", "baseline", "defence", "convention"} <= set(table):
             continue
         own = table[(table["metric"] == "accuracy") & (table["baseline"].fillna("") == "")]
         own = own[(own["convention"] == "standard") & (own["n"] >= FEWEST)]
-        if own["defence"].duplicated().any() or "none" not in set(own["defence"]):
-            continue
-        without = float(own.loc[own["defence"] == "none", "mean"].iloc[0])
-        for row in own[own["defence"] != "none"].to_dict("records"):
-            spread = interval(row["ci_low"], row["ci_high"], digits=3)
-            price = Price(experiment, float(row["mean"]), spread, without, int(row["n"]), _origin(row))
-            found.setdefault(names.get(row["defence"], row["defence"]), []).append(price)
+        for _, part in own.groupby([key for key in NETWORK if key in own], sort=False):
+            if part["defence"].duplicated().any() or "none" not in set(part["defence"]):
+                continue
+            without = float(part.loc[part["defence"] == "none", "mean"].iloc[0])
+            for row in part[part["defence"] != "none"].to_dict("records"):
+                spread = interval(row["ci_low"], row["ci_high"], digits=3)
+                network = ", ".join(names[kind].get(row[kind], row[kind]) for kind in NETWORK[:2])
+                price = Price(
+                    experiment, float(row["mean"]), spread, without, network, int(row["n"]), _origin(row)
+                )
+                found.setdefault(names["defence"].get(row["defence"], row["defence"]), []).append(price)
     return found
 
 

@@ -76,7 +76,7 @@ def report(
         known = [each.record.get("knows", {}) for each in kept]
         knows = {cell: model for part in (*known, facts["knows"]) for cell, model in part.items()}
         everywhere, threats = [*everywhere, every], threats | knows
-        if frame["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
+        if every["defence"].nunique() > 1 and any(part["drawing"] == "heat" for part in shown["figure"]):
             maps += best_known(every, knows, shown["parts"])
         sections.append(
             Section(

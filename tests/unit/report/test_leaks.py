@@ -157,8 +157,13 @@ def test_the_price_of_a_defence_stands_beside_training_without_one() -> None:
     rows = [accuracy("none", 0.85), accuracy("noise", 0.62), accuracy("noise", 0.1, baseline="snapshot")]
     table = pd.DataFrame(rows)
     assert prices({"study": table}, PARTS) == {
-        "noise": [Price("study", 0.62, "[0.52, 0.72]", 0.85, 5, "quick, seed 0")]
+        "noise": [Price("study", 0.62, "[0.52, 0.72]", 0.85, "Digits, a network", 5, "quick, seed 0")]
     }
+    other = pd.concat([table, table.assign(victim="w")])
+    assert [price.network for price in prices({"study": other}, PARTS)["noise"]] == [
+        "Digits, a network",
+        "Digits, w",
+    ]
     # Without training that lacks the defence, or with two accuracies of one, there is no price.
     assert prices({"study": table[1:]}, PARTS) == {}
     twice = pd.DataFrame([*rows, accuracy("noise", 0.5)])

@@ -190,11 +190,15 @@ def test_every_experiment_has_a_permalink_and_what_made_its_figure(
 def test_the_best_known_leak_has_its_attack_and_its_price(card: pd.DataFrame) -> None:
     leak = Leak("Fidel", 0.81, "[0.8, 0.82]", 10, "0%", "quick")
     maps = [Map("Digits, a network", {"noise": {"plain": leak, "adaptive": None}})]
-    prices = {"noise": [Price("leakbench-dp-price", 0.62, "[0.6, 0.64]", 0.85, 5, "standard, seed 0")]}
+    prices = {
+        "noise": [
+            Price("leakbench-dp-price", 0.62, "[0.6, 0.64]", 0.85, "Digits, CNN", 5, "standard, seed 0")
+        ]
+    }
     html = page(card, [], FACTS | {"maps": maps, "prices": prices})
     text = visible(html.split('id="leaks"')[1].split("</section>")[0])
     assert "0.81 [0.8, 0.82] · Fidel, n = 10, 0% failed, quick not measured" in text
-    assert "0.62 [0.6, 0.64] (0.85 without, n = 5, standard, seed 0)" in text
+    assert "0.62 [0.6, 0.64] (0.85 without; Digits, CNN, n = 5, standard, seed 0)" in text
     assert 'href="#leakbench-dp-price"' in html
     assert "–" in visible(
         page(card, [], FACTS | {"maps": maps}).split('id="leaks"')[1].split("</section>")[0]
