@@ -192,14 +192,15 @@ def _apart(rows: Rows, ends: Tensor, known: Tensor, least: float) -> Tensor:
 def _sharpened(rows: Rows, q: Tensor, zero: float) -> tuple[int, Tensor]:
     """Return the number of rows in which a direction is zero, and the direction, after a fit to them."""
     unit, rank = rows.unit, rows.unit.shape[1]
-    least = max(rank, round(_fewer(rank) * (int(rows.times.sum()) // QUARTER)))
+    most = max(rank, round(_fewer(rank) * (int(rows.times.sum()) // QUARTER)))
+    begun = q
     for _ in range(2):
-        # All rows that are zero already belong to the fit: a part of them may be zero in another column too.
-        most = max(least, int(rows.zeros(q[None], zero)))
         order = (unit @ q).abs().argsort()
         nearest = rows.times[order].cumsum(0) <= most
         nearest[: max(1, rank - 1)] = True
         q = null(unit[order[nearest]])
+    # The rows of the fit may all be zero in another column too, and the fit is then a mixture of both.
+    q = max(begun, q, key=lambda each: float(rows.zeros(each[None], zero)))
     nought = (unit @ q).abs() < zero
     if int(nought.sum()) >= rank:
         q = null(unit[nought])
