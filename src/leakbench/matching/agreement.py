@@ -12,7 +12,7 @@ import torch
 
 from leakbench.matching.distances import products, with_cotangent
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradients import MISFITS, TRIALS, agreed, apart_in_words, silent, stir
+from leakbench.matching.gradients import MISFITS, TRIALS, agreed, apart_in_words, misfit_of
 from leakbench.matching.plain import plain_gradients
 from leakbench.matching.shared_weights import SharedWeights
 from leakbench.matching.terms import Distance
@@ -51,11 +51,7 @@ def _misfit(engine: Engine, group: Group, distance: Distance) -> str:
     model = deepcopy(group.model).double()
     mean, deviation = (value.double() for value in (group.mean, group.deviation))
     of = replace(group, model=model, mean=mean, deviation=deviation, precision="float32")
-    misfit, expected = _compared(engine, of, distance)
-    if misfit or not silent(expected):
-        return misfit
-    stir(model)
-    return _compared(engine, of, distance)[0]
+    return misfit_of(model, lambda: _compared(engine, of, distance))
 
 
 @torch.enable_grad()

@@ -144,21 +144,32 @@ def apart_in_words(found: Tensors, expected: Tensors) -> str:
     return ""
 
 
-def silent(derivatives: Tensors) -> bool:
-    """Return whether some derivative is zero. Any engine has it right, also one that is wrong elsewhere.
+def misfit_of(model: nn.Module, compare: Callable[[], tuple[str, Tensors]]) -> str:
+    """Return in words where derivatives differ from autograd's, or "" if they agree.
 
-    derivatives: name → derivative.
+    Where a derivative is zero, any engine has it right, also one that is wrong elsewhere. The comparison is
+    then made again on weights moved by noise, so that a layer that begins at zero has a part in the result.
+    Other rounds and simulated steps of a client move them too, and keep the answer of the comparison.
+
+    model: the network that is compared. Its weights may be moved.
+    compare: makes the comparison, and returns the misfit in words, or "", and autograd's derivatives.
     """
+    misfit, expected = compare()
+    if misfit or not _silent(expected):
+        return misfit
+    _stir(model)
+    return compare()[0]
+
+
+def _silent(derivatives: Tensors) -> bool:
+    """Return whether some derivative is zero."""
     norms = [float(value.norm()) for value in derivatives.values()]
     return min(norms) <= ROUNDING * max(norms)
 
 
 @torch.no_grad()
-def stir(model: nn.Module) -> None:
-    """Move the weights of a model by noise, so that a layer that begins at zero has a part in the result.
-
-    Other rounds and simulated steps of a client move them too, and keep the answer of the comparison.
-    """
+def _stir(model: nn.Module) -> None:
+    """Move the weights of a model by noise."""
     rng = torch.Generator().manual_seed(0)
     for weight in model.parameters():
         size = float(weight.square().mean().sqrt()) or 1.0
@@ -171,11 +182,7 @@ def _misfit(model: nn.Module, shape: torch.Size, dtype: torch.dtype) -> str:
         model, {n: torch.ones(TRIALS, v.shape[1]).to(v.device, dtype) for n, v in hidden(model).items()}
     ):
         twin = deepcopy(model).to(dtype)
-    misfit, expected = _compared(twin, shape, dtype)
-    if misfit or not silent(expected):
-        return misfit
-    stir(twin)
-    return _compared(twin, shape, dtype)[0]
+    return misfit_of(twin, lambda: _compared(twin, shape, dtype))
 
 
 @torch.enable_grad()

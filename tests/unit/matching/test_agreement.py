@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 from trial_networks import CLASSES, SHAPE, group, network, ones, terms
 
-from leakbench.matching import agreement
+from leakbench.matching import gradients
 from leakbench.matching.composition import Composition
 from leakbench.matching.frozen import FrozenDifference
-from leakbench.matching.gradients import engines_fit, stir
+from leakbench.matching.gradients import engines_fit
 from leakbench.matching.layers import RULES
 from leakbench.matching.own_gradient import OwnGradient
 from leakbench.matching.shared_weights import SharedWeights
@@ -72,7 +72,7 @@ def test_an_engine_that_is_off_is_left_with_one_line(
 
 def test_an_engine_that_is_off_only_without_zeros_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """No gradient passes a last layer of zeros, so an error in the layers before it does not show."""
-    of, right = trials(), SharedWeights.rates
+    of, right, stir = trials(), SharedWeights.rates, gradients._stir
     moved: list[nn.Module] = []
     nn.init.zeros_(list(of.model.parameters())[-2])
 
@@ -84,7 +84,7 @@ def test_an_engine_that_is_off_only_without_zeros_is_left(monkeypatch: pytest.Mo
         rate, others = right(*given)
         return (1.1 if moved else 1) * rate, others
 
-    monkeypatch.setattr(agreement, "stir", stirred)
+    monkeypatch.setattr(gradients, "_stir", stirred)
     monkeypatch.setattr(SharedWeights, "rates", off)
     assert engine(of, BATCHED) is None
     assert list(of.model.parameters())[-2].eq(0).all()
