@@ -1,4 +1,4 @@
-"""Entries of the leaderboard: what the agreed attacks make of one defence each, as JSON files in entries/."""
+"""Entries of the leaderboard: what agreed attacks read under one defence each, as JSON files in entries/."""
 
 import hashlib
 import html

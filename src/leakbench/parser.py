@@ -18,7 +18,7 @@ PLAYED = ("data", "victim", "oracle", "truth")
 _DECLARED = {
     "clients": "clients of the federation",
     "rounds": "rounds that a client takes part in",
-    "prior": "the probability that somebody attacks, from 0 to 1",
+    "prior": "the probability of an attack, from 0 to 1",
 }
 
 
@@ -96,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 
     command("fetch", "get one data set and pin its bytes", "spec", "out", optional=["digest"])
     train = command(
-        "train", "fit a victim, a generator for one, or the models of a training study", "spec", "data",
+        "train", "fit a victim, an attacker's generator, or the models of a training study", "spec", "data",
         "out", optional=["victim", "record"],
     )  # fmt: skip
     train.add_argument(
@@ -110,7 +110,7 @@ def parser() -> argparse.ArgumentParser:
         "--from-flower",
         type=Path,
         metavar="FOLDER",
-        help="what leakbench.flower.record kept; takes only --spec (network, local) and --out",
+        help="the rounds that leakbench.flower.record kept; takes only --spec (network, local) and --out",
     )
     attack = command(
         "attack",
@@ -147,7 +147,7 @@ def parser() -> argparse.ArgumentParser:
         optional=["paper", "recorded"], lists=["paper", "recorded"],
     )  # fmt: skip
     command(
-        "scorecard", "set every published number beside ours",
+        "scorecard", "put every published number beside the measured one",
         "tables", "trials", "exhibits", "data", "recorded", "papers", "spec", "out", "seeds",
         optional=["seeded"], lists=["tables", "trials", "exhibits", "data", "recorded", "seeded"],
     )  # fmt: skip
@@ -161,7 +161,7 @@ def parser() -> argparse.ArgumentParser:
         "say whether it has the same bytes)",
     )  # fmt: skip
     command(
-        "report", "write the page",
+        "report", "write the report, one page",
         "scorecard", "seeds", "verified", "tables", "exhibits", "figures", "specs", "papers", "catalogue",
         "out",
         optional=["recorded"], lists=["tables", "exhibits", "figures", "specs", "recorded"],
@@ -171,18 +171,20 @@ def parser() -> argparse.ArgumentParser:
     compare.add_argument(
         "new", type=Path, nargs="+", help="the new one, or several, such as those of other seeds"
     )
-    command("check", "hold recorded files to their digests in dvc.lock")
+    command("check", "compare recorded files with their digests in dvc.lock")
     record = command("record", "keep an experiment's finished table below reference/")
-    record.add_argument("experiment", nargs="?", help="its name (left out: --headlines)")
+    record.add_argument("experiment", nargs="?", help="its name (leave it out with --headlines)")
     record.add_argument("--scale", required=True, help="the scale that it ran at")
     record.add_argument("--device", help="what it ran on, in words (default: this machine)")
     record.add_argument(
-        "--headlines", action="store_true", help="every experiment of a headline finding without valid record"
+        "--headlines",
+        action="store_true",
+        help="every experiment of a headline finding that has no valid record",
     )
     record.add_argument("--targets", action="store_true", help="only print the tables to make first")
-    confirm = command("confirm", "hold samples of recorded experiments to what today's code gives")
+    confirm = command("confirm", "compare samples of recorded experiments with what today's code gives")
     confirm.add_argument("--scale", required=True, help="the scale that was recorded")
-    confirm.add_argument("--only", nargs="+", action="extend", help="experiments, if not all are meant")
+    confirm.add_argument("--only", nargs="+", action="extend", help="check only these experiments")
     confirm.add_argument("--targets", action="store_true", help="only print the files to make first")
     confirm.add_argument(
         "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"
@@ -190,14 +192,14 @@ def parser() -> argparse.ArgumentParser:
     confirm.add_argument(
         "--iterations",
         type=_positive,
-        help="run the recorded code and today's for this many iterations and ask for the same bytes",
+        help="run the recorded code and today's code for this many iterations and require the same bytes",
     )
     enter = command("enter", "run the agreed attacks on your own defence and write its entry")
     enter.add_argument(
-        "file", type=Path, nargs="?", help="FILE.py, the defence (left out: only write the leaderboard)"
+        "file", type=Path, nargs="?", help="FILE.py, the defence (without it only the leaderboard is written)"
     )
     enter.add_argument("--scale", default="standard", help="how long attacks run (default: standard)")
-    enter.add_argument("--attacker", type=Path, metavar="FILE.py", help="an attacker who knows the defence")
+    enter.add_argument("--attacker", type=Path, metavar="FILE.py", help="the adaptive attacker")
     enter.add_argument("--check", action="store_true", help="FILE is an entry: run its defence again")
     enter.add_argument(
         "--recorded", action="store_true", help="enter leakbench's own defences from the recorded table"
@@ -212,29 +214,43 @@ def parser() -> argparse.ArgumentParser:
     )
     audit.add_argument("--demo", action="store_true", help="audit a small network on bundled pictures")
     audit.add_argument("--out", type=Path, default=Path("audit"), help="the report's folder (default: audit)")
-    audit.add_argument("--batch", type=_positive, help="the client's records: the first of the batch")
     audit.add_argument(
-        "--local-steps", type=_positive, help="steps of a round; 1 sends its gradient (default: 5)"
+        "--batch",
+        type=_positive,
+        help="how many records, from the start of the batch, are the client's (default: all)",
     )
-    audit.add_argument("--lr", type=float, default=0.01, help="the clients' rate (default: 0.01)")
-    audit.add_argument("--budget", help="wall time, such as 90s or 2m (default: 2m; of the demo 30s)")
-    audit.add_argument("--memory", default="4g", help="what your code and the attacks may use (default: 4g)")
+    audit.add_argument(
+        "--local-steps",
+        type=_positive,
+        help="local steps of the client; with 1 it sends a gradient (default: 5)",
+    )
+    audit.add_argument("--lr", type=float, default=0.01, help="the clients' learning rate (default: 0.01)")
+    audit.add_argument(
+        "--budget", help="wall time of the attacks, such as 90s or 2m (default: 2m, and 30s for the demo)"
+    )
+    audit.add_argument(
+        "--memory", default="4g", help="memory that your code and the attacks may use together (default: 4g)"
+    )
     audit.add_argument("--show", action="store_true", help="show private records in the report")
-    audit.add_argument("--model", metavar="FILE.py:NAME", help="the network of recorded rounds")
+    audit.add_argument("--model", metavar="FILE.py:NAME", help="the network, for recorded rounds")
     audit.add_argument(
         "--repeats", action="store_true", help="clients hold the same records in every recorded round"
     )
-    audit.add_argument("--defence", metavar="FILE.py:NAME", help="your own defence: update → update")
+    audit.add_argument(
+        "--defence", metavar="FILE.py:NAME", help="your own defence, a function from an update to an update"
+    )
     audit.add_argument(
         "--fail-if",
         action="append",
         default=[],
         metavar="CONDITION",
-        help="exit with 1 if it holds, such as 'exposed > 0 at A..D' (may be given again)",
+        help="exit with 1 if this condition holds, such as 'exposed > 0 at A..D' (may be repeated)",
     )
     for name, what in _DECLARED.items():
-        audit.add_argument(f"--{name}", type=float, help=f"declared, for the expected number: {what}")
-    new = command("new", "write the files of a new part, which work as they are")
+        audit.add_argument(
+            f"--{name}", type=float, help=f"what you state, for the expected number of exposures: {what}"
+        )
+    new = command("new", "write the files of a new part, which work without changes")
     new.add_argument("kind", help="attack, defence, objective, optimiser, dataset or victim")
     new.add_argument("name", help="the part's name, small letters, digits and hyphens")
     plan = command("plan", "check the whole catalogue, write the specs and count the jobs")
@@ -248,14 +264,16 @@ def parser() -> argparse.ArgumentParser:
             "--threads",
             type=_positive,
             default=1,
-            help="threads of one job (default: 1; it is part of exactness)",
+            help="threads of one job (default: 1; the last bits of a result depend on it)",
         )
     for sub in (plan, verify):
-        sub.add_argument("--scale", default="quick", help="which of config/scales (default: quick)")
+        sub.add_argument(
+            "--scale", default="quick", help="the scale, a file of config/scales (default: quick)"
+        )
     for sub in (plan, verify, record):
         sub.add_argument(
             "--seed",
             type=_seed,
-            help="the run whose every seed is raised by this (default: the experiments' own)",
+            help="the number by which every seed of the run is raised (default: the experiments' own seeds)",
         )
     return whole

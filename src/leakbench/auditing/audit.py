@@ -343,8 +343,8 @@ def assumptions(played: Round, observation: Observation) -> list[str]:
         )
     if not played.plain_loss:
         found.append(
-            "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack takes "
-            "other terms off the update first, as an attacker who knows them may."
+            "The loss is not the mean cross-entropy. Attacks that need it were left out, and no attack "
+            "subtracts other terms from the update first, as an attacker who knows them may."
         )
     if frozen := untrained(played.model, played.update):
         found.append(f"{frozen} are not trained, so nothing is sent of them, and attacks leave them out.")

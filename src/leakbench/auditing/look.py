@@ -1,4 +1,4 @@
-"""What closed forms say of a round before any attack runs, from one pass of the client's own batch."""
+"""What closed forms say about a round before any attack runs, from one pass of the client's own batch."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

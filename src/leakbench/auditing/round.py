@@ -1,4 +1,4 @@
-"""One round of one client, read off its own code: what it was sent, trained on and sends back."""
+"""One round of one client, recorded from its own code: what it was sent, trained on and sends back."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The search for the user's file that caused an error of planning which no check explains."""
+"""The search for the user's file that caused a planning error that no check explains."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""The facts that papers/ refer to: what the catalogue says, and the files of a run that hold the others."""
+"""The facts that papers/ refer to: what the catalogue says, and which files of a run hold the other facts."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path

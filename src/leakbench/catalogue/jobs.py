@@ -1,4 +1,4 @@
-"""The models of the specs of jobs, one for each kind: entries of the catalogue, and what stands beside them.
+"""The models of the specs of jobs, one for each kind: entries of the catalogue, and the values beside them.
 
 Keys and bounds are those of the catalogue's own models.
 """

@@ -1,4 +1,4 @@
-"""Which files are another program than at an earlier commit, but for comments, docstrings and layout."""
+"""Which files are a different program than at an earlier commit, except for comments, docstrings, layout."""
 
 import ast
 import os

@@ -1,9 +1,10 @@
-"""A sample of an experiment by the code of an earlier commit and by today's, cut short, on the same machine.
+"""A short sample of an experiment, run by an earlier commit's code and by today's on the same machine.
 
-Of attacks, both programs train the sample's networks for an epoch, play its capture, run its attacks for a
-few iterations, score them and make the table. Of a training study, both train a few rounds and make the
-table. Where every file has the same contents, every operation of the two runs gave the same bits. A change
-that leaves the bits of a few iterations leaves those of many, since all iterations run the same code.
+For attacks, both programs train the sample's networks for an epoch, play its capture, run its attacks for a
+few iterations, score them and make the table. For a training study, both programs train a few rounds and make
+the table. If every file has the same contents, every operation of the two runs gave the same bits. A change
+that does not change the bits of a few iterations does not change those of many iterations either, since all
+iterations run the same code.
 """
 
 import os

@@ -15,7 +15,7 @@ def compare(old: Path, new: list[Path], out: Path | None = None) -> None:
     old: the scorecard of a finished run.
     new: the scorecards of other finished runs, such as those of other seeds.
     out: the file that gets the rows that changed. For two scorecards its columns are id, class, old and new.
-    For more it has one column for each, named after its folder.
+    For more scorecards it has one column for each scorecard, named after the scorecard's folder.
 
     Raises UserError where two of more than two scorecards lie in folders of one name.
     """

@@ -1,4 +1,4 @@
-"""new: write the files of a new part, which work as they are."""
+"""new: write the files of a new part, which work without changes."""
 
 import keyword
 import re

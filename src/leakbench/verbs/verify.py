@@ -203,11 +203,11 @@ def verify(
 
     root: the checkout.
     scale: the scale of the run.
-    tables: the tables that are compared, by default all of the run.
-    out: the file that gets the rows of `compared`. Beside it, with the suffix .json, lie the counts and what
-    made the recorded numbers.
+    tables: the tables that are compared, by default all tables of the run.
+    out: the file for the compared numbers, one row each. A file beside it, with the suffix .json, gets the
+    counts and says what made the recorded numbers.
     record: the device in words. The tree's numbers are then kept instead (`keep`).
-    twin: as for `keep`.
+    twin: with `record`, another checkout with the results of a second run from scratch (`keep`).
     seed: the number by which every seed of the run was raised.
 
     Raises UserError where there are no tables, and for an unknown scale.
