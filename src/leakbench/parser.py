@@ -217,12 +217,12 @@ def parser() -> argparse.ArgumentParser:
     audit.add_argument(
         "--batch",
         type=_positive,
-        help="how many records, from the start of the batch, are the client's (default: all)",
+        help="how many records, from the start of the batch, are the client's (default: all; demo: 32)",
     )
     audit.add_argument(
         "--local-steps",
         type=_positive,
-        help="local steps of the client; with 1 it sends a gradient (default: 5)",
+        help="local steps of the client; with 1 it sends a gradient (default: 5; demo: 1)",
     )
     audit.add_argument("--lr", type=float, default=0.01, help="the clients' learning rate (default: 0.01)")
     audit.add_argument(

@@ -207,7 +207,7 @@ def verify(
     out: the file for the compared numbers, one row each. A file beside it, with the suffix .json, gets the
     counts and says what made the recorded numbers.
     record: the device in words. The tree's numbers are then kept instead (`keep`).
-    twin: with `record`, another checkout with the results of a second run from scratch (`keep`).
+    twin: with `record`, another checkout that has the results of a second run from scratch.
     seed: the number by which every seed of the run was raised.
 
     Raises UserError where there are no tables, and for an unknown scale.
