@@ -4,6 +4,7 @@ import hashlib
 import html
 import math
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from leakbench.errors import Altered, UserError
 from leakbench.parts import NAME
 from leakbench.verdicts.tolerances import possible
 from leakbench.whole import SEAL, UNSEALED
-from leakbench.yamls import Strict, suggest, validated
+from leakbench.yamls import Strict, suggest, validated, yaml_of
 
 VERSION = 1
 # The metric that ranks entries, by its mean over updates, highest over attacks. A higher value means that an
@@ -264,7 +265,7 @@ def _table(entries: Sequence[Entry]) -> str:
     rows = [
         f"| [{entry.name}]({entry.name}.json): "
         + " | ".join(map(_cell, (
-            entry.summary, f"{line.dataset}, {line.victim}", f"{line.attack}{_without(entry, line)}",
+            _described(entry), f"{line.dataset}, {line.victim}", f"{line.attack}{_without(entry, line)}",
             f"{line.mean:.3f}", _interval(line), str(line.n), f"{plain.attack} {plain.mean:.3f}",
             "its own" if entry.attacker else "none was written",
         ))) + " |"
@@ -272,6 +273,15 @@ def _table(entries: Sequence[Entry]) -> str:
         for line, plain in zip(strongest(entry, entry.name), strongest(entry, "none"), strict=True)
     ]  # fmt: skip
     return "\n".join([*head, *rows])
+
+
+def _described(entry: Entry) -> str:
+    """Return an entry's summary, with the parameters that its settings give the defence."""
+    parameters = yaml_of(entry.settings, f"{entry.name}: settings").get("parameters")
+    if not isinstance(parameters, dict) or not parameters:
+        return entry.summary
+    words = ", ".join(f"{name} {value}" for name, value in parameters.items())
+    return f"{entry.summary.removesuffix('.')} ({textwrap.shorten(words, 100, placeholder=' …')})."
 
 
 def _without(entry: Entry, line: Line) -> str:

@@ -146,10 +146,14 @@ def parser() -> argparse.ArgumentParser:
         "notebook", "table", "trials", "exhibit", "spec", "papers", "out", "executed",
         optional=["paper", "recorded"], lists=["paper", "recorded"],
     )  # fmt: skip
-    command(
+    scorecard = command(
         "scorecard", "put every published number beside the measured one",
         "tables", "trials", "exhibits", "data", "recorded", "papers", "spec", "out", "seeds",
         optional=["seeded"], lists=["tables", "trials", "exhibits", "data", "recorded", "seeded"],
+    )  # fmt: skip
+    scorecard.add_argument(
+        "--device", type=_device, default="cpu",
+        help="cpu or cuda[:number], on which the run computed attacks (default: cpu)",
     )  # fmt: skip
     verify = command(
         "verify", "compare a finished tree's numbers with those recorded", optional=["tables", "out", "twin"],

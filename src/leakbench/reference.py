@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from leakbench.artefacts import read_csv, read_json, read_table
-from leakbench.errors import UserError
+from leakbench.errors import Altered, UserError
 from leakbench.whole import file_digest
 from leakbench.yamls import validated
 
@@ -123,7 +123,10 @@ def read_record(table: Path) -> dict[str, Any]:
     beside it are not those that were recorded, byte by byte.
     """
     path = table.with_suffix(".json")
-    value = read_json(path, f"{table.name}'s record", _AGAIN)
+    try:
+        value = read_json(path, f"{table.name}'s record", _AGAIN)
+    except Altered as problem:
+        raise Altered(path, problem.what, _MEND) from problem
     validated(Record, value, f"{path}: ", "reference/README.md")
     hold(table, value["files"], f"{path}: ", _MEND)
     return value

@@ -88,9 +88,23 @@ def _check_size(text: str) -> None:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read one YAML mapping. Raises UserError that names file and line."""
+    raise_unless_file(path, mend="mend the name")
     try:
-        raise_unless_file(path, mend="mend the name")
         text = path.read_text(encoding="utf-8")
+    except ValueError as problem:
+        raise UserError(f"{path}: not YAML text: {problem} (mend the file)") from problem
+    except OSError as problem:
+        raise UserError(f"{path}: cannot be read: {problem.strerror} (mend the file)") from problem
+    return yaml_of(text, str(path))
+
+
+def yaml_of(text: str, where: str) -> dict[str, Any]:
+    """Return the mapping of a YAML text. Raises UserError that names the place and the line.
+
+    text: the text, which may be a stranger's.
+    where: the place of the text, for messages.
+    """
+    try:
         # Text without aliases and with few signs that open a level cannot exceed the limits.
         if "*" in text or sum(map(text.count, "[{-?")) > 1000:
             _check_size(text)
@@ -98,13 +112,12 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else "?"
         what = " ".join((problem.problem or "not YAML").split())
-        raise UserError(f"{path}: line {line}: {what} (mend the YAML)") from problem
+        raise UserError(f"{where}: line {line}: {what} (mend the YAML)") from problem
     except (yaml.YAMLError, ValueError, RecursionError) as problem:
-        raise UserError(f"{path}: not YAML text: {str(problem).splitlines()[0]} (mend the file)") from problem
-    except OSError as problem:
-        raise UserError(f"{path}: cannot be read: {problem.strerror} (mend the file)") from problem
+        why = str(problem).splitlines()[0]
+        raise UserError(f"{where}: not YAML text: {why} (mend the file)") from problem
     if not isinstance(value, dict):
-        raise UserError(f"{path}: holds no mapping of keys (see config/README.md)")
+        raise UserError(f"{where}: holds no mapping of keys (see config/README.md)")
     return value
 
 

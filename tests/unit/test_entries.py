@@ -156,6 +156,8 @@ def test_a_strangers_text_stays_in_its_cell() -> None:
     text = board([made(summary="One | two\n<script>three</script> ![a](b) `c`")], ["standard"])
     assert "halve.json): One \\| two &lt;script&gt;three&lt;/script&gt; !\\[a\\](b) \\`c\\` |" in text
     assert len(text.splitlines()) == 2 + 3
+    text = board([made(settings="parameters: {norm: 0.5, way: '<b>|'}")], ["standard"])
+    assert "halve.json): Halves (norm 0.5, way &lt;b&gt;\\|). |" in text
     lines = [each.model_copy(update={"victim": "<b>|", "attack": "<i>|"}) for each in made().lines]
     text = board([made(lines=lines)], ["standard"])
     assert "<" not in text

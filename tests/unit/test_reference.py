@@ -112,9 +112,12 @@ def test_a_record_cut_short_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"some\.csv: not a whole table"):
         tables(files(tmp_path, "some"))
     path.write_text(whole)
-    path.with_suffix(".json").write_text("{")
-    with pytest.raises(UserError, match=r"some\.json: not some\.csv's record"):
-        tables(files(tmp_path, "some"))
+    made = path.with_suffix(".json")
+    write_json(made, json.loads(made.read_text()))
+    for altered in ("{", made.read_text().replace("machine", "computer")):
+        made.write_text(altered)
+        with pytest.raises(UserError, match=r"some\.json: .*restore it with `git checkout`"):
+            tables(files(tmp_path, "some"))
 
 
 def test_a_table_or_trials_that_somebody_altered_are_no_evidence(tmp_path: Path) -> None:

@@ -90,13 +90,14 @@ rule scorecard:
     params:
         root=flow.seen(),
         papers=lambda w: flow.seen("papers"),
+        device=DEVICE,
     message:
         "scorecard: every published number beside ours"
     shell:
         "python -m leakbench scorecard --tables {input.tables:q} --trials {input.trials:q}"
         " --exhibits {input.exhibits:q} --data {input.data:q} --recorded {input.recorded:q}"
         " --seeded {input.seeded:q} --papers {params.papers:q} --spec {input.spec:q} --root {params.root:q}"
-        " --out {output.card:q} --seeds {output.seeds:q} 2> {log:q}"
+        " --device {params.device} --out {output.card:q} --seeds {output.seeds:q} 2> {log:q}"
 
 
 rule table:

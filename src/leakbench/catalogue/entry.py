@@ -182,6 +182,20 @@ class Sized:
         return next((why for glob, why in globs if fnmatch.fnmatchcase(name, glob)), dear)
 
 
+def _parts(kind: str, pattern: str) -> list[tuple[str, str]]:
+    """Return the kind of entry and the glob of each part of a pattern of caps.
+
+    kind: the kind of what is capped.
+    pattern: the pattern. A star may stand for several parts; then only the last part's kind is known.
+    """
+    kinds = (
+        ("datasets", "victims", "federations", "defences", kind) if kind == "attacks" else ("datasets", kind)
+    )
+    globs = pattern.split("/")
+    named = list(zip(kinds, globs, strict=False)) if len(globs) == len(kinds) else [(kind, globs[-1])]
+    return [(of, glob) for of, glob in named if glob != "*"]
+
+
 def sized(config: Path, name: str) -> Sized:
     """Return the catalogue at a scale.
 
@@ -198,8 +212,11 @@ def sized(config: Path, name: str) -> Sized:
         if kind not in CAPPED:
             raise UserError(f"{file}: caps.{kind}: no such kind ({suggest(kind, CAPPED)})")
         for pattern in globs:
-            if not fnmatch.filter(load_kind(config, kind), pattern.rpartition("/")[2]):
-                raise UserError(f"{file}: caps.{kind}: '{pattern}' matches no {kind[:-1]} (drop or mend it)")
+            for of, part in _parts(kind, pattern):
+                if not fnmatch.filter(load_kind(config, of), part):
+                    raise UserError(
+                        f"{file}: caps.{kind}: '{pattern}' matches no {of[:-1]} (drop or mend it)"
+                    )
     experiments = load_kind(config, "experiments")
     for name in scale.budget.first if scale.budget else ():
         if name not in experiments:

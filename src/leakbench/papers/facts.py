@@ -50,7 +50,9 @@ def reader(catalogue: Mapping[str, Any], files: Mapping[str, str]) -> Callable[[
         if part:
             file = Path(files.get(part, ""))
             if part not in files or not file.is_file():
-                raise NotMeasured(f"{part.partition('.')[2]} did not run at this scale")
+                # attack.mnist/fcnn/fedsgd/none/invg becomes attack of mnist/fcnn/fedsgd/none/invg.
+                job = " of ".join(part.partition(".")[2].split(".", 1))
+                raise NotMeasured(f"{job} did not run at this scale")
             json = file.suffix == ".json"
             value = read_json(file, "a whole JSON file", AGAIN) if json else read_facts(file)
             if "absent" in value:

@@ -58,7 +58,9 @@ const open = () => {
     if (table.column(place.id).search()) table.column(place.id).search("").draw();
     return;
   }
-  for (const select of chosen) { select.value = ""; narrow(select); }
+  // The counts by paper are of the rows that are shown at first.
+  const first = (select) => kind === "paper" && [...select.options].some((option) => option.value === select.dataset.first);
+  for (const select of chosen) { select.value = first(select) ? select.dataset.first : ""; narrow(select); }
   const asked = decodeURIComponent(id);
   table.search("").column(place.id).search(kind === "row" ? (cell) => cell === asked : "");
   if (kind === "paper") { const paper = document.querySelector("#filters [name=work]"); paper.value = asked; narrow(paper); }

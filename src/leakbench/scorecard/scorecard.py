@@ -92,7 +92,7 @@ class Card:
 
     works: the works.
     scales: the evidence of each scale, the longest first.
-    run: the evidence of the run's own scale.
+    run: what the run itself measured. Where it is none of `scales`, it decides nothing and is only shown.
     costs: experiment -> stem of a cell -> core-seconds at the published size.
     missing: data set -> why it is absent.
     """
@@ -187,7 +187,8 @@ class Card:
     def _line(self, entry: Entry) -> dict[str, Any]:
         alone = entry.reading.label in ("setting", "arithmetic")
         tried = [self._judge(entry, scale) for scale in ([self.run] if alone else self.scales)]
-        own = next(found for found in tried if found.scale is self.run)
+        own = next((found for found in tried if found.scale is self.run), None)
+        own = own or self._judge(entry, self.run)
         # A shorter run does not decide what a longer run left open.
         found = next((f for f in tried if f.verdict.weighed), None)
         found = found or next((f for f in tried if f.value is not None), None)

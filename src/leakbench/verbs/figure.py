@@ -33,6 +33,8 @@ def figure(
 ) -> None:
     """Write the figure, or an empty file if there is nothing to draw, and the executed notebook.
 
+    Where the file is empty, one printed line says why.
+
     notebook: the notebook.
     table: the table of the experiment.
     exhibit: its pictures.
@@ -84,11 +86,28 @@ def figure(
         else:
             if not png.is_file():
                 raise UserError(f"{notebook}: wrote no figure (it must save to `out`)")
+            if not png.stat().st_size:
+                print(_without_picture(out, facts))
             os.replace(png, picture)
             os.replace(copy, ran)
         finally:
             png.unlink(missing_ok=True)
             copy.unlink(missing_ok=True)
+
+
+def _without_picture(out: Path, facts: Facts) -> str:
+    """Return why a figure's file is empty, and what the user can do.
+
+    out: the file of the figure.
+    facts: the facts of the experiment's exhibit.
+    """
+    reasons = list(dict.fromkeys(facts["absent_cells"].values()))
+    first = f": {reasons[0]}" if reasons else ""
+    more = f", and {len(reasons) - 1} further reasons" if len(reasons) > 1 else ""
+    return (
+        f"{out}: empty, because scale {facts['scale']} measures nothing of this experiment that could be "
+        f"drawn{first}{more} (see what another scale runs: python -m leakbench plan --scale standard)"
+    )
 
 
 def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, marks: Path, card: Path) -> None:

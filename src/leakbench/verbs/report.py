@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from leakbench.artefacts import read_csv, read_facts, read_tensors, write_text
+from leakbench.errors import UserError
 from leakbench.process import commit
 from leakbench.provenance import read_spec
 from leakbench.reference import Kept, fuller
@@ -59,6 +60,8 @@ def report(
     everywhere: list[pd.DataFrame] = []
     threats: dict[str, dict[str, str]] = {}
     beside = {spec.stem: spec for spec in specs}
+    if not specs:
+        raise UserError("--specs: names no file (name the figure's spec of each table)")
     scale = read_spec(specs[0])["scale"]
     for table, exhibit, figure in zip(tables, exhibits, figures, strict=True):
         shown, facts = read_spec(beside[table.stem]), read_facts(exhibit)

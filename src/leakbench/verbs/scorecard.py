@@ -30,10 +30,13 @@ from leakbench.verbs.verify import summary_of
 def scorecard(
     tables: list[Path], trials: list[Path], exhibits: list[Path], data: list[Path], recorded: list[Path],
     papers: Path, spec: Path, out: Path, root: Path, seeds: Path, seeded: Sequence[Path] | None = None,
+    device: str = "cpu",
 ) -> None:  # fmt: skip
     """Write scorecard.csv: one row for every published number and every claim.
 
-    Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word.
+    Beside it, with the suffix .json, lie the counts of each class's verdicts, by class and word. Where a
+    record of this scale exists and the run used another device, the record is the evidence. One printed line
+    names these experiments.
 
     tables: the tables of every experiment of the run that has something to show.
     trials: the trials behind these tables, in the same order.
@@ -48,6 +51,7 @@ def scorecard(
     seeds: the file that gets the verdicts of those statements that recorded tables of raised seeds measure
     too, one row for each seed. These tables decide nothing else.
     seeded: files below reference/, of raised seeds.
+    device: torch's name of the device on which the run computed attacks and studies.
     """
     summary, described = summary_of(out), read_spec(spec)
     if seeds in (out, summary):
@@ -79,7 +83,7 @@ def scorecard(
         fact=reader(described, described["files"]),
         exhibit=exhibit,
         known=known,
-        device=machine(),
+        device=_named(device),
         commit=commit(root),
     )
     order = {
@@ -87,11 +91,13 @@ def scorecard(
         for name, scale in load_kind(root / "config", "scales").items()
         if isinstance(scale, ScaleFile)
     }
-    found = _recorded(recorded, root, known)
+    records = recorded_tables(recorded)
+    found = _recorded(records, root, known)
     kept = {each.scale: each for each in sorted(found, key=lambda each: -order.get(each.scale, 0))}
     together = [joined([*kept.values()])] if kept else []
-    scales = [*kept.values(), *together, run]
-    scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is run), reverse=True)
+    ran = _without_other_devices(run, records)
+    scales = [*kept.values(), *together, ran]
+    scales.sort(key=lambda scale: (order.get(scale.scale, 0), scale is ran), reverse=True)
     missing = {path.stem: str(why) for path in data if (why := read_facts(path).get("absent"))}
     works = read_papers(papers)
     card = Card(works, scales, run, published_costs(root), missing).frame()
@@ -99,7 +105,7 @@ def scorecard(
     counts = pd.crosstab(card["class"], card["verdict"])
     write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
-    for each in _recorded(seeded or [], root, known):
+    for each in _recorded(recorded_tables(seeded or []), root, known):
         scale, seed = run_of(each.scale)
         raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
     judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
@@ -107,13 +113,50 @@ def scorecard(
     write_text(seeds, rows.to_csv(index=False, float_format="%.6g"))
 
 
-def _recorded(files: Sequence[Path], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
+def _named(device: str) -> str:
+    """Return the device of a run in words, as records name it.
+
+    device: torch's name of the device. The name of a GPU that this machine lacks is returned as it is.
+    """
+    if device == "cpu":
+        return machine()
+    import torch
+
+    return torch.cuda.get_device_name(device) if torch.cuda.is_available() else device
+
+
+def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
+    """Return the evidence of a run without the experiments that a record has from another device.
+
+    run: the evidence of the run. One printed line names the experiments that are left out.
+    records: the recorded experiments. Only those of the run's scale and seeds count. A record names
+    its GPUs first.
+    """
+    elsewhere = {
+        kept.name: kept.record["device"]
+        for kept in records
+        if kept.scale == run.scale
+        and kept.name in run.lines
+        and kept.record["device"].split(", ")[0] != run.device
+        and set(kept.rows["seeds"]) & set(run.lines[kept.name].frame["seeds"])
+    }
+    if not elsewhere:
+        return run
+    print(
+        f"scorecard: {', '.join(elsewhere)}: recorded at scale {run.scale} on "
+        f"{'; '.join(dict.fromkeys(elsewhere.values()))}, and this run is on {run.device}: the record stays "
+        "the evidence (the columns here and agrees have this run)"
+    )
+    return replace(run, lines={name: lines for name, lines in run.lines.items() if name not in elsewhere})
+
+
+def _recorded(records: Sequence[Kept], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
     """Yield the recorded evidence of each scale, or of each of its seeds.
 
     Evidence that older code recorded says so.
     """
     scales: dict[str, list[Kept]] = {}
-    for kept in recorded_tables(files):
+    for kept in records:
         scales.setdefault(kept.scale, []).append(kept)
     for scale, found in scales.items():
         ages = {kept.name: outdated(root, scale, kept.name, kept.record) for kept in found}

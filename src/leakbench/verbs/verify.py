@@ -13,7 +13,7 @@ from leakbench.artefacts import read_csv, read_json, to_json, write_text
 from leakbench.catalogue.load import find
 from leakbench.catalogue.settings import run_name
 from leakbench.errors import UserError
-from leakbench.provenance import versions
+from leakbench.provenance import machine, versions
 from leakbench.reference import Files, hold, kept_digests
 from leakbench.yamls import validated
 
@@ -217,6 +217,8 @@ def verify(
     # The name becomes part of a path, so only the name of a scale is accepted.
     find(root / "config", "scales", scale, "--scale")
     if record is not None:
+        if not record.strip():
+            raise UserError("--record: is empty (say in words what the tree ran on)")
         if seed is not None:
             raise UserError(
                 f"--seed {seed}: only a run with the experiments' own seeds is recorded (leave it out)"
@@ -261,6 +263,10 @@ def verify(
         f"{len(same)} of {len(tables)} tables are byte by byte those recorded on {facts['device']}; of "
         f"{len(rows)} numbers " + ", ".join(f"{count} {name}" for name, count in counts.items() if count)
     )
+    if not facts["device"].startswith(machine()):
+        print(
+            f"this machine is another device ({machine()}): last bits, and what follows from them, may differ"
+        )
     apart = rows[rows["status"] == DIFFERENT]
     for row in apart.head(20).itertuples():
         print(f"  {row.experiment}: {row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})")

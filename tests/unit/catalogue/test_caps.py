@@ -12,6 +12,7 @@ from planning import MATCHING, capping, planned
 from leakbench.catalogue.entry import capped
 from leakbench.catalogue.schema import Scale
 from leakbench.errors import UserError
+from tests.unit.catalogue.conftest import ENTRIES
 
 VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(0, 99), min_size=3)
 
@@ -21,7 +22,8 @@ VALUES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 99) | st.floats(
     [("f", 5), ("*", 5), ("d/f", 5), ("d/*", 5), ("other/f", 200), ("e/*", 200)],
 )
 def test_a_cap_holds_where_its_pattern_matches(pattern: str, rounds: int, root: Callable[..., Path]) -> None:
-    found = planned(root(capping({"federations": {pattern: {"rounds": 5}}})))
+    more = dict.fromkeys(("datasets/other", "datasets/e"), ENTRIES["datasets/d"])
+    found = planned(root(more | capping({"federations": {pattern: {"rounds": 5}}})))
     assert found.specs["capture/d/v/f/none/0"]["federation"]["rounds"] == rounds
 
 
@@ -45,6 +47,26 @@ def test_a_cap_on_an_attack_may_tell_apart_what_it_runs_on(
     caps = {"attacks": {pattern: {"parameters.iterations": 5}}}
     found = planned(root({"attacks/m": attack, "experiments/e": cells} | capping(caps)))
     assert found.specs["attack/d/v/f/none/m/0"]["attack"]["parameters"]["iterations"] == steps
+
+
+@pytest.mark.parametrize(
+    ("kind", "pattern", "what"),
+    [
+        ("attacks", "nosuch", "attack"),
+        ("attacks", "*/nosuch/*/*/m", "victim"),
+        ("attacks", "*/*/nosuch/*/*", "federation"),
+        ("attacks", "d/v/f/nosuch/m", "defence"),
+        ("attacks", "nosuch/v/f/none/m", "dataset"),
+        ("victims", "nosuch/v", "dataset"),
+        ("victims", "d/nosuch", "victim"),
+    ],
+)
+def test_a_cap_on_what_does_not_exist_is_refused(
+    kind: str, pattern: str, what: str, root: Callable[..., Path]
+) -> None:
+    place = root({"attacks/m": {"summary": "x", **MATCHING}} | capping({kind: {pattern: {"steps": 5}}}))
+    with pytest.raises(UserError, match=rf"caps\.{kind}: '.*' matches no {what} \(drop or mend it\)"):
+        planned(place)
 
 
 def test_a_cap_never_raises(root: Callable[..., Path]) -> None:

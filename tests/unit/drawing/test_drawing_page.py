@@ -118,7 +118,9 @@ def test_a_notebook_is_stripped_and_short(path: Path) -> None:
 
 
 @pytest.mark.parametrize("metric", ["psnr", "other"])
-def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(metric: str, tmp_path: Path) -> None:
+def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(
+    metric: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     facts = {"absent_cells": {"c": "too long"}, "scale": "quick"}
     files = _files(tmp_path, [cell(metric=metric)], result().spec, **facts)
     trials, papers = tmp_path / "t.parquet", Path(__file__).parents[3] / "papers"
@@ -131,6 +133,9 @@ def test_the_verb_writes_figure_and_page_and_an_empty_file_for_no_figure(metric:
     outputs = str([cell.get("outputs") for cell in nbformat.reads(text, 4).cells])
     assert ("measures nothing that could be drawn" in outputs) == (metric != "psnr")
     assert "# A title" in text
+    said = capsys.readouterr().out
+    assert ("out.png: empty, because scale quick measures nothing" in said) == (metric != "psnr")
+    assert ("that could be drawn: too long (see" in said) == (metric != "psnr")
 
 
 @pytest.mark.parametrize(

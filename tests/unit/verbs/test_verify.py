@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 from leakbench.errors import UserError
+from leakbench.provenance import machine
 from leakbench.reference import kept_digests
 from leakbench.verbs.verify import _recorded, compared, numbers, status, table_digest, verify
 
@@ -61,10 +62,13 @@ def test_a_tree_is_its_own_record(tmp_path: Path, capsys: pytest.CaptureFixture[
     write(tmp_path, "x", {"metric": "mse"}, {"metric": "psnr", "mean": 20.0})
     verify(tmp_path, "quick", record=DEVICE)
     verify(tmp_path, "quick", out=tmp_path / "verified.csv")
-    assert (
-        "1 of 1 tables are byte by byte those recorded on cpu: a test; of 2 numbers 2 identical"
-        in capsys.readouterr().out
-    )
+    said = capsys.readouterr().out
+    assert "1 of 1 tables are byte by byte those recorded on cpu: a test; of 2 numbers 2 identical" in said
+    assert f"this machine is another device ({machine()})" in said
+    verify(tmp_path, "quick", record=f"{machine()}, one thread")
+    verify(tmp_path, "quick")
+    assert "another device" not in capsys.readouterr().out
+    verify(tmp_path, "quick", record=DEVICE)
     summary = json.loads((tmp_path / "verified.json").read_text())
     assert summary["numbers"] == {
         "identical": 2,
@@ -226,6 +230,12 @@ def test_without_a_record_everything_is_new(tmp_path: Path, capsys: pytest.Captu
     verify(tmp_path, "quick", out=tmp_path / "verified.csv")
     assert "nothing is recorded of scale quick" in capsys.readouterr().out
     assert json.loads((tmp_path / "verified.json").read_text())["numbers"]["new"] == 1
+
+
+def test_a_record_of_no_device_is_one_line(tmp_path: Path) -> None:
+    write(tmp_path, "x", {"metric": "mse"})
+    with pytest.raises(UserError, match="--record: is empty"):
+        verify(tmp_path, "quick", record=" ")
 
 
 def test_no_tables_is_one_line(tmp_path: Path) -> None:
