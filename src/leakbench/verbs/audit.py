@@ -80,9 +80,7 @@ def audit(
         raise UserError(f"--lr: {lr:g} is no rate (give a number above 0)")
     seconds, limit = seconds_of(budget or (DEMO_BUDGET if demo else BUDGET)), gigabytes(memory)
     if demo == bool(target) or target == "":
-        raise UserError(
-            "audit: name what is audited, FILE.py:NAME, a folder of rounds or a capture, or --demo"
-        )
+        raise UserError("name what is audited, FILE.py:NAME, a folder of rounds or a capture, or --demo")
     name = target or "--demo"
     options = {
         "demo": demo,
@@ -103,9 +101,9 @@ def audit(
     if ":" in name:
         split(name)
     elif name.endswith(".py"):
-        raise UserError(f"audit: {name}: names no function (write {name}:NAME, such as {name}:client)")
+        raise UserError(f"{name}: names no function (write {name}:NAME, such as {name}:client)")
     elif not demo and not os.path.exists(name):
-        raise UserError(f"audit: {name}: no such file or folder (own code is FILE.py:NAME)")
+        raise UserError(f"{name}: no such file or folder (own code is FILE.py:NAME)")
     probe(out)
     found = supervised(work, say, name if ":" in name else str(Path(name)), seconds + BESIDES, limit)
     found["audit"]["command"] = _command(

@@ -55,8 +55,9 @@ def check(root: Path) -> None:
     wrong = sorted(line for name, md5 in here.items() for line in _differences(root, name, md5))
     print(*wrong, sep="\n", end="\n" if wrong else "")
     if wrong:
+        differ = "difference" if len(wrong) == 1 else "differences"
         raise UserError(
-            f"{lock}: {len(wrong)} differences from what it records (remove what was altered "
+            f"{lock}: {len(wrong)} {differ} from what it records (remove what was altered "
             f"and pull again, or run `dvc repro`, which records what is here)"
         )
     print(f"{len(here)} of the {len(outs)} outputs of dvc.lock are here, each as recorded")

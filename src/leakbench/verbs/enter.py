@@ -79,6 +79,8 @@ def enter(
         raise UserError(f"--attacker {attacker}: the entry {file} has its own (leave it out)")
     if check:
         return _checked(root, file, cores)
+    if file.suffix != ".py":
+        raise UserError(f"{file}: is no Python file (name a defence's; --check runs an entry again)")
     name = checked_name(file.stem.replace("_", "-"))
     given = file.with_suffix(".yaml")
     made = _run(

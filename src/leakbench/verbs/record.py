@@ -65,7 +65,7 @@ def record(
         raise UserError("name one experiment, or give --headlines alone")
     known = planned(root, run).experiments
     if experiment is not None and experiment not in known:
-        raise UserError(f"record: no experiment {experiment!r} ({suggest(experiment, known)})")
+        raise UserError(f"no experiment {experiment!r} ({suggest(experiment, known)})")
     for name in _lacking(root, run) if experiment is None else (experiment,):
         own = root / "reference" / scale / f"{name}.csv"
         if seed is not None and not own.is_file():

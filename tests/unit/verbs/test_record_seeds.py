@@ -105,7 +105,7 @@ def test_headlines_are_recorded_once(finished: Path, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("targets", [True, False])
 def test_an_experiment_that_there_is_not_is_one_line(finished: Path, targets: bool) -> None:
-    with pytest.raises(UserError, match=r"record: no experiment 'y' \(there are: x\)"):
+    with pytest.raises(UserError, match=r"^no experiment 'y' \(there are: x\)"):
         record(finished, "quick", "y", targets=targets)
 
 
