@@ -103,7 +103,8 @@ def _without_picture(out: Path, facts: Facts) -> str:
     """
     reasons = list(dict.fromkeys(facts["absent_cells"].values()))
     first = f": {reasons[0]}" if reasons else ""
-    more = f", and {len(reasons) - 1} further reasons" if len(reasons) > 1 else ""
+    others = len(reasons) - 1
+    more = f", and {others} further reason{'s' if others > 1 else ''}" if others > 0 else ""
     return (
         f"{out}: empty, because scale {facts['scale']} measures nothing of this experiment that could be "
         f"drawn{first}{more} (see what another scale runs: python -m leakbench plan --scale standard)"
