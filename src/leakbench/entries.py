@@ -276,8 +276,14 @@ def _table(entries: Sequence[Entry]) -> str:
 
 
 def _described(entry: Entry) -> str:
-    """Return an entry's summary, with the parameters that its settings give the defence."""
-    parameters = yaml_of(entry.settings, f"{entry.name}: settings").get("parameters")
+    """Return an entry's summary, with the parameters that its settings give the defence.
+
+    Settings that are no YAML have none.
+    """
+    try:
+        parameters = yaml_of(entry.settings, entry.name).get("parameters")
+    except UserError:
+        return entry.summary
     if not isinstance(parameters, dict) or not parameters:
         return entry.summary
     words = ", ".join(f"{name} {value}" for name, value in parameters.items())

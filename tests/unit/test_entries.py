@@ -158,6 +158,7 @@ def test_a_strangers_text_stays_in_its_cell() -> None:
     assert len(text.splitlines()) == 2 + 3
     text = board([made(settings="parameters: {norm: 0.5, way: '<b>|'}")], ["standard"])
     assert "halve.json): Halves (norm 0.5, way &lt;b&gt;\\|). |" in text
+    assert "halve.json): Halves. |" in board([made(settings="parameters: {")], ["standard"])
     lines = [each.model_copy(update={"victim": "<b>|", "attack": "<i>|"}) for each in made().lines]
     text = board([made(lines=lines)], ["standard"])
     assert "<" not in text
