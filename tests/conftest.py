@@ -41,8 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     The cluster's waits most of its time, so that it comes before all others.
     """
-    first = {"slurm": 0, "test_lint.py": 1, "workflow": 2}
-    items.sort(key=lambda item: min(first.get(part, len(first)) for part in item.path.parts))
+    first = ("slurm", "test_lint.py", "workflow", "flower", "audit", "test_both_programs.py", "drawing")
+    rank = {part: place for place, part in enumerate(first)}
+    items.sort(key=lambda item: min(rank.get(part, len(first)) for part in item.path.parts))
 
 
 def pytest_collection_finish() -> None:

@@ -1,6 +1,7 @@
 """A data set that no source has makes its cells absent, with the reason, and fails nothing else."""
 
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -96,11 +97,11 @@ def test_absent_then_found_in_a_local_folder(project: Project, tmp_path: Path) -
     tensors, _ = read_tensors(project.path("data/cifar10.safetensors"))
     assert tensors["train/images"].shape == (80, 28, 28, 3)
 
-    # The folder is gone again (another shell, a node without it): what was fetched stays.
-    del project.environment["LEAKBENCH_DATA"]
-    project.data = None
+    # The folder is gone again, as on a node without it: what was fetched stays, and a line names the folder.
+    shutil.rmtree(offered)
     ran = project.snakemake("-n", score)
     assert "Nothing to be done" in ran.text, ran.text[-2000:]
+    assert f"leakbench: LEAKBENCH_DATA: {offered} is no directory" in ran.text
 
 
 def test_a_new_scale_does_not_fetch_again(copied: Project) -> None:

@@ -50,8 +50,7 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
     """
     from leakbench.datasets import available, check
 
-    search = [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
-    found = set()
+    search, found = _folders_of_data(), set()
     for name, entry in load_kind(config, "datasets").items():
         assert isinstance(entry, Part)
         sources = entry.model_dump()["sources"]
@@ -60,6 +59,11 @@ def local_datasets(config: Path, data: Path) -> frozenset[str]:
         if recorded or (recorded is None and search and available(sources, search)):
             found.add(name)
     return frozenset(found)
+
+
+def _folders_of_data() -> list[Path]:
+    """Return the folders of LEAKBENCH_DATA, which are separated by colons."""
+    return [Path(part) for part in os.environ.get("LEAKBENCH_DATA", "").split(":") if part]
 
 
 def _recorded(data: Path, name: str) -> bool | None:
@@ -124,6 +128,14 @@ class Workflow:
                 f"--config scale={self.scale}: the {len(budgeted)} attacks, trainings and captures to run "
                 f"take about {hours:,.0f} core-hours (name single figures, or add --config confirm=yes)"
             )
+
+    def passed_over(self) -> list[str]:
+        """Return a line for each folder of LEAKBENCH_DATA that does not exist."""
+        return [
+            f"LEAKBENCH_DATA: {folder} is no directory, so nothing is read from it (correct or remove it)"
+            for folder in _folders_of_data()
+            if not folder.is_dir()
+        ]
 
     def strays(self) -> list[str]:
         """Make Snakemake repeat results of other specs or other code, and return lines that say so."""

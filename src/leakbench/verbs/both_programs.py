@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,8 +20,11 @@ from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.program import unpack
 from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
-from leakbench.process import OWNER
+from leakbench.process import OWNER, folder_of_the_run
 from leakbench.verbs.sampled import Run, inputs_of, made_of
+
+# The seconds that a program is given to load its libraries. After them each job loads the libraries itself.
+LOADS = 60.0
 
 
 def differing(
@@ -66,4 +70,12 @@ def _program(code: Path) -> Iterator[dict[str, str]]:
     """
     waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     with subprocess.Popen(waits, stdin=subprocess.PIPE) as owner:
-        yield os.environ | {"PYTHONPATH": str(code), OWNER: str(owner.pid)}
+        program = os.environ | {"PYTHONPATH": str(code), OWNER: str(owner.pid)}
+        # Any command starts the warm process. Jobs that do not wait for it load the libraries once more each.
+        subprocess.run(
+            [sys.executable, "-m", "leakbench", "table", "--help"], env=program, capture_output=True
+        )
+        end = time.monotonic() + LOADS
+        while not (folder_of_the_run(owner.pid) / "socket").exists() and time.monotonic() < end:
+            time.sleep(0.05)
+        yield program

@@ -126,6 +126,8 @@ def test_a_local_folder_counts_until_the_set_is_here(
     (tmp_path / "local" / "MNIST" / "raw" / "train-images-idx3-ubyte").write_text("")
     monkeypatch.setenv("LEAKBENCH_DATA", f"/nowhere:{tmp_path / 'local'}")
     assert local_datasets(place / "config", place / "data") == {"d"}
+    (line,) = Workflow(place, "quick").passed_over()
+    assert line.startswith("LEAKBENCH_DATA: /nowhere is no directory")
     for facts, without in (({"absent": "no source"}, set()), ({"dataset": "d"}, {"d"})):
         Workflow(place, "quick")
         write_tensors(place / "data" / "d.safetensors", {}, facts)
