@@ -37,7 +37,7 @@ def lead(main: bool) -> None:
     os.environ[OWNER] = str(os.getpid()) if main else ""
 
 
-def _address(owner: int) -> Path:
+def socket_of(owner: int) -> Path:
     """Return the socket of the run that process `owner` owns."""
     return folder_of_the_run(owner) / "socket"
 
@@ -73,7 +73,7 @@ def run_warm(argv: Sequence[str], blind: bool = True) -> int | None:
     if owner is None:
         return None
     with suppress(OSError):
-        address = _address(owner)
+        address = socket_of(owner)
         if not blind:
             with suppress(FileNotFoundError, ConnectionError), socket.socket(socket.AF_UNIX) as stream:
                 stream.connect(str(loaded(address)))

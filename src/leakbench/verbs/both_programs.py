@@ -20,8 +20,9 @@ from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.program import unpack
 from leakbench.catalogue.workflow import Workflow
 from leakbench.errors import UserError
-from leakbench.process import OWNER, folder_of_the_run
+from leakbench.process import OWNER
 from leakbench.verbs.sampled import Run, inputs_of, made_of
+from leakbench.warm import socket_of
 
 # The seconds that a program is given to load its libraries. After them each job loads the libraries itself.
 LOADS = 60.0
@@ -76,6 +77,6 @@ def _program(code: Path) -> Iterator[dict[str, str]]:
             [sys.executable, "-m", "leakbench", "table", "--help"], env=program, capture_output=True
         )
         end = time.monotonic() + LOADS
-        while not (folder_of_the_run(owner.pid) / "socket").exists() and time.monotonic() < end:
+        while not socket_of(owner.pid).exists() and time.monotonic() < end:
             time.sleep(0.05)
         yield program

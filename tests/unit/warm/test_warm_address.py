@@ -87,7 +87,7 @@ def test_the_folder_is_closed_to_others(run: Run, monkeypatch: pytest.MonkeyPatc
     inside(run, monkeypatch)
     before = os.umask(0)
     try:
-        warm._address(run.owner.pid)
+        warm.socket_of(run.owner.pid)
     finally:
         os.umask(before)
     assert run.folder.stat().st_mode & 0o777 == 0o700
@@ -118,7 +118,7 @@ def test_of_jobs_that_start_together_one_leaves_a_process_behind(
     assert [run_warm(["plan"]) for _ in range(3)] == [None] * 3
     assert len(started) == 1
     # Who was to be it was killed before it could serve; that nobody has asked after it yet does not matter.
-    (warm._address(run.owner.pid).parent / "starting").write_text(str(gone.pid))
+    (warm.socket_of(run.owner.pid).parent / "starting").write_text(str(gone.pid))
     until(lambda: not process.alive(gone.pid), 10)
     assert run_warm(["plan"]) is None
     assert len(started) == 2
@@ -136,7 +136,7 @@ def test_a_door_that_closes_on_its_caller_is_followed_by_another(
     monkeypatch.setattr(
         subprocess, "Popen", lambda command, **_: started.append(command) or SimpleNamespace(pid=os.getpid())
     )
-    address = warm._address(run.owner.pid)
+    address = warm.socket_of(run.owner.pid)
     (address.parent / "starting").write_text("the killed one")
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(str(address))
