@@ -21,7 +21,7 @@ help:
 	@echo "make lint        check style, types, import contracts and the workflow"
 	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
-	@echo "make verify-recorded   run a sample of each recorded experiment and hold it to the record (SCALE=standard, SAMPLE=1, ONLY=\"name …\", SEED=1, ITERATIONS=30)"
+	@echo "make verify-recorded   measure a cell of each recorded experiment again and hold it to the record (SCALE=standard, ONLY=\"name …\", SEED=1, EQUIVALENT=yes)"
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
 	@echo "make fuzz        feed 100,000 damaged files to the readers (some 20 minutes)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (half an hour and more)"
@@ -54,14 +54,12 @@ bench: env
 	python -m bench
 
 SCALE ?= standard
-SAMPLE ?= 1
 verify-recorded: env
-	confirm="python -m leakbench confirm --scale $(SCALE)$(addprefix -seed,$(SEED)) --sample $(SAMPLE) $(addprefix --only ,$(ONLY)) \
-	  $(addprefix --iterations ,$(ITERATIONS))" && \
-	targets=$$($$confirm --targets) && \
+	recheck="python -m leakbench recheck --scale $(SCALE)$(addprefix -seed,$(SEED)) $(addprefix --only ,$(ONLY)) $(if $(EQUIVALENT),--equivalent)" && \
+	targets=$$($$recheck --targets) && \
 	{ test -z "$$targets" || { set -- $$targets && only=$$1 && shift && \
 	  snakemake --cores $(CORES) --config scale=$(SCALE) $(addprefix seed=,$(SEED)) $$only -- "$$@"; }; } && \
-	$$confirm
+	$$recheck
 
 # `python -m leakbench plan --scale standard --headlines` says what one seed costs. A killed run goes on where it stopped.
 SEEDS ?= 1 2
