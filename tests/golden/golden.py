@@ -33,6 +33,9 @@ COST = {"verb": "train", "seconds": 1, "seconds_per_round": 1}
 # The facts that say which code made a file and where, in place of what it gave.
 MADE_BY = ("code", "versions", "spec", "device", "digest", "knows", "packages")
 Spec = dict[str, Any]
+KEYS = {
+    "name": str, "run": str, "experiment": str, "sample": list, "data": dict, "jobs": list, "results": dict,
+}  # fmt: skip
 
 
 def names() -> list[str]:
@@ -41,8 +44,20 @@ def names() -> list[str]:
 
 
 def read(name: str) -> Spec:
-    """Return a golden cell: where it comes from, its data, its jobs, and what they gave."""
-    found: Spec = json.loads((CELLS / f"{name}.json").read_text())
+    """Return a golden cell: where it comes from, its data, its jobs, and what they gave.
+
+    Raises UserError for a cell that is missing, that is none, or that has the name of another one.
+    """
+    from leakbench.artefacts import read_json
+    from leakbench.errors import UserError
+
+    path = CELLS / f"{name}.json"
+    found: Spec = read_json(path, "a golden cell", f"restore it with `git checkout`, or make it again ({HERE / 'README.md'})")
+    for key, kind in KEYS.items():
+        if not isinstance(found.get(key), kind):
+            raise UserError(f"{path}: {key}: is missing or of another type (restore it with `git checkout`)")
+    if found["name"] != name:
+        raise UserError(f"{path}: name: is {found['name']!r}, another cell's (rename the file, or make the cell again)")
     return found
 
 
@@ -103,7 +118,7 @@ def _write_data(path: Path, name: str, form: Spec) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         return write_tensors(path, drawn, {})
     rows, columns, channels = form["shape"]
-    facts: Spec = {}
+    facts: Spec = {"dataset": name}
     tensors: dict[str, np.ndarray] = {}
     for split in ("train", "test"):
         count = form[split]
@@ -114,7 +129,7 @@ def _write_data(path: Path, name: str, form: Spec) -> None:
             tensors[f"{split}/clients"] = rng.integers(0, 2, count)
         elif rows == 1:
             entry = yaml.safe_load((ROOT / f"config/datasets/{name}.yaml").read_text())
-            facts = {"columns": entry["parameters"]["columns"]}
+            facts |= {"columns": entry["parameters"]["columns"]}
             images = _records(rng, facts["columns"], count)
         else:
             images = _pictures(rng, labels, rows, columns, channels)
@@ -227,3 +242,137 @@ def _apart(before: Spec, now: Spec) -> str:
     scale = max(abs(before["values"][0]), 1e-12)
     share = max(abs(a - b) / scale for a, b in zip(before["values"], now["values"], strict=True))
     return "" if share <= TOLERANCE else f"changed by {share:.1e}"
+
+
+def resting(cell: Spec, path: str) -> list[str]:
+    """Return the recorded tables that rest on the job which made a file of a cell, as <run>/<experiment>.
+
+    These are the tables for which a job of the same verb and the same parts runs.
+    """
+    from leakbench.parts import parts_of
+    from leakbench.reference import recorded
+    from leakbench.verbs.record import planned
+
+    job = next(job for job in cell["jobs"] if path in job["out"].values())
+    parts = set(parts_of(job["spec"]))
+    kind = "study" if job["name"] == "study" else job["name"].partition("/")[0]
+    found = []
+    for run in sorted(folder.name for folder in (ROOT / "reference").glob("*/")):
+        asked = planned(ROOT, run)
+        for table in recorded(ROOT / "reference" / run):
+            names = asked.needed(table.stem) if table.stem in asked.experiments else ()
+            # Scores and tables are of every experiment.
+            same = kind in ("score", "table") or any(
+                name.startswith(f"{kind}/") and parts <= set(parts_of(asked.specs[name])) for name in names
+            )
+            found += [f"{run}/{table.stem}"] if same else []
+    return found
+
+
+def report(name: str, lines: Sequence[str]) -> str:
+    """Return what a failure says: the differences of a cell, and what rests on the first of them."""
+    path = lines[0].partition(":")[0]
+    tables = resting(read(name), path)
+    return "\n".join(
+        [
+            f"tests/golden/cells/{name}.json: {len(lines)} numbers changed (mend the change; or, where it is "
+            f"meant, raise NUMERICS in the file that made it, record the tables again and write the cell by "
+            f"`python tests/golden/golden.py write {name}`)",
+            *(f"  {line}" for line in lines[:12]),
+            f"  {len(tables)} recorded tables rest on {path}: {', '.join(tables)}",
+        ]
+    )
+
+
+# --- the command line ----------------------------------------------------------------------------------------
+
+
+def compared(name: str) -> list[str]:
+    """Run a cell in a folder of its own, and return what differs."""
+    cell = read(name)
+    with tempfile.TemporaryDirectory() as folder:
+        return list(differences(cell, run(cell, Path(folder))))
+
+
+def write(name: str, cell: Spec) -> None:
+    """Run a cell, and write it with what it gave."""
+    cell["name"] = name
+    with tempfile.TemporaryDirectory() as folder:
+        cell["results"] = run(cell, Path(folder))
+    (CELLS / f"{name}.json").write_text(_text(cell))
+
+
+def _text(cell: Spec) -> str:
+    """Return a cell as JSON in which each job and each measured tensor is a line."""
+
+    def lines(value: Any, depth: int) -> str:
+        if not value or not depth:
+            return json.dumps(value, sort_keys=True)
+        if isinstance(value, list):
+            return "[\n" + ",\n".join(lines(each, 0) for each in value) + "\n]"
+        pairs = (f"{json.dumps(key)}: {lines(value[key], depth - 1)}" for key in sorted(value))
+        return "{\n" + ",\n".join(pairs) + "\n}"
+
+    deep = {"jobs": 1, "results": 2}
+    parts = (f"{json.dumps(key)}: {lines(cell[key], deep.get(key, 0))}" for key in KEYS)
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _package_of(commit: str, folder: Path) -> Path:
+    """Return the folder that holds the package as it was at a commit."""
+    call = ["git", "-C", str(ROOT), "archive", "--format=tar", commit, "src/leakbench", "config"]
+    packed = subprocess.run(call, check=True, capture_output=True).stdout
+    with tarfile.open(fileobj=BytesIO(packed)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder / "src"
+
+
+def main() -> int:
+    """Compare, write or make golden cells."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    compare = commands.add_parser("compare", help="run cells and print what differs")
+    compare.add_argument("names", nargs="*", help="all cells if none is named")
+    compare.add_argument("--commit", help="run the code of this commit in place of today's")
+    again = commands.add_parser("write", help="run cells and keep what they give")
+    again.add_argument("names", nargs="+")
+    make = commands.add_parser("make", help="make a cell of a recorded experiment")
+    make.add_argument("names", nargs=1, metavar="name")
+    make.add_argument("--run", default="standard", help="the scale")
+    make.add_argument("--experiment", required=True)
+    make.add_argument("--sample", nargs="+", required=True, help="stems of cells on one capture, or of a study")
+    given = parser.parse_args()
+    if given.command == "compare" and given.commit:
+        with tempfile.TemporaryDirectory() as folder:
+            code = _package_of(given.commit, Path(folder))
+            call = [sys.executable, str(HERE / "golden.py"), "compare", *given.names]
+            return subprocess.run(call, env=os.environ | {"PYTHONPATH": str(code)}).returncode
+    if given.command == "compare":
+        wrong = 0
+        for name in given.names or names():
+            lines = compared(name)
+            wrong += bool(lines)
+            print(f"{name}: {'same' if not lines else lines[0]}", *lines[1:], sep="\n  ", flush=True)
+        return 2 if wrong else 0
+    if given.command == "write":
+        for name in given.names:
+            write(name, read(name))
+        return 0
+    from making import made
+
+    from leakbench.catalogue.workflow import Workflow
+
+    with tempfile.TemporaryDirectory() as home:
+        flow = Workflow(ROOT, given.run, home=Path(home))
+        write(given.names[0], made(flow, given.experiment, given.sample))
+    return 0
+
+
+if __name__ == "__main__":
+    from leakbench.errors import UserError
+
+    try:
+        sys.exit(main())
+    except UserError as problem:
+        print(f"golden: {problem}", file=sys.stderr)
+        sys.exit(2)
