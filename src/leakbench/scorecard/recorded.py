@@ -12,13 +12,17 @@ from leakbench.scorecard.quantity import NotMeasured
 
 
 def of_records(
-    found: Sequence[Kept], ages: Mapping[str, str] | None = None, known: frozenset[str] | None = None
+    found: Sequence[Kept],
+    ages: Mapping[str, str] | None = None,
+    known: frozenset[str] | None = None,
+    attacks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Evidence:
     """Return the evidence of recorded runs.
 
     found: runs of one scale, or of one seed of it, at least one.
     ages: experiment -> what has changed since it was recorded, in words; empty where nothing has.
     known: all experiments that exist, None where a name that is not known is not a mistake.
+    attacks: attack -> its parameters and parts at full size. A record of other settings says so by its age.
     """
     kept = {each.name: each for each in found}
     scale, (plain, _) = found[0].scale, run_of(found[0].scale)
@@ -35,6 +39,7 @@ def of_records(
         absent={name: each.record["absent"] for name, each in kept.items()},
         shares={name: each.record.get("shares", {}) for name, each in kept.items()},
         falls={name: each.record.get("falls", {}) for name, each in kept.items()},
+        attacks=attacks or {},
         exhibit=exhibit,
         known=known,
         origins={
