@@ -19,7 +19,7 @@ help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
 	@echo "make lint        check style, types, import contracts and the workflow"
-	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
+	@echo "make manual      write config/README.md, the schemas for editors and the citations"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
 	@echo "make verify-recorded   run a sample of each recorded experiment and hold it to the record (SCALE=standard, SAMPLE=1, ONLY=\"name …\", SEED=1, ITERATIONS=30)"
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
