@@ -19,7 +19,7 @@ help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
 	@echo "make lint        check style, types, import contracts and the workflow"
-	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
+	@echo "make manual      write config/README.md, the schemas for editors and the citations"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
 	@echo "make verify-recorded   measure a cell of each recorded experiment again and hold it to the record (SCALE=standard, ONLY=\"name …\", SEED=1, EQUIVALENT=yes)"
 	@echo "make golden-lines  say which lines of recorded jobs no golden cell executes (an hour and a half)"
