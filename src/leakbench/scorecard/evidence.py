@@ -134,7 +134,7 @@ class Evidence:
     known: all experiments that exist; None where a name that is not known is not a mistake.
     device: where the scale was measured.
     commit: the commit with which it was measured.
-    origins: experiment -> scale, device, commit and age of what is recorded.
+    origins: experiment -> scale, device and commit of what is recorded.
     """
 
     scale: str
@@ -148,19 +148,19 @@ class Evidence:
     known: frozenset[str] | None = frozenset()
     device: str = ""
     commit: str = ""
-    origins: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
+    origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
-    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str, str]:
-        """Return scale, device, commit and a note on the age of the rows from which a quantity was read.
+    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
+        """Return scale, device and commit of the rows from which a quantity was read.
 
         leaves: experiment and line of each row.
         """
-        own = (self.scale, self.device, self.commit, "")
+        own = (self.scale, self.device, self.commit)
         found = [self.origins.get(name, own) for name in {name for name, _ in leaves}] or [own]
-        scale, device, made, age = (
+        scale, device, made = (
             "; ".join(sorted({each for each in part if each})) for part in zip(*found, strict=True)
         )
-        return scale, device, made, age
+        return scale, device, made
 
     def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
         """Return the texts of a column in the rows from which a quantity was read, each once, sorted.

@@ -204,9 +204,8 @@ class Card:
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
         leaves = frozenset() if isinstance(value, str) else value.leaves
-        scale, device, commit, age = found.scale.origin(leaves)
-        line |= {"scale": scale, "device": device, "commit": commit}
-        line["reason"] = f"{reason} ({age})" if age else reason
+        scale, device, commit = found.scale.origin(leaves)
+        line |= {"scale": scale, "device": device, "commit": commit, "reason": reason}
         seeds = {int(seed) for text in found.scale.column("seeds", leaves) for seed in text.split()}
         line["seeds"] = " ".join(map(str, sorted(seeds)))
         if isinstance(value, Outcome):

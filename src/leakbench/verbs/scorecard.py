@@ -156,7 +156,7 @@ def _recorded(
 ) -> Iterator[Evidence]:
     """Yield the recorded evidence of each scale, or of each of its seeds.
 
-    Evidence that older code recorded says so.
+    A record that is not valid today is no evidence.
 
     attacks: what the catalogue says of each attack.
     """

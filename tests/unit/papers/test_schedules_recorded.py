@@ -11,7 +11,10 @@ from leakbench import reference
 from leakbench.artefacts import to_json, write_text
 from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
+from leakbench.papers.work import read_papers
 from leakbench.scorecard.evidence import Lines
+from leakbench.scorecard.recorded import of_records
+from leakbench.scorecard.scorecard import Card
 from leakbench.verbs import figure, scorecard
 
 ROW = "agic.table-4.8"
@@ -45,6 +48,19 @@ def test_the_scorecard_knows_the_schedules_of_records_and_of_its_run(
     scorecard.scorecard(*ran[:2], [], [], ran[2], papers, tmp_path / "spec.json", out, ROOT, seeds)
     assert judged(out)["verdict"] == "inconclusive"
     assert judged(out)["reason"].startswith(AGAIN)
+
+
+def test_a_record_of_other_numerics_is_no_evidence_and_its_rows_say_so(
+    papers: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "measured with numerics 1 of adam, today's is 2"
+    old = {"agic-table-4": told}
+    kept = reference.tables(reference.files(ROOT, "agic-table-4"))
+    card = Card(read_papers(papers), [of_records(kept, old)], of_records(kept, old)).frame().set_index("id")
+    assert card.loc[ROW, "verdict"] == "not-run"
+    assert told in card.loc[ROW, "reason"]
+    valid = Card(read_papers(papers), [of_records(kept)], of_records(kept)).frame().set_index("id")
+    assert valid.loc[ROW, "verdict"] != "not-run"
 
 
 def test_the_page_of_an_experiment_knows_the_schedules(papers: Path, tmp_path: Path) -> None:
