@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,15 @@ import yaml
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CELLS = HERE / "cells"
-# What a processor's own order of sums may change, as a share of a tensor's norm.
-TOLERANCE = 1e-4
+# What a processor's own order of sums may change, as a share of a tensor's norm. An optimiser that moves by signs,
+# a ratio of small numbers or a choice between equals amplifies it. A cell is therefore written under several sets of
+# instructions. A tensor that they move further has MARGIN times that as a tolerance of its own, and one that they
+# move by more than NOISE is held by its form alone.
+TOLERANCE, MARGIN, NOISE = 1e-4, 10.0, 0.03
+OTHERS: tuple[dict[str, str], ...] = (
+    {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
+    {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
+)
 # The number of random directions in which a tensor is measured.
 DIRECTIONS = 4
 # What a study is said to have cost, since its table shows it.
@@ -233,15 +240,35 @@ def differences(cell: Spec, found: dict[str, Any]) -> Iterator[str]:
 
 def _apart(before: Spec, now: Spec) -> str:
     """Return in words how two measures of a tensor differ, or "" where they agree."""
-    rest = {key: value for key, value in before.items() if key != "values"}
-    if rest != {key: value for key, value in now.items() if key != "values"}:
-        odd = next(key for key in sorted(rest.keys() | now.keys()) if rest.get(key) != now.get(key))
+    rest = {key: value for key, value in before.items() if key not in ("values", "tolerance")}
+    # What no processor agrees on is not held.
+    if odd := next((key for key in sorted(rest) if rest[key] != now.get(key)), ""):
         return f"has another {odd}: {str(now.get(odd))[:300]} (recorded {str(rest.get(odd))[:300]})"
     if "values" not in before:
         return ""
-    scale = max(abs(before["values"][0]), 1e-12)
-    share = max(abs(a - b) / scale for a, b in zip(before["values"], now["values"], strict=True))
-    return "" if share <= TOLERANCE else f"changed by {share:.1e}"
+    share = _share(before, now)
+    return "" if share <= before.get("tolerance", TOLERANCE) else f"changed by {share:.1e}"
+
+
+def _share(a: Spec, b: Spec) -> float:
+    """Return the largest difference of two measures as a share of the tensor's norm."""
+    scale = max(abs(a["values"][0]), 1e-12)
+    return max(abs(x - y) / scale for x, y in zip(a["values"], b["values"], strict=True))
+
+
+def _robust(held: Spec, others: Sequence[Spec | None]) -> Spec:
+    """Return a measure with the tolerance that other sets of instructions show to be needed."""
+    forms = [{"shape": each.get("shape"), "kind": each.get("kind")} for each in others if each]
+    if any(other is None for other in others) or any(form["kind"] != held.get("kind") for form in forms):
+        raise ValueError("another set of instructions makes another file")
+    if "values" not in held:
+        return held if all(other == held for other in others) else {"kind": held.get("kind", "text")}
+    same = all({**other, "values": 0} == {**held, "values": 0} for other in others if other)
+    spread = max((_share(held, other) for other in others if other), default=0.0)
+    if not same or spread > NOISE:
+        return {"shape": held["shape"], "kind": held["kind"]} if same else {"kind": held["kind"]}
+    needed = float(f"{MARGIN * spread:.2g}")
+    return held | ({"tolerance": needed} if needed > TOLERANCE else {})
 
 
 def resting(cell: Spec, path: str) -> list[str]:
@@ -294,12 +321,30 @@ def compared(name: str) -> list[str]:
         return list(differences(cell, run(cell, Path(folder))))
 
 
-def write(name: str, cell: Spec) -> None:
-    """Run a cell, and write it with what it gave."""
-    cell["name"] = name
+def write(cells: Mapping[str, Spec]) -> None:
+    """Run cells under several sets of instructions, and write each with what it gave.
+
+    cells: name → cell.
+    """
+    found = [_under(environment, cells) for environment in ({}, *OTHERS)]
+    for name, cell in cells.items():
+        held, *others = (each[name] for each in found)
+        cell["name"], cell["results"] = name, {
+            path: {key: _robust(value, [each[path].get(key) for each in others]) for key, value in tensors.items()}
+            for path, tensors in held.items()
+        }
+        (CELLS / f"{name}.json").write_text(_text(cell))
+
+
+def _under(environment: dict[str, str], cells: Mapping[str, Spec]) -> dict[str, Any]:
+    """Return name → what a cell gives in a process with these variables."""
     with tempfile.TemporaryDirectory() as folder:
-        cell["results"] = run(cell, Path(folder))
-    (CELLS / f"{name}.json").write_text(_text(cell))
+        (Path(folder) / "cells.json").write_text(json.dumps(cells))
+        call = [sys.executable, str(HERE / "golden.py"), "run", folder]
+        own = os.environ | {"OMP_NUM_THREADS": "1"} | environment
+        subprocess.run(call, check=True, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        found: dict[str, Any] = json.loads((Path(folder) / "found.json").read_text())
+        return found
 
 
 def _text(cell: Spec) -> str:
@@ -335,7 +380,9 @@ def main() -> int:
     compare.add_argument("names", nargs="*", help="all cells if none is named")
     compare.add_argument("--commit", help="run the code of this commit in place of today's")
     again = commands.add_parser("write", help="run cells and keep what they give")
-    again.add_argument("names", nargs="+")
+    again.add_argument("names", nargs="*", help="all cells if none is named")
+    alone = commands.add_parser("run", help="run FOLDER/cells.json and write FOLDER/found.json")
+    alone.add_argument("folder", type=Path)
     make = commands.add_parser("make", help="make a cell of a recorded experiment")
     make.add_argument("names", nargs=1, metavar="name")
     make.add_argument("--run", default="standard", help="the scale")
@@ -343,8 +390,8 @@ def main() -> int:
     make.add_argument("--sample", nargs="+", required=True, help="stems of cells on one capture, or of a study")
     given = parser.parse_args()
     if given.command == "compare" and given.commit:
-        with tempfile.TemporaryDirectory() as folder:
-            code = _package_of(given.commit, Path(folder))
+        with tempfile.TemporaryDirectory() as place:
+            code = _package_of(given.commit, Path(place))
             call = [sys.executable, str(HERE / "golden.py"), "compare", *given.names]
             return subprocess.run(call, env=os.environ | {"PYTHONPATH": str(code)}).returncode
     if given.command == "compare":
@@ -354,9 +401,15 @@ def main() -> int:
             wrong += bool(lines)
             print(f"{name}: {'same' if not lines else lines[0]}", *lines[1:], sep="\n  ", flush=True)
         return 2 if wrong else 0
+    if given.command == "run":
+        found = {}
+        for name, cell in json.loads((given.folder / "cells.json").read_text()).items():
+            with tempfile.TemporaryDirectory() as place:
+                found[name] = run(cell, Path(place))
+        (given.folder / "found.json").write_text(json.dumps(found))
+        return 0
     if given.command == "write":
-        for name in given.names:
-            write(name, read(name))
+        write({name: read(name) for name in given.names or names()})
         return 0
     from making import made
 
@@ -364,7 +417,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as home:
         flow = Workflow(ROOT, given.run, home=Path(home))
-        write(given.names[0], made(flow, given.experiment, given.sample))
+        write({given.names[0]: made(flow, given.experiment, given.sample)})
     return 0
 
 

@@ -16,6 +16,8 @@ from leakbench.reference import read_record, recorded, run_of
 ITERATIONS, ROUNDS, STUDIED, EPOCHS = 8, 2, 4, 2
 # The most samples of a batch, of a step's batch, and of candidates; images of a split; memory of L-BFGS.
 BATCH, STEP, CANDIDATES, IMAGES, MEMORY = 12, 6, 40, 240, 12
+# The most clients of a sweep of sizes, and the width of AGIC's network.
+SWEEP, WIDTH = 3, 8
 
 
 def made(flow: Workflow, experiment: str, sample: Sequence[str]) -> Spec:
@@ -202,6 +204,9 @@ def _of_study(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[Sp
 def shortened(spec: Spec) -> Spec:
     """Return a spec whose every schedule is scaled to a short length; shares of a length stay as they are."""
     spec = dict(spec)
+    if spec.get("victim", {}).get("module") == "resnet20-4":
+        parameters = spec["victim"]["parameters"] | {"width": WIDTH}
+        spec["victim"] = spec["victim"] | {"parameters": parameters}
     if "attack" in spec:
         spec["attack"] = _attack(spec["attack"])
         spec["null_rounds"] = 1
@@ -224,13 +229,13 @@ def shortened(spec: Spec) -> Spec:
             epochs = training["epochs"]
             marks = sorted({_mark(mark, epochs) for mark in training["checkpoints"]})
             training = training | {"epochs": EPOCHS, "checkpoints": marks}
-            if training.get("images"):
-                training["images"] = min(training["images"], 120)
+            if kind == "victim":
+                training["images"] = 120
             spec[kind] = spec[kind] | {"training": training}
     if "generator" in spec:
         generator = dict(spec["generator"])
         if generator["auxiliary"]:
-            generator["auxiliary"] = _part(generator["auxiliary"], 100)
+            generator["auxiliary"] = _part(generator["auxiliary"], 100 if generator["module"] == "samples" else 48)
         if generator["module"] == "samples":
             generator["parameters"] = generator["parameters"] | {"each": 4}
         spec["generator"] = generator
@@ -249,13 +254,16 @@ def _part(part: Spec, most: int) -> Spec:
 
 def _federation(federation: Spec) -> Spec:
     found = dict(federation)
-    clients = [min(each, BATCH) for each in found["clients"]]
-    found["clients"] = clients if len(set(clients)) == len(set(found["clients"])) else clients[:3] if len(clients) > 8 and len(set(found["clients"])) > 3 else clients
+    step = min(found["local"]["batch_size"] or BATCH, STEP)
+    most = 3 * step if found["local"]["batch_size"] else BATCH
+    sizes = [min(each, most) for each in found["clients"]]
+    # Clients of different sizes are a sweep.
+    found["clients"] = [*dict.fromkeys(sizes)][:SWEEP] if len(set(found["clients"])) > 1 else sizes
     found["rounds"] = min(ROUNDS, found["rounds"])
     found["private"] = found["private"] | {"start": 0, "stop": IMAGES}
     local = dict(found["local"])
     if local["batch_size"]:
-        local["batch_size"] = min(local["batch_size"], STEP)
+        local["batch_size"] = step
     local["epochs"] = min(local["epochs"], 2)
     found["local"] = local
     for key, most in (("candidates", CANDIDATES), ("evaluate", 40), ("begins", 1)):
@@ -276,7 +284,7 @@ def _attack(attack: Spec) -> Spec:
             parameters["decay_over"] = max(round(parameters["decay_over"] / whole * ITERATIONS), 1)
         if "snapshots" in parameters:
             parameters["snapshots"] = min(parameters["snapshots"], 2)
-    for key, most in (("epochs", 2), ("pairs", 48), ("hidden", 40), ("batch", 16), ("starts", 12), ("patience", 4), ("samples", 64)):
+    for key, most in (("epochs", 2), ("pairs", 24), ("hidden", 40), ("batch", 16), ("starts", 12), ("patience", 4), ("samples", 64)):
         if isinstance(parameters.get(key), int):
             parameters[key] = min(parameters[key], most)
     optimiser = dict(attack["optimiser"])
