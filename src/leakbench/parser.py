@@ -191,7 +191,9 @@ def parser() -> argparse.ArgumentParser:
     recheck.add_argument("--only", nargs="+", action="extend", help="check only these experiments")
     recheck.add_argument("--targets", action="store_true", help="only print the files to make first")
     recheck.add_argument(
-        "--equivalent", action="store_true", help="show that today's numerics give the same as the recorded ones"
+        "--equivalent",
+        action="store_true",
+        help="show that today's numerics give the same as the recorded ones",
     )
     enter = command("enter", "run the agreed attacks on your own defence and write its entry")
     enter.add_argument(

@@ -24,10 +24,10 @@ import yaml
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CELLS = HERE / "cells"
-# What a processor's own order of sums may change, as a share of a tensor's norm. An optimiser that moves by signs,
-# a ratio of small numbers or a choice between equals amplifies it. A cell is therefore written under several sets of
-# instructions. A tensor that they move further has MARGIN times that as a tolerance of its own, and one that they
-# move by more than NOISE is held by its form alone.
+# What a processor's own order of sums may change, as a share of a tensor's norm. An optimiser that moves by
+# signs, a ratio of small numbers or a choice between equals amplifies it. A cell is therefore written under
+# several sets of instructions. A tensor that they move further has MARGIN times that as a tolerance of its
+# own, and one that they move by more than NOISE is held by its form alone.
 TOLERANCE, MARGIN, NOISE = 1e-4, 10.0, 0.03
 OTHERS: tuple[dict[str, str], ...] = (
     {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
@@ -59,16 +59,21 @@ def read(name: str) -> Spec:
     from leakbench.errors import UserError
 
     path = CELLS / f"{name}.json"
-    found: Spec = read_json(path, "a golden cell", f"restore it with `git checkout`, or make it again ({HERE / 'README.md'})")
+    found: Spec = read_json(
+        path, "a golden cell", f"restore it with `git checkout`, or make it again ({HERE / 'README.md'})"
+    )
     for key, kind in KEYS.items():
         if not isinstance(found.get(key), kind):
             raise UserError(f"{path}: {key}: is missing or of another type (restore it with `git checkout`)")
     if found["name"] != name:
-        raise UserError(f"{path}: name: is {found['name']!r}, another cell's (rename the file, or make the cell again)")
+        raise UserError(
+            f"{path}: name: is {found['name']!r}, another cell's (rename the file, or make the cell again)"
+        )
     return found
 
 
-# --- running -------------------------------------------------------------------------------------------------
+# --- running
+# -------------------------------------------------------------------------------------------------
 
 
 def run(cell: Spec, folder: Path) -> dict[str, Any]:
@@ -146,7 +151,8 @@ def _write_data(path: Path, name: str, form: Spec) -> None:
 
 
 def _pictures(rng: np.random.Generator, labels: np.ndarray, rows: int, columns: int, channels: int) -> Any:
-    """Return pictures uint8 [n, rows, columns, channels]: smooth, bright at a place that the class chooses."""
+    """Return pictures uint8 [n, rows, columns, channels]: smooth, bright at a place that the class
+    chooses."""
     n = len(labels)
     coarse = rng.random((n, rows // 4 + 1, columns // 4 + 1, channels))
     smooth = coarse.repeat(4, 1).repeat(4, 2)[:, :rows, :columns]
@@ -174,7 +180,8 @@ def _records(rng: np.random.Generator, columns: Sequence[Spec], count: int) -> n
     return whole
 
 
-# --- comparing -----------------------------------------------------------------------------------------------
+# --- comparing
+# -----------------------------------------------------------------------------------------------
 
 
 def _held(path: Path) -> dict[str, Any]:
@@ -213,7 +220,9 @@ def _measured(name: str, array: np.ndarray) -> Spec:
     """
     form: Spec = {"shape": list(array.shape), "kind": array.dtype.kind}
     if array.dtype.kind != "f":
-        text = array.tobytes() if array.dtype.kind in "iub" else json.dumps(array.tolist(), default=str).encode()
+        text = (
+            array.tobytes() if array.dtype.kind in "iub" else json.dumps(array.tolist(), default=str).encode()
+        )
         return form | {"digest": zlib.crc32(text)}
     flat = array.astype(np.float64).ravel()
     finite = np.isfinite(flat)
@@ -311,7 +320,8 @@ def report(name: str, lines: Sequence[str]) -> str:
     )
 
 
-# --- the command line ----------------------------------------------------------------------------------------
+# --- the command line
+# ----------------------------------------------------------------------------------------
 
 
 def compared(name: str) -> list[str]:
@@ -329,10 +339,16 @@ def write(cells: Mapping[str, Spec]) -> None:
     found = [_under(environment, cells) for environment in ({}, *OTHERS)]
     for name, cell in cells.items():
         held, *others = (each[name] for each in found)
-        cell["name"], cell["results"] = name, {
-            path: {key: _robust(value, [each[path].get(key) for each in others]) for key, value in tensors.items()}
-            for path, tensors in held.items()
-        }
+        cell["name"], cell["results"] = (
+            name,
+            {
+                path: {
+                    key: _robust(value, [each[path].get(key) for each in others])
+                    for key, value in tensors.items()
+                }
+                for path, tensors in held.items()
+            },
+        )
         (CELLS / f"{name}.json").write_text(_text(cell))
 
 
@@ -387,7 +403,9 @@ def main() -> int:
     make.add_argument("names", nargs=1, metavar="name")
     make.add_argument("--run", default="standard", help="the scale")
     make.add_argument("--experiment", required=True)
-    make.add_argument("--sample", nargs="+", required=True, help="stems of cells on one capture, or of a study")
+    make.add_argument(
+        "--sample", nargs="+", required=True, help="stems of cells on one capture, or of a study"
+    )
     given = parser.parse_args()
     if given.command == "compare" and given.commit:
         with tempfile.TemporaryDirectory() as place:

@@ -2,8 +2,8 @@
 
     python tests/golden/lines.py            # the cells, then a short sample of every kind of recorded job
 
-The second part takes an hour of a core. A line that a recorded job executes and no golden cell does is printed,
-unless uncovered.yaml names its function and says why. The exit code is 1 where a line is printed.
+The second part takes an hour of a core. A line that a recorded job executes and no golden cell does is
+printed, unless uncovered.yaml names its function and says why. The exit code is 1 where a line is printed.
 """
 
 import ast
@@ -85,7 +85,8 @@ def functions(file: str) -> dict[int, str]:
 
 
 def main() -> int:
-    """Print the lines that recorded jobs execute and golden cells do not, and return 1 where there are any."""
+    """Print the lines that recorded jobs execute and golden cells do not, and return 1 where there are
+    any."""
     there: dict[str, set[int]] = {}
     cells = of_cells()
     for _, lines in cells.values():

@@ -12,7 +12,8 @@ from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.workflow import Workflow
 from leakbench.reference import read_record, recorded, run_of
 
-# How long everything runs: iterations of an attack, rounds of a federation and of a study, epochs of a network.
+# How long everything runs: iterations of an attack, rounds of a federation and of a study, epochs of a
+# network.
 ITERATIONS, ROUNDS, STUDIED, EPOCHS = 8, 2, 4, 2
 # The most samples of a batch, of a step's batch, and of candidates; images of a split; memory of L-BFGS.
 BATCH, STEP, CANDIDATES, IMAGES, MEMORY = 12, 6, 40, 240, 12
@@ -27,7 +28,11 @@ def made(flow: Workflow, experiment: str, sample: Sequence[str]) -> Spec:
     experiment: the experiment.
     sample: the path stems of cells that attack one capture, or that of a study.
     """
-    jobs = _of_study(flow, experiment, sample) if _trains(flow, experiment) else _of_attacks(flow, experiment, sample)
+    jobs = (
+        _of_study(flow, experiment, sample)
+        if _trains(flow, experiment)
+        else _of_attacks(flow, experiment, sample)
+    )
     for job in jobs:
         job["spec"] = shortened(job["spec"])
     data: dict[str, Spec] = {}
@@ -39,14 +44,20 @@ def made(flow: Workflow, experiment: str, sample: Sequence[str]) -> Spec:
     for job in jobs:
         if "dataset" in job["spec"]:
             job["spec"]["dataset"] = _small(job["spec"]["dataset"])
-    return {"run": flow.plan.run, "experiment": experiment, "sample": list(sample), "data": data, "jobs": jobs}
+    return {
+        "run": flow.plan.run,
+        "experiment": experiment,
+        "sample": list(sample),
+        "data": data,
+        "jobs": jobs,
+    }
 
 
 def kinds() -> Iterator[Spec]:
     """Yield cells that together have every kind of job that a recorded table follows from.
 
-    Two jobs are of one kind if their specs differ in names and in numbers other than 0 and 1 alone, and attacks
-    of one kind also have updates of one form and one kind of network.
+    Two jobs are of one kind if their specs differ in names and in numbers other than 0 and 1 alone, and
+    attacks of one kind also have updates of one form and one kind of network.
     """
     seen: set[str] = set()
     for run in sorted(path.name for path in (ROOT / "reference").glob("*/") if run_of(path.name)[1] is None):
@@ -65,7 +76,18 @@ def kinds() -> Iterator[Spec]:
                         yield cell
 
 
-_NAMES = ("seed", "salt", "federation_name", "attack_name", "cell", "cells", "studies", "shares", "left_out", "scale")
+_NAMES = (
+    "seed",
+    "salt",
+    "federation_name",
+    "attack_name",
+    "cell",
+    "cells",
+    "studies",
+    "shares",
+    "left_out",
+    "scale",
+)
 
 
 def _kind(cell: Spec, job: Spec) -> str:
@@ -102,7 +124,9 @@ def _listed(given: Spec) -> list[str]:
 def _form(flow: Workflow, name: str) -> Spec:
     entry = flow.plan.spec(f"fetch/{name}")
     if name == "lpips-backbones":
-        channels = {"alex": {0: (64, 3, 11), 3: (192, 64, 5), 6: (384, 192, 3), 8: (256, 384, 3), 10: (256, 256, 3)}}
+        channels = {
+            "alex": {0: (64, 3, 11), 3: (192, 64, 5), 6: (384, 192, 3), 8: (256, 384, 3), 10: (256, 256, 3)}
+        }
         weights = {}
         for net, layers in channels.items():
             for number, (out, into, side) in layers.items():
@@ -135,7 +159,8 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
     metrics = set(asked["metrics"])
     attacks = {
         name: entry | {"metrics": [m for m in entry["metrics"] if m in metrics]}
-        for name, entry in score["attacks"].items() if name in meant
+        for name, entry in score["attacks"].items()
+        if name in meant
     }
     judges = [name for name in score["judges"] if any(name in each["judges"] for each in attacks.values())]
     jobs: list[Spec] = []
@@ -146,7 +171,13 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
     networks = {}
     for name in (victim, *judges):
         networks[name] = f"victims/{dataset}/{name}.safetensors"
-        job("train", f"train/{name}", plan.spec(f"train/{dataset}/{name}/{seed}"), {"data": data}, {"out": networks[name]})
+        job(
+            "train",
+            f"train/{name}",
+            plan.spec(f"train/{dataset}/{name}/{seed}"),
+            {"data": data},
+            {"out": networks[name]},
+        )
     generators: dict[str, str] = {}
     for cell in cells:
         name = plan.generator(cell)
@@ -155,10 +186,18 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
             generators[name] = f"generators/{short.split('/')[-2]}.safetensors"
             served = [networks[victim]] if flow.served(short) else []
             given = {"data": flow.auxiliary(short), "further": flow.private(short), "victim": served}
-            job("train", f"generator/{short.split('/')[-2]}", plan.spec(name), given, {"out": generators[name]})
+            job(
+                "train",
+                f"generator/{short.split('/')[-2]}",
+                plan.spec(name),
+                given,
+                {"out": generators[name]},
+            )
     files = {name: f"{name}.safetensors" for name in ("capture", "oracle", "truth")}
     out = {"out": files["capture"], "oracle": files["oracle"], "truth": files["truth"]}
-    job("capture", "capture", plan.spec(f"capture/{capture}"), {"data": data, "victim": networks[victim]}, out)
+    job(
+        "capture", "capture", plan.spec(f"capture/{capture}"), {"data": data, "victim": networks[victim]}, out
+    )
     guesses = {}
     for cell in cells:
         attack = cell.split("/")[-2]
@@ -169,7 +208,9 @@ def _of_attacks(flow: Workflow, experiment: str, cells: Sequence[str]) -> list[S
         job("attack", f"attack/{attack}", plan.spec(f"attack/{cell}"), given, {"out": guesses[attack]})
     given = {"guesses": [guesses[name] for name in attacks], "truth": files["truth"], "data": data}
     given |= {"victim": networks[victim], "judges": [networks[name] for name in judges]}
-    needs = flow.backbones(capture) if any("lpips" in m for e in attacks.values() for m in e["metrics"]) else []
+    needs = (
+        flow.backbones(capture) if any("lpips" in m for e in attacks.values() for m in e["metrics"]) else []
+    )
     given |= {"backbones": needs}
     job("score", "score", score | {"attacks": attacks, "judges": judges}, given, {"out": "scores.parquet"})
     table = plan.spec(f"table/{experiment}") | {"cells": list(cells), "experiment": asked | {"exhibit": None}}
@@ -192,13 +233,23 @@ def _of_study(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[Sp
     data = f"data/{stem.partition('/')[0]}.safetensors"
     given = {"data": data, "further": flow.further(stem)}
     out = {"out": "study.parquet"}
-    study = {"verb": "train", "name": "study", "spec": flow.plan.spec(f"study/{stem}"), "in": given, "out": out}
+    study = {
+        "verb": "train",
+        "name": "study",
+        "spec": flow.plan.spec(f"study/{stem}"),
+        "in": given,
+        "out": out,
+    }
     table = flow.plan.spec(f"table/{experiment}") | {"studies": [stem]}
     given = {"scores": ["study.parquet"], "costs": ["cost.json"]}
-    return [study, {"verb": "table", "name": "table", "spec": _bare(table, sample), "in": given, "out": _tables()}]
+    return [
+        study,
+        {"verb": "table", "name": "table", "spec": _bare(table, sample), "in": given, "out": _tables()},
+    ]
 
 
-# --- short schedules -----------------------------------------------------------------------------------------
+# --- short schedules
+# -----------------------------------------------------------------------------------------
 
 
 def shortened(spec: Spec) -> Spec:
@@ -235,7 +286,9 @@ def shortened(spec: Spec) -> Spec:
     if "generator" in spec:
         generator = dict(spec["generator"])
         if generator["auxiliary"]:
-            generator["auxiliary"] = _part(generator["auxiliary"], 100 if generator["module"] == "samples" else 48)
+            generator["auxiliary"] = _part(
+                generator["auxiliary"], 100 if generator["module"] == "samples" else 48
+            )
         if generator["module"] == "samples":
             generator["parameters"] = generator["parameters"] | {"each": 4}
         spec["generator"] = generator
@@ -284,12 +337,23 @@ def _attack(attack: Spec) -> Spec:
             parameters["decay_over"] = max(round(parameters["decay_over"] / whole * ITERATIONS), 1)
         if "snapshots" in parameters:
             parameters["snapshots"] = min(parameters["snapshots"], 2)
-    for key, most in (("epochs", 2), ("pairs", 24), ("hidden", 40), ("batch", 16), ("starts", 12), ("patience", 4), ("samples", 64)):
+    for key, most in (
+        ("epochs", 2),
+        ("pairs", 24),
+        ("hidden", 40),
+        ("batch", 16),
+        ("starts", 12),
+        ("patience", 4),
+        ("samples", 64),
+    ):
         if isinstance(parameters.get(key), int):
             parameters[key] = min(parameters[key], most)
     optimiser = dict(attack["optimiser"])
     if "lbfgs" in optimiser:
-        optimiser["lbfgs"] = optimiser["lbfgs"] | {"memory": min(optimiser["lbfgs"]["memory"], MEMORY), "inner": min(optimiser["lbfgs"]["inner"], 5)}
+        optimiser["lbfgs"] = optimiser["lbfgs"] | {
+            "memory": min(optimiser["lbfgs"]["memory"], MEMORY),
+            "inner": min(optimiser["lbfgs"]["inner"], 5),
+        }
     if "cma-es" in optimiser:
         optimiser["cma-es"] = optimiser["cma-es"] | {"population": min(optimiser["cma-es"]["population"], 8)}
     return attack | {"parameters": parameters, "optimiser": optimiser}

@@ -3,9 +3,9 @@
     python tests/golden/mutants.py --count 200 --seed 1
 
 Each mutant changes one operator, comparison, constant or condition on a line that golden cells execute
-(`lines.py` says which). The cells that execute the line are compared first, the quickest first. If all of them
-agree, the unit tests that name the file run. Results are appended to scratch/mutants.csv, so that a run that was
-stopped goes on. The exit code is 1 where fewer than 95 % die.
+(`lines.py` says which). The cells that execute the line are compared first, the quickest first. If all of
+them agree, the unit tests that name the file run. Results are appended to scratch/mutants.csv, so that a run
+that was stopped goes on. The exit code is 1 where fewer than 95 % die.
 """
 
 import argparse
@@ -70,10 +70,14 @@ def _places(tree: ast.Module, lines: set[int]) -> Iterator[tuple[ast.AST, str, i
 
     def walk(node: ast.AST, inside: bool) -> Iterator[tuple[ast.AST, str, int | None, ast.AST]]:
         for field, value in ast.iter_fields(node):
-            if field in ("annotation", "returns", "decorator_list", "args", "bases") and not isinstance(node, ast.Call):
+            if field in ("annotation", "returns", "decorator_list", "args", "bases") and not isinstance(
+                node, ast.Call
+            ):
                 continue
             for place, child in enumerate(value) if isinstance(value, list) else [(None, value)]:
-                if not isinstance(child, ast.AST) or isinstance(child, ast.Raise | ast.JoinedStr | ast.Assert):
+                if not isinstance(child, ast.AST) or isinstance(
+                    child, ast.Raise | ast.JoinedStr | ast.Assert
+                ):
                     continue
                 raises = isinstance(child, ast.If) and isinstance(child.body[-1], ast.Raise)
                 if raises:
@@ -137,7 +141,17 @@ def by_tests(package: Path, file: str) -> str:
             near.append((not named, stem not in path.stem, str(path)))
     if not near:
         return ""
-    call = [sys.executable, "-m", "pytest", "-x", "-q", "-n0", "-p", "no:cacheprovider", *(p for *_, p in sorted(near))]
+    call = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-n0",
+        "-p",
+        "no:cacheprovider",
+        *(p for *_, p in sorted(near)),
+    ]
     environment = os.environ | {"PYTHONPATH": str(package)}
     try:
         done = subprocess.run(call, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=TESTS)
@@ -149,7 +163,9 @@ def by_tests(package: Path, file: str) -> str:
 
 def main() -> int:
     """Make mutants, and print and keep which of them die."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()

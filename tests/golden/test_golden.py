@@ -1,4 +1,5 @@
-"""Golden cells: the numbers of small runs of recorded jobs are those that were written, on every processor."""
+"""Golden cells: the numbers of small runs of recorded jobs are those that were written, on every
+processor."""
 
 import json
 import subprocess
@@ -39,7 +40,7 @@ def test_every_recorded_part_and_metric_is_in_a_golden_cell() -> None:
             specs = [asked.specs[name] for name in asked.needed(table.stem)]
             found = {part for spec in specs for part in parts_of(spec)}
             found |= _metrics({"experiment": {"metrics": asked.definitions[table.stem].metrics or []}})
-            missing |= {part: f"{folder}/{table.stem}" for part in found - there}
+            missing |= dict.fromkeys(found - there, f"{folder}/{table.stem}")
     assert missing == {}
 
 

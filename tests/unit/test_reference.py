@@ -99,11 +99,13 @@ def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> N
         ("equivalent", {}, r"equivalent: Input should be a valid list, got {}"),
         ("equivalent", [EQUIVALENT | {"differences": {}}], r"equivalent\.0\.differences: "),
         (
-            "equivalent", [EQUIVALENT | {"differences": {"a, mse": OUTSIDE}}],
+            "equivalent",
+            [EQUIVALENT | {"differences": {"a, mse": OUTSIDE}}],
             r"equivalent\.0\.differences\.a, mse: .*-0\.1 to 0\.3 does not lie within 0\.2 of 0",
         ),
         (
-            "equivalent", [EQUIVALENT | {"differences": {"a, mse": OUTSIDE | {"high": 0.1, "n": 9}}}],
+            "equivalent",
+            [EQUIVALENT | {"differences": {"a, mse": OUTSIDE | {"high": 0.1, "n": 9}}}],
             r"equivalent\.0\.differences\.a, mse\.n: Input should be greater than or equal to 10, got 9",
         ),
     ],

@@ -12,7 +12,6 @@ import pytest
 import yaml
 from project import CELL, EXPERIMENT, FEDERATION, PARTS, ROOT, Project, Ran
 
-from leakbench.catalogue.code import closure
 from leakbench.catalogue.load import load_kind
 from leakbench.catalogue.schema import Dataset
 
@@ -319,9 +318,7 @@ def test_stages_follow_data_and_configuration_and_no_code() -> None:
     assert digests == "data/digests"
     assert data["cmd"].split()[3:] == sets
     for stage in (data, results, figures):
-        assert all(
-            dep.split("/")[0] in ("config", "papers", "data", "results") for dep in stage["deps"]
-        )
+        assert all(dep.split("/")[0] in ("config", "papers", "data", "results") for dep in stage["deps"])
 
 
 def test_settings_that_keep_dvc_out_of_the_way() -> None:

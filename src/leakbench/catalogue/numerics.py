@@ -1,6 +1,7 @@
 """Numerics versions: which files of the package have changed numbers on purpose, and how often.
 
-A file whose numbers change on purpose says `NUMERICS = 2`, after the next change 3, and so on. A file that says
+A file whose numbers change on purpose says `NUMERICS = 2`, after the next change 3, and so on. A file that
+says
 nothing has numerics 1. A recorded table holds the versions above 1 of the files that it follows from, so that
 it is valid as long as today's versions are the same.
 """
@@ -31,7 +32,9 @@ def declared(package: Path = PACKAGE) -> dict[Path, int]:
             continue
         if len(said) > 1 or not _VERSION.fullmatch(said[0]):
             told = " and ".join(said) or "nothing"
-            raise UserError(f"{path}: NUMERICS: is {told} and must be one positive whole number (write 2, then 3)")
+            raise UserError(
+                f"{path}: NUMERICS: is {told} and must be one positive whole number (write 2, then 3)"
+            )
         if twin := next((other for other in found if other.stem == path.stem), None):
             raise UserError(f"{path}: NUMERICS: {twin} has the same name (rename one of the two)")
         found[path] = int(said[0])

@@ -10,7 +10,7 @@ from typing import Any
 
 from leakbench import reference
 from leakbench.artefacts import read_facts, to_json
-from leakbench.catalogue import cluster, costs, renewal, shares, targets
+from leakbench.catalogue import cluster, costs, shares, strays, targets
 from leakbench.catalogue.blame import blamed
 from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
@@ -139,11 +139,11 @@ class Workflow:
 
     def strays(self) -> list[str]:
         """Make Snakemake repeat results of other specs or other code, and return lines that say so."""
-        return renewal.renew(self.home, self.results, self.plan.specs)
+        return strays.renew(self.home, self.results, self.plan.specs)
 
     def accept(self) -> None:
         """Accept the results that are here as of today's code, and record that they are of other code."""
-        renewal.accept(self.home, self.results, self.plan.specs)
+        strays.accept(self.home, self.results, self.plan.specs)
 
     def seen(self, name: str | Path = "") -> str:
         """Return a path of the checkout as rules name it: relative if below `home`, otherwise whole."""

@@ -20,8 +20,8 @@ def of_records(
     """Return the evidence of recorded runs.
 
     found: runs of one scale, or of one seed of it, at least one.
-    ages: experiment -> in words, what has changed since it was recorded. Such a record is no evidence, and the
-    words are the reason why the experiment has none.
+    ages: experiment -> in words, what has changed since it was recorded. Such a record is no evidence, and
+    the words are the reason why the experiment has none.
     known: all experiments that exist, None where a name that is not known is not a mistake.
     attacks: attack -> its parameters and parts at full size.
     """
@@ -45,10 +45,7 @@ def of_records(
         attacks=attacks or {},
         exhibit=exhibit,
         known=known,
-        origins={
-            name: (plain, each.record["device"], each.record["commit"])
-            for name, each in kept.items()
-        },
+        origins={name: (plain, each.record["device"], each.record["commit"]) for name, each in kept.items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""recheck: measure one sampled cell of recorded tables again, and hold it to the record or show it equivalent."""
+"""recheck: measure a sampled cell of recorded tables again, and hold it to the record."""
 
 import random
 import tempfile
@@ -22,7 +22,17 @@ from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
 from leakbench.verbs.record import numerics_of, outdated, planned, specs_digest
-from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, TIMES, WITHIN, compared, numbers
+from leakbench.verbs.verify import (
+    DIFFERENT,
+    IDENTICAL,
+    KEYS,
+    NEW,
+    STATISTICS,
+    TIMES,
+    WITHIN,
+    compared,
+    numbers,
+)
 from leakbench.verdicts.tolerances import tolerance_of
 
 Spec = dict[str, Any]
@@ -43,8 +53,8 @@ def recheck(
 
     With `equivalent`, the records are those that were measured with other numerics than today's. A sampled
     cell of at least ten trials is paired with the recorded trials. Where the 95 % interval of every mean
-    difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so and is
-    valid for today's numerics.
+    difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so and
+    is valid for today's numerics.
 
     root: the checkout.
     scale: the scale that was recorded, such as "standard" or "standard-seed1".
@@ -135,7 +145,7 @@ def _sampled(
     conditions = sorted(set(everything.values()))
     if kept is not None:
         many = kept.groupby(_CONDITION)["cluster"].nunique()
-        enough = {"/".join(names) for names, count in many.items() if count >= FEWEST}
+        enough = {"/".join(map(str, names)) for names, count in many.items() if count >= FEWEST}
         conditions = [name for name in conditions if any(each.startswith(f"{name}/") for each in enough)]
         if not conditions:
             raise UserError(f"{experiment}: no cell has {FEWEST} trials to pair (record the table again)")
@@ -199,7 +209,7 @@ def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
             continue
         now, then, fate = (dict(enumerate(rows[name])) for name in ("value", "value_kept", "cluster"))
         difference, low, high, n = paired(now, then, fate)
-        bound = tolerance_of(metric, float(rows["value_kept"].mean()))[0] / 2
+        bound = tolerance_of(str(metric), float(rows["value_kept"].mean()))[0] / 2
         found_of = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}
         differences[f"{attack}, {metric}"] = found_of
     return differences
@@ -212,7 +222,8 @@ def _keep(root: Path, table: Path, spec: Spec, differences: dict[str, Spec], now
         if not (-each["bound"] <= each["low"] and each["high"] <= each["bound"]):
             print(
                 f"{table.stem}: not equivalent in {sampled}: {name} differs by {each['difference']:.3g} "
-                f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; within {each['bound']:.3g} is asked)"
+                f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; "
+                f"within {each['bound']:.3g} is asked)"
             )
             return False
     if not differences:
@@ -231,7 +242,9 @@ def _keep(root: Path, table: Path, spec: Spec, differences: dict[str, Spec], now
 def _note(root: Path, line: Spec) -> None:
     """Write the outcome of one record into the file of all outcomes, in place of an earlier one."""
     path = root / "reference" / RESULT
-    rows = read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
+    rows = (
+        read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
+    )
     if missing := [name for name in COLUMNS if name not in rows]:
         raise UserError(f"{path}: column '{missing[0]}' is missing (restore it with `git checkout`)")
     rows = rows[(rows["scale"] != line["scale"]) | (rows["experiment"] != line["experiment"])]

@@ -156,7 +156,7 @@ def test_equivalent_numerics_keep_a_record_valid(
     assert age(cell, recorded) == "measured with numerics 1 of peel, today's is 3"
     bounds = (-1.0, 1e-9)
     before = recorded.read_bytes()
-    with pytest.raises(UserError, match="x.csv: 1 recorded tables have other numbers"):
+    with pytest.raises(UserError, match=r"x\.csv: 1 recorded tables have other numbers"):
         recheck(cell.root, "quick", equivalent=True)
     assert "not equivalent" in capsys.readouterr().out
     assert recorded.read_bytes() == before

@@ -1,4 +1,4 @@
-"""Results that do not follow the plan: each start finds them by the digests in them instead of by dates.
+"""Results of another spec or other code than today's, which each start finds by their digests.
 
 A clock that went back, a copy from another checkout or `snakemake --touch` hides such results from Snakemake.
 """
@@ -22,7 +22,8 @@ _RESULTS = {
     "score": ("score", "scores/*.parquet"),
     "table": ("table", "trials/*.parquet", "exhibits/*.safetensors"),
 }
-_SHOWN = 3
+_ACCEPTED, _SHOWN = "accepted.json", 3
+Specs = Mapping[str, Mapping[str, Any]]
 
 
 class _Stray(NamedTuple):
@@ -38,7 +39,7 @@ class _Stray(NamedTuple):
     code: tuple[str, ...]
 
 
-def _strays(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) -> Iterator[_Stray]:
+def _strays(home: Path, results: str, specs: Specs) -> Iterator[_Stray]:
     for name, spec in specs.items():
         kind, _, stem = name.partition("/")
         verb, *made = _RESULTS.get(kind, ("",))
@@ -54,42 +55,30 @@ def _strays(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) ->
                 yield _Stray(path, asked, (of_code, code))
 
 
-def _accepted(home: Path, results: str) -> Path:
-    return home / results / "accepted.json"
+def accept(home: Path, results: str, specs: Specs) -> None:
+    """Accept the results of other code than today's. A result of another spec is never accepted.
 
-
-def accept(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) -> None:
-    """Record which results are of other code than today's, so that `renew` accepts them.
-
-    The record holds the digest of the code of each result, and of the code for whose result it is taken. A
-    result of another spec is never accepted.
-
-    home: the folder that results/ lies in.
-    results: the folder of the run, below `home`.
-    specs: name → spec, as the plan has it.
+    For each, accepted.json beside the results holds the digests of its code and of today's.
     """
     found = {stray.path: stray.code for stray in _strays(home, results, specs) if stray.code}
-    if found or _accepted(home, results).exists():
-        write_json(_accepted(home, results), found)
+    if found or (home / results / _ACCEPTED).exists():
+        write_json(home / results / _ACCEPTED, found)
 
 
-def renew(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def renew(home: Path, results: str, specs: Specs) -> list[str]:
     """Make Snakemake repeat every result of another spec than planned, or of other code that is not accepted.
 
     The spec of such a result gets one more line break, because Snakemake remembers the bytes of inputs. The
     result is dated before its spec.
 
-    home: the folder that results/ lies in.
-    results: the folder of the run, below `home`.
-    specs: name → spec, as the plan has it.
-
     Returns lines that say what is made again and what was accepted. A result that is older than its spec is
     not named, because Snakemake makes it again in any case.
     """
-    record = _accepted(home, results)
+    record = home / results / _ACCEPTED
     accepted = read_json(record, "a list of accepted results", "delete it") if record.is_file() else {}
     strays = list(_strays(home, results, specs))
     again = [stray for stray in strays if not stray.code or accepted.get(stray.path) != list(stray.code)]
+    # Results may share a spec, which changes its date below.
     dated = {stray: stray.spec.stat().st_mtime for stray in again}
     named = [stray.path for stray in again if (home / stray.path).stat().st_mtime >= dated[stray]]
     for stray in again:
@@ -99,7 +88,6 @@ def renew(home: Path, results: str, specs: Mapping[str, Mapping[str, Any]]) -> l
     if named:
         shown = ", ".join(named[:_SHOWN]) + (", …" if len(named) > _SHOWN else "")
         lines.append(f"results of another spec or other code, to be made again: {len(named)} ({shown})")
-    if len(again) < len(strays):
-        count = len(strays) - len(again)
+    if count := len(strays) - len(again):
         lines.append(f"results of other code, accepted by --touch: {count} ({record} names them)")
     return lines
