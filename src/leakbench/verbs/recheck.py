@@ -145,7 +145,7 @@ def _sampled(
     conditions = sorted(set(everything.values()))
     if kept is not None:
         many = kept.groupby(_CONDITION)["cluster"].nunique()
-        enough = {"/".join(map(str, names)) for names, count in many.items() if count >= FEWEST}
+        enough = ["/".join(names) for names in many.index[many >= FEWEST]]
         conditions = [name for name in conditions if any(each.startswith(f"{name}/") for each in enough)]
         if not conditions:
             raise UserError(f"{experiment}: no cell has {FEWEST} trials to pair (record the table again)")
