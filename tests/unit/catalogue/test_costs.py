@@ -116,7 +116,10 @@ def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_th
 
     two, four = work([8, 8]), work([4, 4, 4, 4])
     assert four.calls == pytest.approx(2 * two.calls)
-    assert four.convolutions == two.convolutions > 0
+    assert four.convolutions == two.convolutions
+    # Five rounds of three epochs on sixteen images.
+    passes = 5 * 3 * 16 * costs.STEP
+    assert two.convolutions == pytest.approx(passes * costs.NETWORKS["lenet-dlg"].operations)
 
 
 def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
