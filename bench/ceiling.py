@@ -15,14 +15,15 @@ Ceiling = dict[str, dict[str, float]]
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def flop_of(run: Callable[[int], object], units: float) -> float:
+def flop_of(run: Callable[[int], object], units: float, small: bool = False) -> float:
     """Return the floating-point operations of the products and convolutions in one unit of work.
 
     run: does as many iterations as it is given. Work that it does only once, whatever the number of
     iterations, is not counted.
     units: the number of units in one iteration.
+    small: whether to run as few iterations as can be.
     """
-    few, many = 2, 6
+    few, many = (1, 2) if small else (2, 6)
     return (flop(lambda: run(many)) - flop(lambda: run(few))) / ((many - few) * units)
 
 

@@ -62,10 +62,12 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
             Side("ours", partial(scheme.seal, keys, values), number),
             Side(alone, partial(single.seal, own, few), count),
         )
-        yield from compare("encryption", f"{name}: encrypt", "seconds per value", sides[0], sides[1:])
-        sealed = (scheme.seal(keys, values), number), (single.seal(own, few), count)
-        sizes = [sum(map(len, each.blocks)) / of for each, of in sealed]
+        yield from compare(
+            "encryption", f"{name}: encrypt", "seconds per value", sides[0], sides[1:], small=small
+        )
+        ours = sum(map(len, scheme.seal(keys, values).blocks)) / number
+        theirs = sum(map(len, single.seal(own, few).blocks)) / count
         sums = f"{name}: weighted sum of {len(WEIGHTS)}"
-        yield stated("encryption", sums, "bytes per value", *sizes, alone)
+        yield stated("encryption", sums, "bytes per value", ours, theirs, alone)
         error, bound = _error(scheme, keys, number)
         yield stated("encryption", sums, "largest error", error, bound, "the bound it states")

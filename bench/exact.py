@@ -6,6 +6,7 @@ All attacks read the same update. Peeling reconstructs 64 CIFAR-10 images and SP
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from bench.ceiling import Ceiling
-from bench.matching import ROOT
+from bench.matching import photographs
 from bench.measure import Row, Side, compare
 from leakbench import attacks, victims
-from leakbench.artefacts import open_tensors
 from leakbench.attacks.observation import Observation
 
 SHAPE, CLASSES = (32, 32, 3), 10
@@ -32,20 +32,19 @@ INVG = {
 }
 
 
-def setting(batch: int, network: dict[str, Any]) -> Observation:
+def setting(batch: int, network: dict[str, Any], small: bool = False) -> Observation:
     """Return what a server sees of one client with `batch` test images; only InvG uses the labels in it.
 
     batch: the number of images.
     network: the parameters of the victim `mlp`.
+    small: whether the images are noise.
     """
-    arrays, _ = open_tensors(ROOT / "data" / "cifar10.safetensors")
-    chosen = np.random.default_rng(0).choice(10_000, batch, replace=False)
-    images = torch.from_numpy(np.array(arrays["test/images"])[chosen]).permute(0, 3, 1, 2).float() / 255
-    labels = np.array(arrays["test/labels"])[chosen].astype(np.int64)
+    images, classes = photographs(batch, small)
+    labels = classes.numpy()
     torch.manual_seed(0)
     model = victims.build("mlp", SHAPE, CLASSES, network)
     named = dict(model.named_parameters())
-    loss = cross_entropy(model(images), torch.from_numpy(labels))
+    loss = cross_entropy(model(images), classes)
     gradients = torch.autograd.grad(loss, list(named.values()))
     return Observation(
         network={"module": "mlp", "parameters": network, "shape": list(SHAPE), "classes": CLASSES},
@@ -76,20 +75,25 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
     torch.set_num_threads(1)
     for module, work in WORK.items():
         batch = 8 if small else work["batch"]
-        seen = setting(batch, work["network"])
+        seen = setting(batch, work["network"], small)
         exact = {"module": module, "parameters": {}}
-        few = 2 if small else 20
+        few = 1 if small else 20
         step = _seconds(seen, INVG | {"parameters": {"iterations": few}}) / few
-        steps = 2 if small else max(2, round(_seconds(seen, exact) / step))
-        invg = INVG | {"parameters": {"iterations": steps}}
+        steps = 1 if small else max(2, round(_seconds(seen, exact) / step))
+        attack = partial(_run, seen)
         yield from compare(
             module,
             f"{module}: one update of {batch} CIFAR-10 images, 1,000 neurons, one core",
             "seconds per update",
-            Side("ours", lambda seen=seen, exact=exact: _run(seen, exact), 1),
+            Side("ours", partial(attack, exact), 1),
             [
-                Side("Fidel", lambda seen=seen: _run(seen, {"module": "fidel", "parameters": {}}), 1),
-                Side(f"InvG, {steps} iterations", lambda seen=seen, invg=invg: _run(seen, invg), 1),
+                Side("Fidel", partial(attack, {"module": "fidel", "parameters": {}}), 1),
+                Side(
+                    f"InvG, {steps} iterations",
+                    partial(attack, INVG | {"parameters": {"iterations": steps}}),
+                    1,
+                ),
             ],
+            small=small,
         )
     torch.set_num_threads(cores)

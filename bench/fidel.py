@@ -21,6 +21,7 @@ from torch.nn.functional import cross_entropy
 from bench.ceiling import Ceiling
 from bench.measure import Row, Side, compare
 from leakbench import defences, victims
+from leakbench.attacks import capabilities
 from leakbench.attacks.fidel import fidel
 from leakbench.attacks.observation import Observation
 from leakbench.federation import play, private_samples
@@ -61,7 +62,8 @@ def batched(rounds: int) -> np.ndarray:
 
     def sink(part: slice, _: int, update: dict[str, Tensor]) -> None:
         # The pieces are those of the pipeline. A larger piece would not fit into the processor's cache.
-        size = fidel.rounds_at_once  # type: ignore[attr-defined]
+        size = capabilities("fidel").rounds_at_once
+        assert size
         for start in range(part.start, part.stop, size):
             piece = slice(start, min(start + size, part.stop))
             own, count = slice(start - part.start, piece.stop - part.start), piece.stop - start
@@ -86,10 +88,11 @@ def _one_by_one(measurements: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     for turn in range(measurements):
         index = truth.images[0][turn]
         x = images[index].permute(0, 3, 1, 2).float() / 255
-        model.dropout.keep = draw_masks(model, (K,), rng)["dropout.keep"]
+        model.get_submodule("dropout").keep = draw_masks(model, (K,), rng)["dropout.keep"]
         model.zero_grad()
         cross_entropy(model(x), torch.from_numpy(labels[index])).backward()
-        weight, bias = model.dense1.weight.grad.numpy(), model.dense1.bias.grad.numpy()
+        slopes = {name: parameter.grad for name, parameter in model.named_parameters()}
+        weight, bias = (np.asarray(slopes[f"dense1.{name}"]) for name in ("weight", "bias"))
         rows = [weight[n] / bias[n] for n in range(len(bias)) if bias[n] != 0]
         yield np.stack(rows), x.flatten(1).numpy()
 
@@ -154,5 +157,5 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
                 Side("the same, a process of one thread on each core",
                      lambda: _shared(pool, cores, per_measurement, few), cores * few, flop),
             ],
-            ceiling["float32"]["product"],
+            ceiling["float32"]["product"], small=small,
         )  # fmt: skip

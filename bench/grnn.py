@@ -18,6 +18,7 @@ from leakbench import victims
 from leakbench.attacks.gradient_matching import gradient_matching
 from leakbench.attacks.observation import Observation
 from leakbench.matching.generator_weights import GeneratorWeights
+from leakbench.matching.terms import Term
 from leakbench.objectives.norm import norm
 from leakbench.objectives.squares import squares
 from leakbench.objectives.total_variation import total_variation
@@ -66,7 +67,7 @@ def batched(trials: int, iterations: int, workers: int) -> Tensor:
         labelling="joint",
         work=Work(workers=workers),
     )
-    objective = [squares(), norm(), total_variation(weight=TV, squared=True)]
+    objective: list[Term] = [squares(), norm(), total_variation(weight=TV, squared=True)]
     optimiser = rmsprop(lr=LR, momentum=MOMENTUM)
     return gradient_matching(
         observation,
@@ -128,13 +129,13 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
     ceiling: operations a second of all cores together, by precision and kind of work.
     small: whether to take a tiny size, to see that the comparison works.
     """
-    trials, iterations, alone = (2, 4, 2) if small else (TRIALS, ITERATIONS, ALONE)
+    trials, iterations, alone = (2, 2, 1) if small else (TRIALS, ITERATIONS, ALONE)
     cores = len(os.sched_getaffinity(0))
     yield from compare(
         "grnn", f"GRNN, LeNet, batch 1, {trials} trials", "seconds per image-iteration",
         Side("ours", lambda: batched(trials, iterations, cores), trials * iterations,
-             flop_of(lambda n: batched(2, n, 1), 2)),
+             flop_of(lambda n: batched(2, n, 1), 2, small)),
         [Side("one at a time: torch's layers, autograd, torch.optim.RMSprop", lambda: one_at_a_time(alone),
-              alone, flop_of(one_at_a_time, 1))],
-        ceiling["float32"]["convolution"],
+              alone, flop_of(one_at_a_time, 1, small))],
+        ceiling["float32"]["convolution"], small=small,
     )  # fmt: skip

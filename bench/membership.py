@@ -74,4 +74,5 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
             Side("numpy.linalg.svd of the whole update", lambda: decomposed(observation), 1),
             Side("Fidel on the same update", lambda: attacked("fidel", observation), 1),
         ],
+        small=small,
     )

@@ -97,12 +97,14 @@ def rows(ceiling: Ceiling, small: bool) -> Iterator[Row]:
         "scheduler", f"{jobs} jobs that do nothing, two at a time", "processor's seconds per job",
         Side("ours", lambda: taken(jobs, True), jobs),
         [Side("Snakemake's own settings", lambda: taken(jobs, False), jobs)],
+        small=small,
     )  # fmt: skip
     everything = ("--max-checksum-file-size", "300MB")
     yield from compare(
         "digests", f"{jobs} jobs that do nothing, a quarter read {DATA // 10**6} MB",
         "processor's seconds per job", Side("ours", lambda: taken(jobs, True, reads=BY_DIGEST), jobs),
         [Side("the data as an input", lambda: taken(jobs, True, *everything, reads=AS_IT_IS), jobs)],
+        small=small,
     )  # fmt: skip
 
 

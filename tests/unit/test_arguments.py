@@ -28,13 +28,6 @@ INPUTS = (
 )  # fmt: skip
 
 
-def test_an_output_may_be_new_or_a_file(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("x")
-    for name in ("file", "new", "a/b/new"):
-        check("compare", COMPARE | {"out": tmp_path / name})
-    check("compare", COMPARE | {"out": None})
-
-
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -55,6 +48,12 @@ def test_an_output_that_would_replace_what_is_no_file_or_cannot_be_is_refused(
     (tmp_path / "link").symlink_to("file")
     (tmp_path / "broken").symlink_to("nowhere")
     os.mkfifo(tmp_path / "pipe")
+    # An output may be new or a file, and nothing is made for it or done to it.
+    before = sorted(tmp_path.rglob("*"))
+    for free in (tmp_path / "file", tmp_path / "new", tmp_path / "a/b/new", None):
+        check("compare", COMPARE | {"out": free})
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "file").read_text() == "x"
     with pytest.raises(
         UserError, match=rf"^{tmp_path / name}: .*{says}.* \(give --out the path of a file\)$"
     ):

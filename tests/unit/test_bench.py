@@ -1,11 +1,26 @@
-"""The bench: who takes turns, what it makes of their seconds, and what a busy machine spoils."""
+"""The bench: who takes turns, what it makes of their seconds, and what a busy machine spoils.
 
+Every comparison runs once, at a tiny size.
+"""
+
+import re
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from project import ROOT
 
+from bench.matching import HOME
 from bench.measure import BUSY, COLUMNS, Row, Side, alternate, compare, kept, load, quartiles, stated
+
+# Comparison → how many rows a try prints of it. Those of gradient matching have breaching where it is there.
+PRINTED = {
+    "fidel": 2, "peel": 2, "spear": 2, "membership": 2, "grnn": 1, "encryption": 9,
+    "matching lenet-dlg, float32": 1, "matching resnet20-4, float32": 1, "scheduler": 1, "digests": 1,
+}  # fmt: skip
 
 
 class Clock:
@@ -146,3 +161,36 @@ def test_work_may_be_said_once_it_is_done() -> None:
         "n", lambda: f"{len(clock.worked)} turns", "u", sides[0], sides[1:], clock=clock, watch=lambda: 0.0
     )
     assert row["work"] == "12 turns"
+
+
+def test_a_try_has_one_turn_of_each_side_on_any_machine() -> None:
+    clock = Clock()
+    sides = [clock.side("ours", [2.0]), clock.side("other", [3.0], units=2)]
+    (row,) = compare("n", "w", "u", sides[0], sides[1:], clock=clock, watch=lambda: 1.0, small=True)
+    assert clock.worked == ["ours", "other"]
+    assert (row["ours"], row["baseline"], row["ratio"], row["turns"]) == ("2.000e+00", "1.500e+00", "0.75", 1)
+    assert row["busy"] == ""
+
+
+def whole(text: str, breaching: bool) -> None:
+    """Assert that a try printed all its rows, and says what it left out."""
+    units = "seconds per|bytes per|processor's seconds|largest error"
+    found = Counter(re.findall(rf"^ *(\S.*?) +(?:{units}).* \d", text, re.MULTILINE))
+    assert found == {
+        name: (1 + breaching if name.startswith("matching") else count) for name, count in PRINTED.items()
+    }
+    assert ("breaching is left out" in text) != breaching
+
+
+def test_every_comparison_of_the_bench_works() -> None:
+    kept = ROOT / "results/bench.csv"
+    before = kept.read_bytes() if kept.exists() else None
+    done = subprocess.run(
+        [sys.executable, "-m", "bench", "--try"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    whole(done.stdout, (HOME / ".complete").is_file())
+    # Guards the line above: an entry that yields nothing is missed.
+    with pytest.raises(AssertionError):
+        whole(done.stdout.replace("fidel", ""), (HOME / ".complete").is_file())
+    assert (kept.read_bytes() if kept.exists() else None) == before

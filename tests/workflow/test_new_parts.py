@@ -135,18 +135,6 @@ def test_what_new_writes_of_a_data_set_is_planned(composed: Project) -> None:
     assert ran.rc == 0, ran.text[-3000:]
 
 
-def test_the_prior_of_batch_norm_statistics_changes_what_is_reconstructed(composed: Project) -> None:
-    """A network with running statistics; the prior alone is added."""
-    composed.write(
-        "victims/normed", {"summary": "batch norm", "module": "lenet-dlg", "parameters": {"norm": "batch"}}
-    )
-    prior = {"batch-norm-statistics": {"weight": 0.1}}
-    composed.write("attacks/statistics", MATCHING | {"objective": ["cosine", prior]})
-    frame, _ = table(composed, victim=["normed"], attack=["matching", "statistics"])
-    means = frame[frame["baseline"] == ""].groupby("attack")["mean"].first()
-    assert means["matching"] != means["statistics"]
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -76,16 +76,41 @@ def test_softened_signs_are_nearer_to_the_signs_than_the_gradient_is() -> None:
     assert apart(mechanism(observed)(TRUE, {}), observed) < 0.6 * apart(TRUE, observed)
 
 
-@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "sign", "dgp"])
-def test_a_mechanism_has_a_slope(name: str) -> None:
-    observed = sent(name)
+def sloped(name: str, turned: bool = False) -> None:
+    """Assert that the slope of a mechanism is that of its finite differences.
+
+    turned: whether the slope that reaches the dummies has the wrong sign.
+    """
+    observed = {key: value.double() for key, value in sent(name).items()}
     mechanism = known(name).mechanism
     assert mechanism is not None
-    dummy = {key: (3 * value).requires_grad_() for key, value in TRUE.items()}
-    out = mechanism(observed)(dummy, {})
-    slopes = torch.autograd.grad(sum(value.square().sum() for value in out.values()), list(dummy.values()))
-    assert any(slope.abs().sum() > 0 for slope in slopes)
+    of = mechanism(observed)
+    # The distance to a third gradient: no mechanism leaves it flat, and its slope along a line is not zero.
+    rng = torch.Generator().manual_seed(3)
+    third, way = ({k: torch.randn(v.shape, generator=rng).double() for k, v in TRUE.items()} for _ in "ab")
+
+    def distance(dummy: dict[str, torch.Tensor]) -> torch.Tensor:
+        apart = [(value - third[key]).square().sum() for key, value in of(dummy, {}).items()]
+        return torch.stack(apart).sum()
+
+    dummy = {key: (3 * value.double()).requires_grad_() for key, value in TRUE.items()}
+    slopes = torch.autograd.grad(distance(dummy), list(dummy.values()))
     assert all(slope.isfinite().all() for slope in slopes)
+    along = sum(float((slope * way[key]).sum()) for key, slope in zip(dummy, slopes, strict=True))
+    along = -along if turned else along
+    ends = [
+        float(distance({k: (v + step * way[k]).detach() for k, v in dummy.items()})) for step in (1e-6, -1e-6)
+    ]
+    assert abs(along) > 1e-3
+    assert along == pytest.approx((ends[0] - ends[1]) / 2e-6, rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["clip", "prune", "withhold", "quantise", "sign", "dgp"])
+def test_a_mechanism_has_a_slope(name: str) -> None:
+    sloped(name)
+    # Guards the line above.
+    with pytest.raises(AssertionError):
+        sloped(name, turned=True)
 
 
 def test_the_step_is_read_off_the_levels_that_occur() -> None:

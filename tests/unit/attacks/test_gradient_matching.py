@@ -20,8 +20,9 @@ from matching_observations import (
 from torch import Tensor
 
 from leakbench import victims
-from leakbench.matching import composition, objective
-from leakbench.matching.frozen import pays
+from leakbench.matching import composition, objective, trials
+from leakbench.matching.frozen import FrozenDifference, pays
+from leakbench.matching.local_epochs import Taken
 from leakbench.matching.loop import Schedule, match
 from leakbench.matching.trials import groups
 from leakbench.objectives.cosine import cosine
@@ -52,15 +53,34 @@ def test_adam_with_cosine_recovers_a_small_image(precision: str) -> None:
         assert after > before + 10
 
 
-@pytest.mark.parametrize("updates", ["one-batch", "simulated"])
-def test_several_local_steps_are_approximated_or_simulated(updates: str) -> None:
-    """At a small learning rate four steps on one image each are nearly one step on the batch of four."""
-    local = {"lr": 1e-3, "batch_size": 1, "epochs": 1}
+def approximated_or_simulated() -> None:
+    """Assert that at a small learning rate four steps on one image each are nearly one step on the batch of
+    four, and that at a large one they are not."""
     images, labels = photographs(4, 8)[None], torch.tensor([[4, 1, 7, 2]])
-    observation = observe(images, labels, kind="model", local=local)
-    found = run(observation, **FALLING | {"updates": updates, "iterations": 60})
-    assert found.losses is not None
-    assert found.losses[0, 0, -1] < 0.1 * found.losses[0, 0, 0]
+    apart = []
+    for lr, iterations in ((1e-3, 60), (0.5, 1)):
+        local = {"lr": lr, "batch_size": 1, "epochs": 1}
+        observation = observe(images, labels, kind="model", local=local)
+        losses = []
+        for updates in ("one-batch", "simulated"):
+            found = run(observation, **FALLING | {"updates": updates, "iterations": iterations})
+            assert found.losses is not None
+            assert iterations == 1 or found.losses[0, 0, -1] < 0.1 * found.losses[0, 0, 0]
+            losses.append(float(found.losses[0, 0, 0]))
+        apart.append(abs(losses[0] - losses[1]))
+    assert apart[0] < 1e-3
+    assert apart[1] > 3e-3
+
+
+def test_several_local_steps_are_approximated_or_simulated() -> None:
+    approximated_or_simulated()
+
+
+def test_a_reading_that_is_ignored_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test above: every update is read as one batch."""
+    monkeypatch.setattr(trials, "taken_for", lambda *given: Taken([]))
+    with pytest.raises(AssertionError):
+        approximated_or_simulated()
 
 
 def test_simulated_steps_fit_where_one_batch_does_not() -> None:
@@ -175,15 +195,33 @@ def test_clients_of_different_sizes_and_models_fill_their_own_places() -> None:
     assert found.losses.isfinite().all()
 
 
-def test_frozen_derivatives_lead_where_exact_ones_do() -> None:
+def frozen_leads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Assert that differences are taken where they are asked for, and lead where exact derivatives do."""
+    taken: list[Any] = []
+    whole = FrozenDifference.__call__
+    monkeypatch.setattr(
+        FrozenDifference, "__call__", lambda self, unknowns: (taken.append(self), whole(self, unknowns))[1]
+    )
     images, labels = photographs(1, 32)[:, None], torch.tensor([[4]])
     observation = observe(images, labels, "resnet20-4", {"width": 8, "normalise": "cifar10"})
-    exact, frozen = (
-        run(observation, **QUICK | {"iterations": 6, "derivative": d}) for d in ("exact", "frozen")
-    )
+    exact = run(observation, **QUICK | {"iterations": 6, "derivative": "exact"})
+    assert not taken
+    frozen = run(observation, **QUICK | {"iterations": 6, "derivative": "frozen"})
+    assert len(taken) >= 6
     assert exact.losses is not None
     assert frozen.losses is not None
     torch.testing.assert_close(frozen.losses, exact.losses, rtol=0.1, atol=0.02)
+
+
+def test_frozen_derivatives_lead_where_exact_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen_leads(monkeypatch)
+
+
+def test_an_engine_that_is_never_used_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test above."""
+    monkeypatch.setattr(composition, "pays", lambda *given: False)
+    with pytest.raises(AssertionError):
+        frozen_leads(monkeypatch)
 
 
 def test_shallow_networks_have_exact_derivatives_whatever_is_asked() -> None:

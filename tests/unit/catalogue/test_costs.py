@@ -103,6 +103,25 @@ def test_the_model_is_within_a_factor_of_two_of_what_was_measured(paper: Workflo
     assert 0.7 < statistics.median(ratios.values()) < 1.4
 
 
+def test_a_capture_trains_a_batch_for_each_client_and_calls_torch_for_each_of_them() -> None:
+    """Of as many images in all, four clients take twice as many calls as two, and no more operations."""
+    local = {"lr": 0.1, "batch_size": None, "epochs": 3}
+
+    def work(clients: list[int]) -> costs.Work:
+        federation = {"clients": clients, "rounds": 5, "checkpoints": "last", "local": local}
+        victim = {"module": "lenet-dlg", "parameters": {}}
+        return costs.of_capture(
+            {"federation": federation, "victim": victim, "dataset": {"shape": [32, 32, 3]}}
+        )
+
+    two, four = work([8, 8]), work([4, 4, 4, 4])
+    assert four.calls == pytest.approx(2 * two.calls)
+    assert four.convolutions == two.convolutions
+    # Five rounds of three epochs on sixteen images.
+    passes = 5 * 3 * 16 * costs.STEP
+    assert two.convolutions == pytest.approx(passes * costs.NETWORKS["lenet-dlg"].operations)
+
+
 def simulated(updates: str, batch_size: int | None = 5, **objective: dict[str, Any]) -> costs.Work:
     """Return the work of 100 iterations on 2 updates of 5 epochs on 20 images, of which one is noise."""
     local = {"lr": 0.1, "batch_size": batch_size, "epochs": 5}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leakbench.catalogue import signature
+from leakbench.catalogue import sections, signature
 from leakbench.catalogue.code import PACKAGE
 from leakbench.catalogue.load import attack_of, load_kind
 from leakbench.catalogue.schema import Attack
@@ -234,9 +234,8 @@ APART: dict[str, tuple[dict[str, Any], str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("variant", [False, True])
-@pytest.mark.parametrize("case", sorted(APART))
-def test_what_does_not_go_together_is_refused(case: str, variant: bool, root: Callable[..., Path]) -> None:
+def refused(case: str, variant: bool, root: Callable[..., Path]) -> None:
+    """Assert that an attack with two parts that exclude each other is refused, and that one without loads."""
     changes, one, other = APART[case]
     entry = MATCHING | ({"variants": {"v": changes}} if variant else changes)
     key = "variants.v: " if variant else ""
@@ -246,10 +245,45 @@ def test_what_does_not_go_together_is_refused(case: str, variant: bool, root: Ca
     assert str(problem.value).endswith(says)
 
 
-def test_defaults_go_with_everything(root: Callable[..., Path]) -> None:
+@pytest.mark.parametrize("variant", [False, True])
+@pytest.mark.parametrize("case", sorted(APART))
+def test_what_does_not_go_together_is_refused(case: str, variant: bool, root: Callable[..., Path]) -> None:
+    refused(case, variant, root)
+
+
+def test_a_check_that_looks_at_nothing_is_found(
+    root: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Guards the test above and the one below."""
+    monkeypatch.setattr(sections, "check_fit", lambda entry, where: None)
+    with pytest.raises(pytest.fail.Exception):
+        refused("epochs of a longer run", False, root)
+    with pytest.raises(pytest.fail.Exception):
+        defaults_alone(root, {"epochs": "joint"}, {"enough": 0.1})
+
+
+# A part that excludes much, and an argument of another value than the default that it excludes.
+@pytest.mark.parametrize(
+    ("change", "other"),
+    [
+        ({"epochs": "joint"}, {"enough": 0.1}),
+        ({"optimiser": "cma-es"}, {"updates": "simulated"}),
+        ({"unknowns": "surrogate"}, {"updates": "simulated"}),
+    ],
+)
+def test_only_defaults_go_with_everything(
+    change: dict[str, Any], other: dict[str, Any], root: Callable[..., Path]
+) -> None:
+    defaults_alone(root, change, other)
+
+
+def defaults_alone(root: Callable[..., Path], change: dict[str, Any], other: dict[str, Any]) -> None:
     plain = {"updates": "one-batch", "precision": "float32", "restarts": 1, "snapshots": 0, "enough": 0.0}
-    for change in ({"epochs": "joint"}, {"optimiser": "cma-es"}, {"unknowns": "surrogate"}):
-        loaded(root({"attacks/m": {"summary": "x"} | MATCHING | change | {"parameters": plain}}), "m")
+    entry = {"summary": "x"} | MATCHING | change
+    found = loaded(root({"attacks/m": entry | {"parameters": plain}}), "m")
+    assert plain.items() <= found.parameters.items()
+    with pytest.raises(UserError, match="does not go with"):
+        loaded(root({"attacks/m": entry | {"parameters": plain | other}}), "m")
 
 
 def test_every_part_that_excludes_another_is_there() -> None:

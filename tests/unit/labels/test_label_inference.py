@@ -1,6 +1,5 @@
 """Label inference on the gradients of real untrained networks."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,9 +136,8 @@ def test_row_minimum_takes_as_many_images_as_classes() -> None:
     assert found.tolist() == [list(range(10))]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_labels_come_sorted_and_each_trial_has_its_own(method: str) -> None:
-    """A rule that kept something of one update for the next would fail (so RLU's released code)."""
+def own_and_sorted(method: str) -> None:
+    """Assert that a rule finds the labels of three updates, alone and together."""
     batch = 1 if method == "idlg" else 3
     truth = torch.tensor([[7], [2], [5]]) if batch == 1 else torch.tensor([[9, 1, 4], [0, 8, 2], [6, 5, 3]])
     name = method.replace("_", "-")
@@ -151,11 +149,19 @@ def test_labels_come_sorted_and_each_trial_has_its_own(method: str) -> None:
         assert torch.equal(alone[0], together[trial])
 
 
-def test_a_method_is_a_file_and_its_function() -> None:
-    for method in METHODS:
-        module = __import__(f"leakbench.labels.{method}", fromlist=[method])
-        found: Callable[..., Tensor] = getattr(module, method)
-        assert found.__doc__
+@pytest.mark.parametrize("method", METHODS)
+def test_labels_come_sorted_and_each_trial_has_its_own(method: str) -> None:
+    """A rule that kept something of one update for the next would fail (so RLU's released code)."""
+    own_and_sorted(method)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rule_that_always_answers_class_zero_is_found(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test above."""
+    right = labels.infer
+    monkeypatch.setitem(globals(), "infer", lambda *given: torch.zeros_like(right(*given)))
+    with pytest.raises(AssertionError):
+        own_and_sorted(method)
 
 
 def test_labels_are_apportioned_by_what_falls_short_most() -> None:

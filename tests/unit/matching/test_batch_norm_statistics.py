@@ -24,10 +24,11 @@ def drawn(of: Group) -> torch.Tensor:
     return of.draw("normal", torch.Generator().manual_seed(4))["images"].double()
 
 
-def test_the_value_is_the_distance_of_means_and_variances_trial_by_trial() -> None:
+def is_the_distance(sign: float = 1.0) -> None:
+    """Assert that the prior, times `sign`, is the distance of means and variances."""
     of, prior = trials(), batch_norm_statistics(weight=1.0)
     images = drawn(of)
-    values, _ = prior.of(of)(images)
+    values = sign * prior.of(of)(images)[0]
     for trial, value in enumerate(values):
         x, expected = of.to_pixels(images[trial]), 0.0
         for layer in of.model.children():
@@ -38,6 +39,13 @@ def test_the_value_is_the_distance_of_means_and_variances_trial_by_trial() -> No
                 expected += float((mean - layer.running_mean).norm() + (variance - layer.running_var).norm())
             x = layer(x)
         assert float(value) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_value_is_the_distance_of_means_and_variances_trial_by_trial() -> None:
+    is_the_distance()
+    # Guards the line above.
+    with pytest.raises(AssertionError):
+        is_the_distance(-1.0)
 
 
 def test_the_derivative_passes_gradcheck() -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from leakbench.errors import UserError
 from leakbench.metrics.baselines import CERTIFIED
-from leakbench.tables.certified import check_bounds
+from leakbench.tables import certified
 
 
 def table(mean: float, low: float, high: float, bound: float) -> pd.DataFrame:
@@ -19,17 +19,39 @@ def table(mean: float, low: float, high: float, bound: float) -> pd.DataFrame:
     return pd.DataFrame([line | own, line | other, line | own | unbounded])
 
 
+def breaks(rows: pd.DataFrame) -> bool:
+    """Return whether the check ends the table."""
+    try:
+        certified.check_bounds(rows)
+    except UserError:
+        return True
+    return False
+
+
+def holds() -> None:
+    """Assert that only an interval above the bound of its own cell is an error."""
+    above = table(0.6, 0.55, 0.65, 0.5)
+    assert breaks(above)
+    assert not breaks(table(0.6, 0.5, 0.65, 0.5))
+    assert not breaks(table(0.6, float("nan"), float("nan"), 0.5))
+    # A bound on another attack bounds nothing here, and most tables have none.
+    assert not breaks(above.assign(attack=["one", "other", "one"]))
+    assert not breaks(above[above["baseline"] == ""])
+
+
 def test_an_interval_above_the_bound_is_an_error_that_names_the_cell() -> None:
     with pytest.raises(
         UserError, match=r"d/v/f/dp-sgd/alignment: tpr_at_fpr_0: measured 0\.6, interval 0\.55"
     ):
-        check_bounds(table(0.6, 0.55, 0.65, 0.5))
+        certified.check_bounds(table(0.6, 0.55, 0.65, 0.5))
 
 
-def test_an_interval_that_reaches_the_bound_is_none() -> None:
-    check_bounds(table(0.6, 0.45, 0.65, 0.5))
-    check_bounds(table(0.6, float("nan"), float("nan"), 0.5))
-    rows = table(0.6, 0.55, 0.65, 0.5)
-    # A bound on another attack bounds nothing here, and most tables have none.
-    check_bounds(rows.assign(attack=["one", "other", "one"]))
-    check_bounds(rows[rows["baseline"] == ""])
+def test_an_interval_above_the_bound_is_an_error_and_one_that_reaches_it_is_none() -> None:
+    holds()
+
+
+def test_a_check_that_looks_at_nothing_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test above."""
+    monkeypatch.setattr(certified, "check_bounds", lambda rows: None)
+    with pytest.raises(AssertionError):
+        holds()

@@ -1,6 +1,7 @@
 """PRECODE's bottleneck: what it draws, and the divergence whose gradient it brings."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ from torch.nn.functional import cross_entropy, softplus
 
 from leakbench import victims
 from leakbench.victims.layers import draw_masks
-from leakbench.victims.precode import Bottleneck
+from leakbench.victims.precode import Bottleneck, _Divergence
 
 SHAPE = (8, 8, 1)
 
@@ -32,9 +33,8 @@ def test_noise_that_is_handed_in_is_scaled_by_the_deviations() -> None:
     torch.testing.assert_close(layer(x), layer.decoder(mean + softplus(raw) * layer.keep))
 
 
-@pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5])
-def test_the_gradient_is_that_of_the_loss_and_the_divergence(weight: float) -> None:
-    """The authors' loss, written out, against what the layer brings."""
+def as_written_out(weight: float) -> None:
+    """Hold what the layer brings to the authors' loss, written out."""
     layer, x = made(weight)
     layer.keep = layer.draw((4,), torch.Generator().manual_seed(1))
     (layer(x) ** 2).mean().backward()
@@ -46,6 +46,11 @@ def test_the_gradient_is_that_of_the_loss_and_the_divergence(weight: float) -> N
     ((layer.decoder(mean + deviation * layer.keep) ** 2).mean() + weight * divergence).backward()
     for name, value in layer.named_parameters():
         torch.testing.assert_close(found[name], value.grad)
+
+
+@pytest.mark.parametrize("weight", [0.0, 1e-3, 0.5])
+def test_the_gradient_is_that_of_the_loss_and_the_divergence(weight: float) -> None:
+    as_written_out(weight)
 
 
 def test_clients_at_once_have_the_gradients_of_clients_alone() -> None:
@@ -79,9 +84,40 @@ def test_the_bottleneck_stands_before_the_last_layer(network: str, reads: int) -
     assert model.eval()(torch.rand(2, 1, 8, 8)).shape == (2, 3)
 
 
-def test_the_divergence_s_gradient_has_a_gradient_of_its_own() -> None:
-    layer, x = made()
+def slope_of_slopes(written: bool) -> torch.Tensor:
+    """Return the derivative in the input of the squared gradient of the encoder's weights.
+
+    written: whether the divergence is written out in the loss, and the layer brings none.
+    """
+    layer, x = made(0.0 if written else 0.5)
     x.requires_grad_(True)
-    first = torch.autograd.grad(layer(x).sum(), list(layer.encoder.parameters()), create_graph=True)
-    (second,) = torch.autograd.grad(sum(value.square().sum() for value in first), x)
-    assert second.abs().sum() > 0
+    loss = (layer(x) ** 2).mean()
+    if written:
+        mean, raw = layer.encoder(x).chunk(2, 1)
+        deviation = softplus(raw)
+        divergence = -0.5 * (1 + 2 * deviation.log() - mean**2 - deviation**2).sum(1).mean() / math.log(2)
+        loss = loss + 0.5 * divergence
+    first = torch.autograd.grad(loss, list(layer.encoder.parameters()), create_graph=True)
+    (second,) = torch.autograd.grad(sum((value.square().sum() for value in first), torch.zeros(())), x)
+    return second
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="a second derivative passes the bottleneck twice, and gets the divergence's gradient twice",
+)
+def test_the_divergence_s_gradient_has_the_gradient_of_what_is_written_out() -> None:
+    torch.testing.assert_close(slope_of_slopes(False), slope_of_slopes(True))
+
+
+def test_a_divergence_of_another_sign_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the test of the gradient: 1/d with another sign."""
+
+    def turned(ctx: Any, of_mean: torch.Tensor, of_deviation: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        mean, deviation = ctx.saved_tensors
+        scale = ctx.weight / (math.log(2) * len(mean))
+        return of_mean + scale * mean, of_deviation + scale * (deviation + 1 / deviation), None
+
+    monkeypatch.setattr(_Divergence, "backward", staticmethod(turned))
+    with pytest.raises(AssertionError):
+        as_written_out(0.5)
