@@ -54,7 +54,10 @@ def executed(cell: Spec) -> tuple[float, Lines]:
 
 def of_cells() -> dict[str, tuple[float, Lines]]:
     """Return golden cell → seconds and lines, and keep them for `mutants`."""
-    found = {name: executed(golden.read(name)) for name in golden.names()}
+    golden.preload()
+    found = {
+        name: executed(json.loads((golden.CELLS / f"{name}.json").read_text())) for name in golden.names()
+    }
     KEPT.parent.mkdir(exist_ok=True)
     KEPT.write_text(json.dumps(found))
     return found

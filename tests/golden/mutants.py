@@ -177,11 +177,7 @@ def main() -> int:
             executed.setdefault(file, set()).update(each)
             for line in each:
                 of_line.setdefault((file, line), []).append((seconds, name))
-    # Libraries are loaded once, and leakbench by each fork.
-    import pandas  # noqa: F401
-    import scipy.stats  # noqa: F401
-    import torch  # noqa: F401
-
+    golden.preload()
     done = list(csv.reader(RESULTS.open())) if RESULTS.is_file() else []
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "leakbench"
