@@ -278,7 +278,8 @@ def _robust(held: Spec, others: Sequence[Spec | None]) -> Spec:
     if any(other is None for other in others) or any(form["kind"] != held.get("kind") for form in forms):
         raise ValueError("another set of instructions makes another file")
     if "values" not in held:
-        return held if all(other == held for other in others) else {"kind": held.get("kind", "text")}
+        same = all(other == held for other in others)
+        return held if same else {key: held[key] for key in ("kind",) if key in held}
     same = all({**other, "values": 0} == {**held, "values": 0} for other in others if other)
     spread = max((_share(held, other) for other in others if other), default=0.0)
     if not same or spread > NOISE:
