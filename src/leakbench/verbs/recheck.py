@@ -2,17 +2,20 @@
 
 import random
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from leakbench.artefacts import read_csv, read_table, write_json, write_text
+from leakbench.artefacts import read_csv, read_table, to_json, write_json, write_text
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.load import suggest
+from leakbench.catalogue.needs import BACKBONES, declared_metrics
+from leakbench.catalogue.numerics import numerics
 from leakbench.catalogue.resolve import Plan
+from leakbench.catalogue.workflow import LPIPS
 from leakbench.errors import UserError
 from leakbench.metrics.interval import paired
 from leakbench.process import commit
@@ -21,7 +24,8 @@ from leakbench.reference import FEWEST, read_record, recorded
 from leakbench.tables.found import Found
 from leakbench.tables.of_attacks import of_attacks
 from leakbench.tables.of_studies import of_studies
-from leakbench.verbs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.verbs.record import modules_of, numerics_of, outdated, planned, specs_digest
+from leakbench.verbs.score import score
 from leakbench.verbs.verify import (
     DIFFERENT,
     IDENTICAL,
@@ -71,25 +75,25 @@ def recheck(
     now = commit(root)
     for table, asked in _meant(root, scale, only, equivalent):
         # Nobody picks the sample: it follows from the commit.
+        rng = random.Random(f"{now}/{table.stem}")
         kept = _trials(table) if equivalent else None
-        spec, *files = _sampled(asked, table.stem, f"{now}/{table.stem}", kept)
-        values, costs = ([root / "results" / scale / name for name in names] for names in files)
-        paths = [*values, *costs]
+        sample = _sampled(asked, table, rng) if kept is None else _paired_cell(asked, table, rng, kept)
+        paths = [root / name for name in sample.files]
         if targets:
-            needed[table.stem] = [path.relative_to(root).as_posix() for path in paths]
+            needed[table.stem] = sample.files
             continue
         if missing := [path for path in paths if not path.is_file()]:
             raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
+        found = sample.found(paths)
         if kept is not None:
-            differences = _paired(_found(spec, values, costs).trials, kept)
-            if not _keep(root, table, spec, differences, numerics_of(asked, table.stem)):
-                wrong.append(str(table))
+            absent = read_record(table)["absent"]
+            raised = numerics_of(asked, table.stem, absent)
+            wrong += [] if _keep(root, table, sample, _paired(found.trials, kept), raised) else [str(table)]
             continue
-        counts, apart = _agreement(_found(spec, values, costs), table)
-        sampled = ", ".join(spec["cells"] or spec["studies"])
+        counts, apart = _agreement(found, table)
         told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
         made = {"device": machine(), "commit": now, "date": date.today().isoformat()}
-        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | made)
+        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sample.name} | told | made)
         print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
         print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
         if apart or not counts[IDENTICAL] + counts[WITHIN]:
@@ -130,39 +134,87 @@ def _meant(
         yield table, asked
 
 
-def _sampled(
-    asked: Plan, experiment: str, chance: str, kept: pd.DataFrame | None
-) -> tuple[Spec, list[str], list[str]]:
-    """Return the spec of the experiment's table for its sampled cells or studies alone, and the files below
-    results/<scale> that it is made from: scores or studies, and the records of what each study cost.
+class _Sample(NamedTuple):
+    """A part of an experiment that is measured again.
 
-    A line of a table sums up all seeds of a condition, so these are sampled together: the attacks on one
-    capture, or a study. With the recorded trials `kept`, a condition has at least FEWEST of them.
+    name: its cells or studies.
+    files: what Snakemake makes of it first, relative to the checkout.
+    found: makes its results of these files.
     """
-    spec = asked.spec(f"table/{experiment}")
+
+    name: str
+    files: list[str]
+    found: Callable[[list[Path]], Found]
+
+
+def _sampled(asked: Plan, table: Path, rng: random.Random) -> _Sample:
+    """Return one condition of an experiment: the attacks on one capture, or a study.
+
+    A line of a table sums up all seeds of a condition, so these are sampled together.
+    """
+    spec, home = asked.spec(f"table/{table.stem}"), f"results/{asked.run}"
     everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
     everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
-    conditions = sorted(set(everything.values()))
-    if kept is not None:
-        many = kept.groupby(_CONDITION)["cluster"].nunique()
-        enough = ["/".join(names) for names in many.index[many >= FEWEST]]
-        conditions = [name for name in conditions if any(each.startswith(f"{name}/") for each in enough)]
-        if not conditions:
-            raise UserError(f"{experiment}: no cell has {FEWEST} trials to pair (record the table again)")
-    chosen = random.Random(chance).choice(conditions)
+    chosen = rng.choice(sorted(set(everything.values())))
     cells, studies = (
         [stem for stem in spec.get(kind, []) if everything[stem] == chosen] for kind in ("cells", "studies")
     )
+    if studies:
+        own = spec | {"studies": studies}
+        files = [f"{home}/studies/{s}.parquet" for s in studies]
+        files += [f"{home}/records/study/{s}.json" for s in studies]
+        n = len(studies)
+        return _Sample(", ".join(studies), files, lambda paths: of_studies(own, paths[:n], paths[n:]))
     captures = dict.fromkeys(map(capture_of, cells))
-    names = [f"scores/{capture}.parquet" for capture in captures] + [f"studies/{s}.parquet" for s in studies]
-    costs = [f"records/study/{stem}.json" for stem in studies]
-    return spec | {"cells": cells} | ({"studies": studies} if studies else {}), names, costs
+    files = [f"{home}/scores/{capture}.parquet" for capture in captures]
+    return _Sample(", ".join(cells), files, lambda paths: of_attacks(_bare(spec, cells), paths, []))
 
 
-def _found(spec: Spec, values: list[Path], costs: list[Path]) -> Found:
-    if "studies" in spec:
-        return of_studies(spec, values, costs)
-    return of_attacks(spec | {"experiment": spec["experiment"] | {"exhibit": None}}, values, [])
+def _bare(spec: Spec, cells: list[str]) -> Spec:
+    return spec | {"cells": cells, "experiment": spec["experiment"] | {"exhibit": None}}
+
+
+def _paired_cell(asked: Plan, table: Path, rng: random.Random, kept: pd.DataFrame) -> _Sample:
+    """Return one cell of at least FEWEST recorded trials that follows from files with raised numerics.
+
+    The cell's own attack alone runs again.
+    """
+    many = kept.groupby(_CONDITION)["cluster"].nunique()
+    enough = {"/".join(names) for names in many.index[many >= FEWEST]}
+    spec, home = asked.spec(f"table/{table.stem}"), f"results/{asked.run}"
+
+    def behind(cell: str) -> list[str]:
+        dataset, victim, *_, seed = cell.split("/")
+        return [f"attack/{cell}", f"capture/{capture_of(cell)}", f"train/{dataset}/{victim}/{seed}"]
+
+    cells = [
+        cell for cell in spec["cells"]
+        if cell.rsplit("/", 1)[0] in enough and numerics(modules_of(asked, behind(cell)))
+        and asked.spec(f"capture/{capture_of(cell)}")["federation"]["keep"]
+    ]  # fmt: skip
+    if not cells:
+        raise UserError(f"{table}: no cell of {FEWEST} trials to pair (record the table again)")
+    cell = rng.choice(cells)
+    capture, attack = capture_of(cell), cell.split("/")[-2]
+    dataset, victim, *_, seed = capture.split("/")
+    scored = asked.spec(f"score/{capture}")
+    entry = scored["attacks"][attack]
+    own = scored | {"attacks": {attack: entry}, "judges": entry["judges"]}
+    networks = [f"{home}/victims/{dataset}/{name}/{seed}.safetensors" for name in (victim, *entry["judges"])]
+    weights = any(BACKBONES in declared_metrics()[name].needs for name in entry["metrics"])
+    files = [f"{home}/guesses/{cell}.safetensors", f"{home}/truth/{capture}.safetensors"]
+    files += [f"data/{dataset}.safetensors", *networks, *([f"data/{LPIPS}.safetensors"] if weights else [])]
+
+    def found(paths: list[Path]) -> Found:
+        guesses, truth, data, network, *rest = paths
+        judges, backbones = rest[: len(entry["judges"])], rest[-1] if weights else None
+        with tempfile.TemporaryDirectory() as folder:
+            place, out = Path(folder) / "spec.json", Path(folder) / "scores.parquet"
+            write_text(place, to_json(own))
+            score([guesses], truth, data, network, place, out, backbones=backbones, judges=judges)
+            return of_attacks(_bare(spec, [cell]), [out], [])
+
+    return _Sample(cell, files, found)
 
 
 def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
@@ -215,27 +267,28 @@ def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
     return differences
 
 
-def _keep(root: Path, table: Path, spec: Spec, differences: dict[str, Spec], now: dict[str, int]) -> bool:
+def _keep(
+    root: Path, table: Path, sample: _Sample, differences: dict[str, Spec], now: dict[str, int]
+) -> bool:
     """Write into a record that today's numerics give the same, and return True; where not, print why."""
-    sampled = ", ".join(spec["cells"] or spec["studies"])
     for name, each in differences.items():
         if not (-each["bound"] <= each["low"] and each["high"] <= each["bound"]):
             print(
-                f"{table.stem}: not equivalent in {sampled}: {name} differs by {each['difference']:.3g} "
+                f"{table.stem}: not equivalent in {sample.name}: {name} differs by {each['difference']:.3g} "
                 f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; "
                 f"within {each['bound']:.3g} is asked)"
             )
             return False
     if not differences:
-        print(f"{table.stem}: not equivalent, no trial of {sampled} is recorded")
+        print(f"{table.stem}: not equivalent, no trial of {sample.name} is recorded")
         return False
     made = read_record(table)
-    shows = {"numerics": now, "sampled": sampled, "differences": differences, "device": machine()}
+    shows = {"numerics": now, "sampled": sample.name, "differences": differences, "device": machine()}
     made.setdefault("equivalent", []).append(
         shows | {"commit": commit(root), "date": date.today().isoformat()}
     )
     write_json(table.with_suffix(".json"), made)
-    print(f"{table.stem}: equivalent in {sampled}")
+    print(f"{table.stem}: equivalent in {sample.name}")
     return True
 
 

@@ -1,7 +1,7 @@
 """record: keep the finished table of an experiment below reference/, with what made it."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -107,7 +107,7 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
         "specs": specs_digest(asked, experiment), "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
         "seeds": facts["seeds"],
-        **({"numerics": raised} if (raised := numerics_of(asked, experiment)) else {}),
+        **({"numerics": raised} if (raised := numerics_of(asked, experiment, facts["absent_cells"])) else {}),
         "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip
     kept.mkdir(parents=True, exist_ok=True)
@@ -176,16 +176,22 @@ def specs_digest(asked: Plan, experiment: str) -> str:
     return digest({name: asked.specs[name] for name in asked.needed(experiment)})
 
 
-def numerics_of(asked: Plan, experiment: str) -> dict[str, int]:
+def numerics_of(asked: Plan, experiment: str, absent: Collection[str] = ()) -> dict[str, int]:
     """Return name → numerics version, where it is above 1, of the files from which a table follows.
 
     asked: the plan of the run.
     experiment: the experiment's name.
+    absent: cells that gave no number, so that nothing follows from their attacks.
     """
-    parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
+    names = asked.needed(experiment) - {f"attack/{cell}" for cell in absent}
     measured = asked.definitions[experiment].metrics or []
-    metrics = {declared_metrics()[name].module for name in measured}
-    return numerics({*(f"leakbench.verbs.{verb}" for verb in VERBS), *parts, *metrics})
+    return numerics({*modules_of(asked, names), *(declared_metrics()[name].module for name in measured)})
+
+
+def modules_of(asked: Plan, names: Iterable[str]) -> set[str]:
+    """Return the modules of the verbs and of the parts of specs, as dotted names."""
+    parts = {part for name in names for part in parts_of(asked.specs[name])}
+    return {*(f"leakbench.verbs.{verb}" for verb in VERBS), *parts}
 
 
 def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:
@@ -207,7 +213,7 @@ def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str
         return "of an experiment that is no more"
     if specs_digest(asked, experiment) != made["specs"]:
         return "recorded with other settings"
-    now = numerics_of(asked, experiment)
+    now = numerics_of(asked, experiment, made["absent"])
     if any(each["numerics"] == now for each in made.get("equivalent", ())):
         return ""
     return changed(made.get("numerics", {}), now)

@@ -1,8 +1,10 @@
 """Recorded tables: valid by specs and numerics alone, and held to a sampled cell that is measured again."""
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -36,7 +38,15 @@ def recorded(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_table(folder / "x.parquet", made.trials, {})
     told = {"device": machine(), "commit": "abc", "date": "2026-01-01", "specs": "same", "versions": {}}
     (folder / "x.json").write_text(json.dumps(told | {"absent": {}, "files": kept_digests(folder / "x.csv")}))
-    asked = Plan("quick", {"x": []}, {}, {"table/x": SPEC}, {"x": []})
+    scored = {"metrics": ["mse"], "matching": "best", "judges": [], "decays": False}
+    names = dict(zip(("dataset", "victim", "federation", "defence"), ORIGIN.split("/"), strict=False))
+    specs: dict[str, Any] = {
+        "table/x": SPEC, f"capture/{ORIGIN}": {"federation": {"keep": True}}, f"attack/{STEM}": {},
+        f"score/{ORIGIN}": {"cell": names | {"seed": 0}, "attacks": {"attack": scored}, "judges": []},
+        "train/made/victim/0": {},
+    }  # fmt: skip
+    monkeypatch.setattr(module, "numerics", lambda modules: NUMERICS)
+    asked = Plan("quick", {"x": []}, {}, specs, {"x": []})
     for name, value in (
         ("planned", lambda *given: asked), ("specs_digest", lambda *given: "same"),
         ("numerics_of", lambda *given: NUMERICS),
@@ -174,7 +184,7 @@ def test_the_paired_difference_is_of_the_same_trials(cell: Cell, recorded: Path)
 def test_too_few_trials_show_nothing(cell: Cell, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     NUMERICS["peel"] = 2
     monkeypatch.setattr(module, "FEWEST", 1000)
-    with pytest.raises(UserError, match="x: no cell has 1000 trials to pair"):
+    with pytest.raises(UserError, match=r"x\.csv: no cell of 1000 trials to pair"):
         recheck(cell.root, "quick", equivalent=True)
     recorded.with_suffix(".parquet").unlink()
     recorded.write_text(
@@ -240,6 +250,7 @@ def test_a_column_that_other_conditions_need_does_not_hide_a_line(cell: Cell, re
 def test_all_seeds_of_a_condition_are_sampled_together() -> None:
     studies = [f"plane/perceptron/{kind}/none/{seed}" for kind in ("code", "equations") for seed in range(3)]
     asked = Plan("quick", {"x": []}, {}, {"table/x": {"cells": [], "studies": studies}}, {"x": []})
-    spec, studied, _ = module._sampled(asked, "x", "now", None)
-    assert len({stem.rpartition("/")[0] for stem in spec["studies"]}) == 1
-    assert [path.rpartition("/")[2] for path in studied] == [f"{seed}.parquet" for seed in range(3)]
+    sample = module._sampled(asked, Path("x.csv"), random.Random(1))
+    assert len({stem.rpartition("/")[0] for stem in sample.name.split(", ")}) == 1
+    made = [path.rpartition("/")[2] for path in sample.files]
+    assert made == [f"{seed}.{suffix}" for suffix in ("parquet", "json") for seed in range(3)]
