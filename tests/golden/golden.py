@@ -105,7 +105,6 @@ def run(cell: Spec, folder: Path) -> dict[str, Any]:
 
 def _run(job: Spec) -> None:
     from leakbench import cli
-    from leakbench.parser import parser
 
     spec = Path(f"specs/{job['name']}.json")
     spec.parent.mkdir(parents=True, exist_ok=True)
@@ -120,9 +119,11 @@ def _run(job: Spec) -> None:
         # The command seals itself in a child process, into which nobody sees.
         from leakbench.verbs.attack import attack
 
-        values = vars(parser().parse_args(call))
-        values = {name: values[name] for name in ("capture", "spec", "out", "generator", "labels", "record")}
-        attack(**values, scratch=Path("scratch"))
+        given: Spec = dict.fromkeys(("capture", "out", "generator", "labels", "record"))
+        for option, value in (job["in"] | job["out"]).items():
+            paths = value if isinstance(value, list) else [value]
+            given[option] = Path(paths[0]) if paths else None
+        attack(**given, spec=spec, scratch=Path("scratch"))
     elif code := cli.run(call):
         raise RuntimeError(f"{job['name']}: exit code {code}")
 
