@@ -12,34 +12,26 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import yaml
+from madeup import write_data
+from measures import differences, held, robust
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CELLS = HERE / "cells"
-# What a processor's own order of sums may change, as a share of a tensor's norm. An optimiser that moves by
-# signs, a ratio of small numbers or a choice between equals amplifies it. A cell is therefore written under
-# several sets of instructions. A tensor that they move further has MARGIN times that as a tolerance of its
-# own, and one that they move by more than NOISE is held by its form alone.
-TOLERANCE, MARGIN, NOISE = 1e-4, 10.0, 0.03
 OTHERS: tuple[dict[str, str], ...] = (
     {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "OPENBLAS_CORETYPE": "Haswell"},
     {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"},
 )
-# The number of random directions in which a tensor is measured.
-DIRECTIONS = 4
+# With what another program may end.
+FAULTS = (ArithmeticError, ImportError, LookupError, OSError, RuntimeError, TypeError, ValueError)
 # What a study is said to have cost, since its table shows it.
 COST = {"verb": "train", "seconds": 1, "seconds_per_round": 1}
-# The facts that say which code made a file and where, in place of what it gave.
-MADE_BY = ("code", "versions", "spec", "device", "digest", "knows", "packages")
 Spec = dict[str, Any]
 KEYS = {
     "name": str, "run": str, "experiment": str, "sample": list, "data": dict, "jobs": list, "results": dict,
@@ -79,10 +71,6 @@ def read(name: str) -> Spec:
     return found
 
 
-# --- running
-# -------------------------------------------------------------------------------------------------
-
-
 def run(cell: Spec, folder: Path) -> dict[str, Any]:
     """Run the jobs of a cell in a folder, and return file → what each of its tensors or columns holds.
 
@@ -90,7 +78,7 @@ def run(cell: Spec, folder: Path) -> dict[str, Any]:
     folder: an empty folder.
     """
     for name, form in cell["data"].items():
-        _write_data(folder / f"data/{name}.safetensors", name, form)
+        write_data(folder / f"data/{name}.safetensors", name, form)
     (folder / "cost.json").write_text(json.dumps(COST))
     given = Path.cwd()
     os.chdir(folder)
@@ -100,7 +88,7 @@ def run(cell: Spec, folder: Path) -> dict[str, Any]:
     finally:
         os.chdir(given)
     outs = [path for job in cell["jobs"] for path in job["out"].values()]
-    return {path: _held(folder / path) for path in outs if (folder / path).is_file()}
+    return {path: held(folder / path) for path in outs if (folder / path).is_file()}
 
 
 def _run(job: Spec) -> None:
@@ -126,167 +114,6 @@ def _run(job: Spec) -> None:
         attack(**given, spec=spec, scratch=Path("scratch"))
     elif code := cli.run(call):
         raise RuntimeError(f"{job['name']}: exit code {code}")
-
-
-def _write_data(path: Path, name: str, form: Spec) -> None:
-    """Write a made-up data set: blurred blobs at a place for each class, records, or points of the plane."""
-    from leakbench.artefacts import write_tensors
-
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    if "weights" in form:
-        drawn = {key: rng.standard_normal(shape, np.float32) * 0.05 for key, shape in form["weights"].items()}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return write_tensors(path, drawn, {})
-    rows, columns, channels = form["shape"]
-    facts: Spec = {"dataset": name}
-    tensors: dict[str, np.ndarray] = {}
-    for split in ("train", "test"):
-        count = form[split]
-        labels = rng.permutation(np.arange(count) % form["classes"])
-        if name == "gaussians":
-            images = rng.normal(labels[:, None], 1.0, (count, columns)).reshape(count, 1, columns, 1)
-            images = images.astype(np.float32)
-            tensors[f"{split}/clients"] = rng.integers(0, 2, count)
-        elif rows == 1:
-            entry = yaml.safe_load((ROOT / f"config/datasets/{name}.yaml").read_text())
-            facts |= {"columns": entry["parameters"]["columns"]}
-            images = _records(rng, facts["columns"], count)
-        else:
-            images = _pictures(rng, labels, rows, columns, channels)
-        tensors |= {f"{split}/images": images, f"{split}/labels": labels.astype(np.int64)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_tensors(path, tensors, facts)
-
-
-def _pictures(rng: np.random.Generator, labels: np.ndarray, rows: int, columns: int, channels: int) -> Any:
-    """Return pictures uint8 [n, rows, columns, channels]: smooth, bright at a place that the class
-    chooses."""
-    n = len(labels)
-    coarse = rng.random((n, rows // 4 + 1, columns // 4 + 1, channels))
-    smooth = coarse.repeat(4, 1).repeat(4, 2)[:, :rows, :columns]
-    angle = 2.399963 * labels[:, None, None]
-    y, x = np.mgrid[:rows, :columns]
-    away = (y - rows * (0.5 + 0.3 * np.sin(angle))) ** 2 + (x - columns * (0.5 + 0.3 * np.cos(angle))) ** 2
-    blob = np.exp(-away / (rows * columns / 30.0))[..., None]
-    fine = rng.random((n, rows, columns, channels))
-    dark = 0.35 + 0.3 * rng.random((n, 1, 1, 1))
-    return np.round(255 * np.clip(dark * smooth + 0.5 * blob + 0.1 * fine - 0.1, 0, 1)).astype(np.uint8)
-
-
-def _records(rng: np.random.Generator, columns: Sequence[Spec], count: int) -> np.ndarray:
-    """Return records float32 [n, 1, width, 1]: numbers in [0, 1] on their steps, and one category each."""
-    parts = []
-    for each in columns:
-        (said,) = each.values()
-        if isinstance(said[0], str):
-            parts.append(np.eye(len(said), dtype=np.float32)[rng.integers(0, len(said), count)])
-        else:
-            low, high, step = map(float, said)
-            steps = max(round((high - low) / step), 1)
-            parts.append((rng.integers(0, steps + 1, count) / steps).astype(np.float32)[:, None])
-    whole: np.ndarray = np.concatenate(parts, 1)[:, None, :, None]
-    return whole
-
-
-# --- comparing
-# -----------------------------------------------------------------------------------------------
-
-
-def _held(path: Path) -> dict[str, Any]:
-    """Return what a file holds: name → a short measure of each tensor or column, and its facts as text."""
-    import pandas as pd
-
-    from leakbench.artefacts import read_table, read_tensors
-
-    if path.suffix == ".safetensors":
-        arrays, facts = read_tensors(path)
-        found = {name: _measured(name, array) for name, array in arrays.items()}
-    elif path.suffix == ".parquet":
-        frame, facts = read_table(path)
-        found = {name: _measured(name, frame[name].to_numpy()) for name in frame}
-    else:
-        frame, facts = pd.read_csv(path), {}
-        found = {name: _measured(name, frame[name].to_numpy()) for name in frame}
-    if told := _told(facts):
-        found["facts"] = {"text": json.dumps(told, sort_keys=True, default=str)}
-    return found
-
-
-def _told(facts: Any) -> Any:
-    """Return facts without those that name code, machine or time, and with short numbers."""
-    if isinstance(facts, dict):
-        return {key: _told(value) for key, value in facts.items() if key not in MADE_BY}
-    if isinstance(facts, list | tuple):
-        return [_told(value) for value in facts]
-    return float(f"{facts:.3g}") if isinstance(facts, float) else facts
-
-
-def _measured(name: str, array: np.ndarray) -> Spec:
-    """Return the form of an array, and of numbers that are rounded their norm and some projections.
-
-    Integers, words and truth values are held by a digest of their bytes.
-    """
-    form: Spec = {"shape": list(array.shape), "kind": array.dtype.kind}
-    if array.dtype.kind != "f":
-        text = (
-            array.tobytes() if array.dtype.kind in "iub" else json.dumps(array.tolist(), default=str).encode()
-        )
-        return form | {"digest": zlib.crc32(text)}
-    flat = array.astype(np.float64).ravel()
-    finite = np.isfinite(flat)
-    flat = np.where(finite, flat, 0.0)
-    rng = np.random.default_rng(zlib.crc32(name.encode()))
-    values = [float(np.linalg.norm(flat))]
-    for _ in range(DIRECTIONS):
-        values.append(float(flat @ rng.choice([-1.0, 1.0], flat.size)) / np.sqrt(max(flat.size, 1)))
-    missing = {"missing": int((~finite).sum())} if not finite.all() else {}
-    return form | missing | {"values": [float(f"{value:.7g}") for value in values]}
-
-
-def differences(cell: Spec, found: dict[str, Any]) -> Iterator[str]:
-    """Yield what differs between the numbers of a cell and those found: file, tensor and by how much."""
-    wanted = cell["results"]
-    for path in sorted(wanted.keys() | found.keys()):
-        before, now = wanted.get(path, {}), found.get(path, {})
-        for name in sorted(before.keys() | now.keys()):
-            if name not in now or name not in before:
-                yield f"{path}: {name} is {'gone' if name in before else 'new'}"
-            elif apart := _apart(before[name], now[name]):
-                yield f"{path}: {name} {apart}"
-
-
-def _apart(before: Spec, now: Spec) -> str:
-    """Return in words how two measures of a tensor differ, or "" where they agree."""
-    rest = {key: value for key, value in before.items() if key not in ("values", "tolerance")}
-    # What no processor agrees on is not held.
-    if odd := next((key for key in sorted(rest) if rest[key] != now.get(key)), ""):
-        return f"has another {odd}: {str(now.get(odd))[:300]} (recorded {str(rest.get(odd))[:300]})"
-    if "values" not in before:
-        return ""
-    share = _share(before, now)
-    return "" if share <= before.get("tolerance", TOLERANCE) else f"changed by {share:.1e}"
-
-
-def _share(a: Spec, b: Spec) -> float:
-    """Return the largest difference of two measures as a share of the tensor's norm."""
-    scale = max(abs(a["values"][0]), 1e-12)
-    return max(abs(x - y) / scale for x, y in zip(a["values"], b["values"], strict=True))
-
-
-def _robust(held: Spec, others: Sequence[Spec | None]) -> Spec:
-    """Return a measure with the tolerance that other sets of instructions show to be needed."""
-    forms = [{"shape": each.get("shape"), "kind": each.get("kind")} for each in others if each]
-    if any(other is None for other in others) or any(form["kind"] != held.get("kind") for form in forms):
-        raise ValueError("another set of instructions makes another file")
-    if "values" not in held:
-        same = all(other == held for other in others)
-        return held if same else {key: held[key] for key in ("kind",) if key in held}
-    same = all({**other, "values": 0} == {**held, "values": 0} for other in others if other)
-    spread = max((_share(held, other) for other in others if other), default=0.0)
-    if not same or spread > NOISE:
-        return {"shape": held["shape"], "kind": held["kind"]} if same else {"kind": held["kind"]}
-    needed = float(f"{MARGIN * spread:.2g}")
-    return held | ({"tolerance": needed} if needed > TOLERANCE else {})
 
 
 def resting(cell: Spec, path: str) -> list[str]:
@@ -329,15 +156,15 @@ def report(name: str, lines: Sequence[str]) -> str:
     )
 
 
-# --- the command line
-# ----------------------------------------------------------------------------------------
-
-
 def compared(name: str) -> list[str]:
     """Run a cell in a folder of its own, and return what differs."""
     cell = read(name)
     with tempfile.TemporaryDirectory() as folder:
-        return list(differences(cell, run(cell, Path(folder))))
+        try:
+            return list(differences(cell, run(cell, Path(folder))))
+        except FAULTS as fault:
+            # Another program's fault is a difference, and no reason to leave other cells out.
+            return [f"ended with a fault: {type(fault).__name__}: {fault}"]
 
 
 def write(cells: Mapping[str, Spec]) -> None:
@@ -347,15 +174,15 @@ def write(cells: Mapping[str, Spec]) -> None:
     """
     found = [_under(environment, cells) for environment in ({}, *OTHERS)]
     for name, cell in cells.items():
-        held, *others = (each[name] for each in found)
+        own, *others = (each[name] for each in found)
         cell["name"], cell["results"] = (
             name,
             {
                 path: {
-                    key: _robust(value, [each[path].get(key) for each in others])
+                    key: robust(value, [each[path].get(key) for each in others])
                     for key, value in tensors.items()
                 }
-                for path, tensors in held.items()
+                for path, tensors in own.items()
             },
         )
         (CELLS / f"{name}.json").write_text(_text(cell))

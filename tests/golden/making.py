@@ -248,10 +248,6 @@ def _of_study(flow: Workflow, experiment: str, sample: Sequence[str]) -> list[Sp
     ]
 
 
-# --- short schedules
-# -----------------------------------------------------------------------------------------
-
-
 def shortened(spec: Spec) -> Spec:
     """Return a spec whose every schedule is scaled to a short length; shares of a length stay as they are."""
     spec = dict(spec)
@@ -281,7 +277,7 @@ def shortened(spec: Spec) -> Spec:
             marks = sorted({_mark(mark, epochs) for mark in training["checkpoints"]})
             training = training | {"epochs": EPOCHS, "checkpoints": marks}
             if kind == "victim":
-                training["images"] = 120
+                training["images"] = 48
             spec[kind] = spec[kind] | {"training": training}
     if "generator" in spec:
         generator = dict(spec["generator"])
