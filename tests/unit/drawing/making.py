@@ -42,7 +42,9 @@ TITLES = {
 
 def titled(parts: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
     """Return the parts of an experiment: those given, or else all that have a title here."""
-    names = {kind: [{"name": name} for name in titles] for kind, titles in TITLES.items()} | parts
+    names = {
+        kind: [{"name": name, "parameters": {}} for name in titles] for kind, titles in TITLES.items()
+    } | parts
     return {
         kind: [{"title": TITLES[kind].get(each["name"], "")} | each for each in own]
         for kind, own in names.items()
