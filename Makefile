@@ -14,14 +14,16 @@ export PYTHONNOUSERSITE := 1
 export SYSTEM ?= $(if $(CI),yes)
 install = { test "$(SYSTEM)" = yes && test "$$(id -u)" = 0 && apt-get update -qq && apt-get install -y -qq $(1) >/dev/null; }
 
-.PHONY: help reproduce test lint manual bench verify-recorded seeds fuzz kills lock env browser slurm flower clean
+.PHONY: help reproduce test lint manual bench verify-recorded golden-lines mutants seeds fuzz kills lock env browser slurm flower clean
 help:
 	@echo "make reproduce   set up the environment, run the whole quick scale, write results/quick/report.html"
 	@echo "make test        set up the environment, run every check and every test (SYSTEM=yes: install what some tests need)"
 	@echo "make lint        check style, types, import contracts and the workflow"
-	@echo "make manual      write config/README.md and the schemas for editors from the catalogue's models"
+	@echo "make manual      write config/README.md, the schemas for editors and the citations"
 	@echo "make bench       compare ways of doing the same work, write results/bench.csv"
-	@echo "make verify-recorded   run a sample of each recorded experiment and hold it to the record (SCALE=standard, SAMPLE=1, ONLY=\"name …\", SEED=1, ITERATIONS=30)"
+	@echo "make verify-recorded   measure a cell of each recorded experiment again and hold it to the record (SCALE=standard, ONLY=\"name …\", SEED=1, EQUIVALENT=yes)"
+	@echo "make golden-lines  say which lines of recorded jobs no golden cell executes (an hour and a half)"
+	@echo "make mutants     put 200 random faults into that code, and say which tests find them (two hours; COUNT=200)"
 	@echo "make seeds       measure every headline finding with raised seeds and record it (SCALE=standard, SEEDS=\"1 2\")"
 	@echo "make fuzz        feed 100,000 damaged files to the readers (some 20 minutes)"
 	@echo "make kills       kill a second whole run twenty times and compare its bytes with this one (half an hour and more)"
@@ -54,14 +56,19 @@ bench: env
 	python -m bench
 
 SCALE ?= standard
-SAMPLE ?= 1
 verify-recorded: env
-	confirm="python -m leakbench confirm --scale $(SCALE)$(addprefix -seed,$(SEED)) --sample $(SAMPLE) $(addprefix --only ,$(ONLY)) \
-	  $(addprefix --iterations ,$(ITERATIONS))" && \
-	targets=$$($$confirm --targets) && \
+	recheck="python -m leakbench recheck --scale $(SCALE)$(addprefix -seed,$(SEED)) $(addprefix --only ,$(ONLY)) $(if $(EQUIVALENT),--equivalent)" && \
+	targets=$$($$recheck --targets) && \
 	{ test -z "$$targets" || { set -- $$targets && only=$$1 && shift && \
 	  snakemake --cores $(CORES) --config scale=$(SCALE) $(addprefix seed=,$(SEED)) $$only -- "$$@"; }; } && \
-	$$confirm
+	$$recheck
+
+golden-lines: env
+	OMP_NUM_THREADS=1 python tests/golden/lines.py
+
+COUNT ?= 200
+mutants: env
+	OMP_NUM_THREADS=1 python tests/golden/mutants.py --count $(COUNT)
 
 # `python -m leakbench plan --scale standard --headlines` says what one seed costs. A killed run goes on where it stopped.
 SEEDS ?= 1 2

@@ -186,17 +186,12 @@ def parser() -> argparse.ArgumentParser:
         help="every experiment of a headline finding that has no valid record",
     )
     record.add_argument("--targets", action="store_true", help="only print the tables to make first")
-    confirm = command("confirm", "compare samples of recorded experiments with what today's code gives")
-    confirm.add_argument("--scale", required=True, help="the scale that was recorded")
-    confirm.add_argument("--only", nargs="+", action="extend", help="check only these experiments")
-    confirm.add_argument("--targets", action="store_true", help="only print the files to make first")
-    confirm.add_argument(
-        "--sample", type=_positive, default=1, help="captures or studies of each experiment (default: 1)"
-    )
-    confirm.add_argument(
-        "--iterations",
-        type=_positive,
-        help="run the recorded code and today's code for this many iterations and require the same bytes",
+    recheck = command("recheck", "measure a sampled cell of recorded experiments again, and compare")
+    recheck.add_argument("--scale", required=True, help="the scale that was recorded")
+    recheck.add_argument("--only", nargs="+", action="extend", help="check only these experiments")
+    recheck.add_argument("--targets", action="store_true", help="only print the files to make first")
+    recheck.add_argument(
+        "--equivalent", action="store_true", help="show that today's numerics give the same as the recorded ones"
     )
     enter = command("enter", "run the agreed attacks on your own defence and write its entry")
     enter.add_argument(

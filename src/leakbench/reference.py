@@ -4,7 +4,7 @@ Experiments that take hours are measured once and recorded. Each experiment has 
 as the workflow wrote it (.csv), the single trials behind the table (.parquet), its record (.json), small
 pictures of its strongest attacks (.safetensors) where it has any, and what its figure draws in addition to
 the table (.exhibit.safetensors) where that is small. The record names device, commit, date, versions,
-digests of specs, code and files, and how far the trainings ran.
+the digests of specs and files, and how far the trainings ran.
 
 The same experiment with every seed raised by N is recorded below reference/<scale>-seed<N>/. Such a table
 says what the seed changes; it decides no verdict.
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from leakbench.artefacts import read_csv, read_json, read_table
 from leakbench.errors import Altered, UserError
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 EXHIBIT = ".exhibit.safetensors"
 KEPT = (".csv", ".parquet", ".safetensors", EXHIBIT)
 _Suffix = Annotated[str, Field(pattern=f"^({'|'.join(map(re.escape, KEPT))})$")]
+# The fewest trials that may show that two numerics give the same.
+FEWEST = 10
+Numerics = dict[str, Annotated[int, Field(gt=1)]]
 Files = dict[_Suffix, Annotated[str, Field(pattern="^[0-9a-f]{64}$")]]
 # Columns of a table that are read as text even if a column is empty in every line or has only digits.
 TEXT = {"seeds": str, "baseline": str, "key": str}
@@ -39,6 +42,46 @@ _MEND = "restore it with `git checkout`, or run `leakbench record` again"
 _SEEDED = re.compile(r"(.+)-seed([0-9]+)")
 
 
+class Difference(BaseModel):
+    """A paired difference of trials, in the unit of its metric.
+
+    difference: its mean, of other numerics minus the recorded ones.
+    low: the lower end of its 95 % interval.
+    high: the upper end.
+    n: the number of independent trials.
+    bound: half the tolerance of the metric, within which the interval lies.
+    """
+
+    model_config = ConfigDict(allow_inf_nan=False, strict=True)
+
+    difference: float
+    low: float
+    high: float
+    n: Annotated[int, Field(ge=FEWEST)]
+    bound: Annotated[float, Field(ge=0)]
+
+    @model_validator(mode="after")
+    def _within(self) -> "Difference":
+        if not (-self.bound <= self.low <= self.high <= self.bound):
+            raise ValueError(f"{self.low} to {self.high} does not lie within {self.bound} of 0")
+        return self
+
+
+class Equivalent(BaseModel):
+    """What shows that other numerics than the recorded ones give the same table.
+
+    numerics: name → version above 1 of the other numerics.
+    sampled: the cells or studies that were run again.
+    differences: attack and metric → difference.
+    """
+
+    model_config = ConfigDict(strict=True)
+
+    numerics: Numerics
+    sampled: str
+    differences: Annotated[dict[str, Difference], Field(min_length=1)]
+
+
 class Record(BaseModel):
     """The keys that a record must have, and their form; a record may have more keys.
 
@@ -46,14 +89,14 @@ class Record(BaseModel):
     commit: the commit from which the table was made.
     date: when the table was made.
     specs: the digest of the specs from which the table follows.
-    code: the digest of the code from which the table follows.
+    numerics: name → numerics version, where it is above 1, of the files from which the table follows.
     versions: library → version.
     absent: cell → the reason why the cell is absent.
     files: suffix → the digest of a file beside the record.
     shares: cell → what was trained → the share of its full length.
     falls: cell → for each trial the share by which its loss fell in the last half.
     knows: cell → what the attack knew.
-    confirmed: digest of other code → what shows that this code gives the same table.
+    equivalent: other numerics that give the same table, and what shows it.
     """
 
     model_config = ConfigDict(allow_inf_nan=False, strict=True)
@@ -62,14 +105,14 @@ class Record(BaseModel):
     commit: str
     date: str
     specs: str
-    code: str
     versions: dict[str, str]
     absent: dict[str, str]
     files: Files
     shares: dict[str, dict[str, float]] = {}
     falls: dict[str, list[float]] = {}
     knows: dict[str, dict[str, str]] = {}
-    confirmed: dict[str, dict[str, Any]] = {}
+    numerics: Numerics = {}
+    equivalent: list[Equivalent] = []
 
 
 def run_of(folder: str) -> tuple[str, int | None]:

@@ -15,6 +15,8 @@ from leakbench.reference import EXHIBIT, files, fuller, kept_digests, run_of, ta
 from leakbench.whole import SEAL
 
 ROW = {"metric": "psnr", "mean": 20.0, "baseline": "", "seeds": "0", "n": 2}
+OUTSIDE = {"difference": 0.1, "low": -0.1, "high": 0.3, "n": 10, "bound": 0.2}
+EQUIVALENT = {"numerics": {"peel": 2}, "sampled": "a/b/c/d/e/0"}
 
 
 def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> Path:
@@ -26,7 +28,6 @@ def record(root: Path, scale: str, experiment: str = "some", **changes: Any) -> 
         "commit": "abc",
         "date": "2026-01-01",
         "specs": "1",
-        "code": "2",
         "versions": {},
         "absent": {},
     } | changes
@@ -73,7 +74,7 @@ def test_a_table_its_record_and_its_trials_belong_together(tmp_path: Path) -> No
     assert trials["value"].tolist() == [20.0]
 
 
-@pytest.mark.parametrize("key", ["device", "commit", "date", "specs", "code"])
+@pytest.mark.parametrize("key", ["device", "commit", "date", "specs"])
 def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> None:
     record(tmp_path, "long", **{key: None})
     with pytest.raises(UserError, match=rf"some\.json: {key}: Input should be a valid string, got None"):
@@ -93,7 +94,18 @@ def test_a_record_that_says_too_little_is_refused(key: str, tmp_path: Path) -> N
         ("falls", {"a": ["x"]}, r"falls\.a\.0: Input should be a valid number, got 'x'"),
         ("shares", {"a": {"victim": math.nan}}, "some.csv's record: victim: nan is no finite number"),
         ("knows", {"a": 1}, r"knows\.a: Input should be a valid dictionary, got 1"),
-        ("confirmed", ["code"], r"confirmed: Input should be a valid dictionary, got \['code'\]"),
+        ("numerics", {"peel": 1}, r"numerics\.peel: Input should be greater than 1, got 1"),
+        ("numerics", {"peel": 2.5}, r"numerics\.peel: Input should be a valid integer, got 2\.5"),
+        ("equivalent", {}, r"equivalent: Input should be a valid list, got {}"),
+        ("equivalent", [EQUIVALENT | {"differences": {}}], r"equivalent\.0\.differences: "),
+        (
+            "equivalent", [EQUIVALENT | {"differences": {"a, mse": OUTSIDE}}],
+            r"equivalent\.0\.differences\.a, mse: .*-0\.1 to 0\.3 does not lie within 0\.2 of 0",
+        ),
+        (
+            "equivalent", [EQUIVALENT | {"differences": {"a, mse": OUTSIDE | {"high": 0.1, "n": 9}}}],
+            r"equivalent\.0\.differences\.a, mse\.n: Input should be greater than or equal to 10, got 9",
+        ),
     ],
 )
 def test_a_strangers_record_is_one_line_with_file_and_key(

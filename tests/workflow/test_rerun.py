@@ -163,11 +163,11 @@ def test_rules_are_the_verbs(copied: Project) -> None:
         "plan",
         "audit",
         "check",
-        "confirm",
         "enter",
         "compare",
         "manual",
         "new",
+        "recheck",
         "record",
     }
     also = {"all", "train_generator", "train_study", "capture_bulk", "attack_bulk"}

@@ -22,6 +22,7 @@ from leakbench.auditing.found import LABELLED, NOTHING, Found, Score, pixels_of,
 from leakbench.auditing.layers import readable, uncountable
 from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
+from leakbench.catalogue.bibliography import source
 from leakbench.metrics.interval import interval
 from leakbench.yamls import read_yaml
 
@@ -127,9 +128,8 @@ def started(name: str, about: dict[str, Any], observation: Observation) -> Found
     observation: what the server sees.
     """
     records = observation.clients[0]
-    return Found(
-        name, about["title"], about["stage"], about["attacker"], about["source"], records, [NOTHING] * records
-    )
+    paper = str(source(about["source"]))
+    return Found(name, about["title"], about["stage"], about["attacker"], paper, records, [NOTHING] * records)
 
 
 def exact(

@@ -12,6 +12,7 @@ from leakbench.attacks.observation import Observation
 from leakbench.auditing.layers import readable, uncountable
 from leakbench.auditing.reasons import reason
 from leakbench.auditing.view import Truth
+from leakbench.catalogue.bibliography import source
 from leakbench.errors import Unfit
 from leakbench.exact.membership import distances, spans, within
 
@@ -45,15 +46,15 @@ def besides(observation: Observation, truth: Truth, plain_loss: bool) -> Iterato
     truth: the private records. Membership also needs records of others to compare with.
     plain_loss: whether the loss is the mean cross-entropy. Label counts are left out for any other loss.
     """
-    plans = [("label counts", "B", "Wainakh et al., arXiv:2105.09369", labels)] if plain_loss else []
-    plans.append(("membership", "D", "Petrov et al., arXiv:2405.15586 (of text)", members))
-    for title, letter, source, attack in plans:
+    plans = [("label counts", "B", str(source("llg")), labels)] if plain_loss else []
+    plans.append(("membership", "D", f"{source('projres')} (of text)", members))
+    for title, letter, paper, attack in plans:
         begun = time.perf_counter()
         try:
             line, ran = attack(observation, truth), True
         except Exception as problem:  # noqa: BLE001 - a network of somebody's own may raise anything
             line, ran = reason(problem), False
-        yield Beside(title, letter, source, line, ran, round(time.perf_counter() - begun, 3))
+        yield Beside(title, letter, paper, line, ran, round(time.perf_counter() - begun, 3))
 
 
 def labels(observation: Observation, truth: Truth) -> str:

@@ -35,7 +35,7 @@ class Found:
     title: as in attacks.yaml.
     stage: `exact` or `matching`, as in attacks.yaml.
     attacker: the letter of the attacker, as in attacks.yaml.
-    source: the paper, as in attacks.yaml.
+    source: the paper: authors, title, venue, year and link.
     records: the number of private records.
     levels: an index of LEVELS for each record; all are NOTHING if the attack gave no result.
     proven: how many records the attack itself proves.

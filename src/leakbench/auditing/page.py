@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leakbench.catalogue.bibliography import source
 from leakbench.report.numbers import count, number
 from leakbench.report.templates import environment
 
@@ -18,12 +19,14 @@ DECLARED = {
     "rounds": "rounds that a client takes part in",
     "prior": "probability that somebody attacks",
 }
-# What each attack and each statement of the page rests on.
-SOURCES = (
-    "Carletti et al., SoK on gradient leakage in federated learning, USENIX Security 2025 (letters A to H)",
-    "Hayes, Mahloujifar and Balle, Bounding training data reconstruction in DP-SGD, arXiv:2302.07225",
-    "Regulation (EU) 2016/679, Article 35 (impact assessment)",
-)
+# Key of config/bibliography.yaml → what the page takes from that work.
+SOURCES = {
+    "sok": "letters A to H",
+    "hayes": "certified probability",
+    "gdpr": "Article 35: impact assessment",
+    "edpb": "extraction of personal data from models",
+    "edps": "leaks through updates",
+}
 
 
 def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -> str:
@@ -51,7 +54,7 @@ def page(audit: Mapping[str, Any], pictures: Sequence[Mapping[str, Any]] = ()) -
         command=_command(audit),
         sources=[
             *dict.fromkeys(f"{found['title']}: {found['source']}" for found in [*ran, *beside]),
-            *SOURCES,
+            *(f"{source(key)} ({what})" for key, what in SOURCES.items()),
         ],
     )
 

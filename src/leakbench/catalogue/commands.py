@@ -22,7 +22,7 @@ The rules of the workflow call these commands, and the log of a run has each of 
 files and specs are made by other jobs, or by `leakbench plan`.
 """
 # The commands that people call. All others are jobs.
-CALLED = ("audit", "enter", "new", "plan", "verify", "compare", "check", "record", "confirm", "manual")
+CALLED = ("audit", "enter", "new", "plan", "verify", "compare", "check", "record", "recheck", "manual")
 
 
 def commands(parser: argparse.ArgumentParser) -> str:

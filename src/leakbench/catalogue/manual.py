@@ -1,4 +1,4 @@
-"""The manual of config/ and the schemas for editors, written from the models in schema.py and regime.py."""
+"""What is made from models and lists: the manual of config/, the schemas for editors, the citations."""
 
 import ast
 import inspect
@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from leakbench.catalogue.api import api, arguments, listed, without
+from leakbench.catalogue.bibliography import bibliography, citation, cited
 from leakbench.catalogue.load import RULES, load_kind
 from leakbench.catalogue.schema import KINDS, Part
 from leakbench.catalogue.signature import definition, module_file, parameters_model, part_names
@@ -66,7 +67,14 @@ and of its function.
 def manual(root: Path) -> dict[str, str]:
     """Return the text of each generated file, by its path below the checkout `root`."""
     schemas = {f"config/schemas/{kind}.json": _json(_editor_schema(model)) for kind, model in KINDS.items()}
-    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas}
+    return {"config/README.md": _readme(root), "docs/api.md": api(), **schemas, **_citations(root)}
+
+
+def _citations(root: Path) -> dict[str, str]:
+    """Return the texts whose citations are made from the bibliography and whose other words are kept."""
+    works = bibliography(root / "config")
+    make = {"README.md": cited, "CITATION.cff": citation}
+    return {name: each((root / name).read_text(encoding="utf-8"), works) for name, each in make.items()}
 
 
 def _readme(root: Path) -> str:

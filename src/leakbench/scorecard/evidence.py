@@ -20,6 +20,7 @@ from leakbench.metrics.interval import FEWEST
 from leakbench.papers.printed import as_text
 from leakbench.papers.work import Paper, published_for
 from leakbench.scorecard.quantity import NAN, LeftOut, Measured, NotMeasured, Trials
+from leakbench.verdicts.schedule import Schedule, schedule_of
 from leakbench.verdicts.settled import settled
 from leakbench.verdicts.tolerances import tolerance_of
 from leakbench.verdicts.verdict import SHORTEST
@@ -127,12 +128,13 @@ class Evidence:
     absent: experiment -> stem of a cell -> why it is absent.
     shares: experiment -> stem -> what trained (victim, generator, ...) -> share of its full length.
     falls: experiment -> stem -> by what share the loss of each trial fell in the last half of its run.
+    attacks: attack -> its parameters and parts at full size, which tell how its step size falls.
     fact: gives a fact by its path.
     exhibit: gives the tensors and facts of an experiment's exhibit.
     known: all experiments that exist; None where a name that is not known is not a mistake.
     device: where the scale was measured.
     commit: the commit with which it was measured.
-    origins: experiment -> scale, device, commit and age of what is recorded.
+    origins: experiment -> scale, device and commit of what is recorded.
     """
 
     scale: str
@@ -140,24 +142,25 @@ class Evidence:
     absent: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     shares: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     falls: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
+    attacks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fact: Callable[[str], Any] = lambda path: _unknown(path)
     exhibit: Callable[[str], Any] = lambda name: _unknown(f"exhibit of {name}")
     known: frozenset[str] | None = frozenset()
     device: str = ""
     commit: str = ""
-    origins: Mapping[str, tuple[str, str, str, str]] = field(default_factory=dict)
+    origins: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
 
-    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str, str]:
-        """Return scale, device, commit and a note on the age of the rows from which a quantity was read.
+    def origin(self, leaves: Iterable[tuple[str, int]]) -> tuple[str, str, str]:
+        """Return scale, device and commit of the rows from which a quantity was read.
 
         leaves: experiment and line of each row.
         """
-        own = (self.scale, self.device, self.commit, "")
+        own = (self.scale, self.device, self.commit)
         found = [self.origins.get(name, own) for name in {name for name, _ in leaves}] or [own]
-        scale, device, made, age = (
+        scale, device, made = (
             "; ".join(sorted({each for each in part if each})) for part in zip(*found, strict=True)
         )
-        return scale, device, made, age
+        return scale, device, made
 
     def column(self, name: str, leaves: Iterable[tuple[str, int]]) -> list[str]:
         """Return the texts of a column in the rows from which a quantity was read, each once, sorted.
@@ -240,12 +243,13 @@ class Evidence:
         independent = len(set(trials.clusters.values())) if trials else int(n)
         if independent < FEWEST or math.isnan(low):
             low = high = NAN
-        length, note = self._length(lines, line, paper, wanted)
+        length, schedule, note = self._length(lines, line, paper, wanted)
         return Measured(
             mean, low, high, int(n), independent, length, False,
             self._beats_null(lines, wanted, metric, mean, trials), trials,
             frozenset({(experiment, line)}), (note,) if note else (), metric, True,
             {"std": float(row["std"]) if "std" in row else NAN, "failure_rate": row.get("failure_rate")},
+            schedule,
         )  # fmt: skip
 
     def _elsewhere(self, experiment: str, where: Mapping[str, object]) -> Lines | None:
@@ -261,24 +265,32 @@ class Evidence:
 
     def _length(
         self, lines: Lines, line: int, paper: Paper, where: Mapping[str, object]
-    ) -> tuple[float, str]:
-        """Return the share of the published length that ran behind a line, and words if it is less than one.
+    ) -> tuple[float, Schedule | None, str]:
+        """Return how far the run behind a line came.
 
-        Iterations too few to decide count as whole where the run is shown to have settled.
+        These are the share of the published length that ran, the schedule of the step size, and words if the
+        share is less than one. A run that is shown to have settled counts as whole, and its schedule as at
+        its end, where it is else too short or its step size falls again.
 
         where: the columns by which the line was found.
         """
         row = lines.frame.iloc[line]
         shares, words = [1.0], []
         names = {str(row[key]) for key in PLACE if key in row and not pd.isna(row[key])}
-        steps, full = row.get("iterations"), published_for(paper.lengths, str(row.get("attack", "")))
-        own = as_text(row.get("baseline", "")) == ""
-        if full and own and steps is not None and not pd.isna(steps):
-            early = steps < SHORTEST * full and self._settled(lines, line, where, names)
-            shares.append(1.0 if early else float(steps) / full)
-            if steps < full:
-                when = ", when it had settled" if early else ""
-                words.append(f"after {steps:,.0f} of {full:,.0f} iterations{when}")
+        attack, steps, schedule = str(row.get("attack", "")), row.get("iterations"), None
+        full, own = published_for(paper.lengths, attack), as_text(row.get("baseline", "")) == ""
+        if own and steps is not None and not pd.isna(steps):
+            schedule = schedule_of(self.attacks.get(attack, {}), int(steps))
+            short = bool(full and steps < SHORTEST * full) or bool(schedule and schedule.ahead)
+            early = short and self._settled(lines, line, where, names)
+            how = ""
+            if early:
+                schedule, how = None, ", when it had settled"
+            elif full and schedule and schedule.full < full:
+                how = f", with the whole schedule of the step size squeezed into {schedule.full:,}"
+            if full:
+                shares.append(1.0 if early else float(steps) / full)
+                words += [f"after {steps:,.0f} of {full:,.0f} iterations{how}"] if steps < full else []
         turns, asked = row.get("rounds"), published_for(paper.rounds, str(row.get("training", "")))
         if asked and turns is not None and not pd.isna(turns):
             shares.append(float(turns) / asked)
@@ -291,7 +303,7 @@ class Evidence:
         for part, value in trained.items():
             shares += [] if part in paper.unstated else [value]
             words.append(f"{value:.2%} of the {part}'s full training")
-        return min(1.0, *shares), "; ".join(words)
+        return min(1.0, *shares), schedule, "; ".join(words)
 
     def _settled(self, lines: Lines, line: int, where: Mapping[str, object], names: set[str]) -> bool:
         """Return whether the run behind a line is shown to have settled, by losses and intermediate images.

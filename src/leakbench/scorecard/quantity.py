@@ -15,6 +15,7 @@ import numpy as np
 from leakbench.errors import NotMeasured
 from leakbench.metrics.interval import interval, paired
 from leakbench.papers.printed import as_text
+from leakbench.verdicts.schedule import Schedule
 
 NAN = float("nan")
 # Both sides of an ordering ran equally long if their shares of the published length differ by at most this
@@ -67,6 +68,8 @@ class Measured:
     metric: its metric, empty where it has none.
     raw: whether it is one row of a table, so that its metric's range is its own.
     extra: further statistics of the row.
+    schedule: how far its run came in the schedule of the step size; of its parts, the one whose step size
+    falls again. None where it has none, or where the run has settled.
     """
 
     value: float
@@ -83,6 +86,7 @@ class Measured:
     metric: str = ""
     raw: bool = False
     extra: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    schedule: Schedule | None = None
 
     def __add__(self, other: "Measured | float") -> "Measured":
         return linear(self, as_measured(other), 1.0)
@@ -155,10 +159,12 @@ def _joined(parts: Sequence[Measured]) -> dict[str, Any]:
     """Return what a combination takes over from its parts."""
     nulls = [part.beats_null for part in parts if part.beats_null is not None]
     counted = [part.n for part in parts if part.n is not None]
+    unfinished = (part.schedule for part in parts if part.schedule and part.schedule.ahead)
     return {
         "n": min(counted) if counted else None,
         "independent": min(part.independent for part in parts),
         "length": min(part.length for part in parts),
+        "schedule": next(unfinished, None),
         "unequal": any(part.unequal for part in parts),
         "beats_null": all(nulls) if nulls else None,
         "leaves": frozenset().union(*(part.leaves for part in parts)),

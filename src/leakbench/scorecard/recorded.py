@@ -12,16 +12,23 @@ from leakbench.scorecard.quantity import NotMeasured
 
 
 def of_records(
-    found: Sequence[Kept], ages: Mapping[str, str] | None = None, known: frozenset[str] | None = None
+    found: Sequence[Kept],
+    ages: Mapping[str, str] | None = None,
+    known: frozenset[str] | None = None,
+    attacks: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Evidence:
     """Return the evidence of recorded runs.
 
     found: runs of one scale, or of one seed of it, at least one.
-    ages: experiment -> what has changed since it was recorded, in words; empty where nothing has.
+    ages: experiment -> in words, what has changed since it was recorded. Such a record is no evidence, and the
+    words are the reason why the experiment has none.
     known: all experiments that exist, None where a name that is not known is not a mistake.
+    attacks: attack -> its parameters and parts at full size.
     """
-    kept = {each.name: each for each in found}
+    old = {name: age for name, age in (ages or {}).items() if age}
+    kept = {each.name: each for each in found if each.name not in old}
     scale, (plain, _) = found[0].scale, run_of(found[0].scale)
+    reasons = {name: {"every cell": f"its record at scale {scale} was {age}"} for name, age in old.items()}
 
     def exhibit(name: str) -> Any:
         path = kept[name].beside(EXHIBIT) if name in kept else None
@@ -32,13 +39,14 @@ def of_records(
     return Evidence(
         scale=scale,
         lines={name: Lines(name, each.rows, each.trials()) for name, each in kept.items()},
-        absent={name: each.record["absent"] for name, each in kept.items()},
+        absent=reasons | {name: each.record["absent"] for name, each in kept.items()},
         shares={name: each.record.get("shares", {}) for name, each in kept.items()},
         falls={name: each.record.get("falls", {}) for name, each in kept.items()},
+        attacks=attacks or {},
         exhibit=exhibit,
         known=known,
         origins={
-            name: (plain, each.record["device"], each.record["commit"], (ages or {}).get(name, ""))
+            name: (plain, each.record["device"], each.record["commit"])
             for name, each in kept.items()
         },
     )

@@ -204,9 +204,8 @@ class Card:
         if value is None:
             return line | {"reason": self._absence(entry, reason)}
         leaves = frozenset() if isinstance(value, str) else value.leaves
-        scale, device, commit, age = found.scale.origin(leaves)
-        line |= {"scale": scale, "device": device, "commit": commit}
-        line["reason"] = f"{reason} ({age})" if age else reason
+        scale, device, commit = found.scale.origin(leaves)
+        line |= {"scale": scale, "device": device, "commit": commit, "reason": reason}
         seeds = {int(seed) for text in found.scale.column("seeds", leaves) for seed in text.split()}
         line["seeds"] = " ".join(map(str, sorted(seeds)))
         if isinstance(value, Outcome):
@@ -252,7 +251,7 @@ class Card:
         row, reading, number = entry.row, entry.reading, entry.against
         if isinstance(value, Outcome):
             printed: Any = entry.words["published"]
-            return decide_outcome(value.recognised, printed, value.ssim.length)
+            return decide_outcome(value.recognised, printed, value.ssim.length, value.ssim.schedule)
         if isinstance(value, str):
             return decide_text(value, entry.words["published"])
         if row is None and value.unequal:
@@ -274,7 +273,10 @@ class Card:
             sign,
         )  # fmt: skip
         count, null = _count(value), value.beats_null
-        return decide(asked, Sample(value.value, value.low, value.high, count, value.length, null, ordering))
+        sample = Sample(
+            value.value, value.low, value.high, count, value.length, null, ordering, value.schedule
+        )
+        return decide(asked, sample)
 
     def _ordering(
         self, entry: Entry, value: Measured, scale: Scale
@@ -289,8 +291,9 @@ class Card:
             if isinstance(beside, Measured):
                 apart = value - beside
                 return sign, Ordering(
-                    apart.value, apart.low, apart.high, _count(apart), not apart.unequal, apart.length
-                )
+                    apart.value, apart.low, apart.high, _count(apart), not apart.unequal, apart.length,
+                    apart.schedule,
+                )  # fmt: skip
         return sign, None
 
     def _absence(self, entry: Entry, reason: str) -> str:

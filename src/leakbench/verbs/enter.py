@@ -166,7 +166,7 @@ def _of_the_record(root: Path, scale: str) -> Iterator[Entry]:
         raise UserError(f"{table}: not recorded (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
     made = read_record(table)
     if age := outdated(root, scale, EXPERIMENT, made):
-        raise UserError(f"{table}: {age} (run `make verify-recorded`, or record it again)")
+        raise UserError(f"{table}: {age} (run {EXPERIMENT}, then `leakbench record {EXPERIMENT}`)")
     rows, today = _rows(table), agreed(root)
     for name in sorted({row["defence"] for row in rows} - {"none"}):
         files = [root / place for place in _files(name)]

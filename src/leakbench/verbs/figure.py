@@ -1,9 +1,10 @@
 """figure: run the experiments' notebook on one table and its pictures."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pandas as pd
 
@@ -11,6 +12,7 @@ from leakbench.artefacts import Facts, read_csv, read_facts, read_table, write_t
 from leakbench.errors import UserError
 from leakbench.papers.marks import marks as printed_marks
 from leakbench.papers.work import read_papers
+from leakbench.provenance import read_spec
 from leakbench.reference import TEXT, Kept, fuller
 from leakbench.reference import tables as recorded_tables
 from leakbench.scorecard.evidence import Evidence, Lines
@@ -61,7 +63,9 @@ def figure(
         frame, facts = read_csv(table, dtype=TEXT), read_facts(exhibit)
         kept = fullest(frame, facts, recorded or ())
         lines = Lines(table.stem, frame, read_table(trials)[0] if len(frame) else None)
-        _statements(papers, lines, facts, kept, marks, card)
+        attacks = read_spec(spec)["parts"].get("attack", [])
+        of_attacks = {each["name"]: each["parameters"] for each in attacks}
+        _statements(papers, lines, facts, kept, of_attacks, marks, card)
         lists = {"marks": [marks], "paper": paper, "scorecard": [card]}
         lists |= {"recorded": [kept.table] if kept else None}
         values = {name: str(path.resolve()) for name, path in files.items()}
@@ -111,13 +115,17 @@ def _without_picture(out: Path, facts: Facts) -> str:
     )
 
 
-def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, marks: Path, card: Path) -> None:
+def _statements(
+    papers: Path, lines: Lines, facts: Facts, kept: Kept | None, attacks: Mapping[str, Any], marks: Path,
+    card: Path,
+) -> None:  # fmt: skip
     """Write what the works print of an experiment, in our words and unit, and the experiment's own verdicts.
 
     Its own verdicts are those that rest on it alone, and on the recorded run that is drawn in its place.
 
     lines: the lines of its table.
     facts: the facts of its exhibit.
+    attacks: attack -> its parameters and parts at full size.
     """
     works, name = read_papers(papers), lines.name
     run = Evidence(
@@ -126,10 +134,12 @@ def _statements(papers: Path, lines: Lines, facts: Facts, kept: Kept | None, mar
         absent={name: facts["absent_cells"]},
         shares={name: facts.get("shares", {})},
         falls={name: facts.get("falls", {})},
+        attacks=attacks,
         known=None,
     )
     printed_marks(works, name).to_csv(marks, index=False)
-    judged = Card(works, [*([of_records([kept])] if kept else []), run], run).frame(name)
+    records = [of_records([kept], attacks=attacks)] if kept else []
+    judged = Card(works, [*records, run], run).frame(name)
     write_text(card, to_csv(judged))
 
 

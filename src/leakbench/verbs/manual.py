@@ -1,4 +1,4 @@
-"""manual: write config/README.md, config/schemas/, docs/api.md and docs/cli.md from models and docstrings."""
+"""manual: write config/README.md, config/schemas/, docs/api.md, docs/cli.md and the citations."""
 
 from argparse import ArgumentParser
 from pathlib import Path

@@ -1,8 +1,7 @@
 """record: keep the finished table of an experiment below reference/, with what made it."""
 
-import hashlib
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -16,9 +15,10 @@ from leakbench.artefacts import (
     write_json,
     write_tensors,
 )
-from leakbench.catalogue.code import PACKAGE, closure
-from leakbench.catalogue.digest import digest, file_digest
+from leakbench.catalogue.digest import digest
 from leakbench.catalogue.load import suggest
+from leakbench.catalogue.needs import declared_metrics
+from leakbench.catalogue.numerics import changed, numerics
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.settings import run_name
 from leakbench.catalogue.workflow import judges
@@ -34,13 +34,8 @@ from leakbench.tables.median import medians
 
 # The largest number of bytes of an exhibit that is kept in git.
 LARGEST = 2**20
-# The verbs whose code the numbers of a table follow from.
+# The verbs from whose code the numbers of a table follow.
 VERBS = ("capture", "attack", "train", "score", "table")
-# From these files and folders no number of a table follows. They choose the pictures beside it, word
-# messages, and check what people write. What the catalogue makes is in the specs, whose digest a record has.
-NUMBERLESS = ("tables/pictures.py", "errors.py", "yamls.py", "catalogue/")
-# The same in records of before 2026-11-27.
-PICTURES = ("tables/pictures.py",)
 
 
 def record(
@@ -104,15 +99,15 @@ def _record(root: Path, run: str, experiment: str, device: str | None) -> None:
     devices = {each["device"] for each in made_by}
     gpus = sorted(devices - {"cpu"})
     config += " device=cuda" if gpus else ""
-    specs, code = digests(asked, experiment)
     pictures = medians(root, run, strongest(frame, facts.get("knows", {})), cells)
     made = {
         "device": device or ", ".join([*gpus, *([machine()] if "cpu" in devices else [])]),
         "commit": commit(root), "date": date.today().isoformat(),
         "versions": _united([each["versions"] for each in made_by]),
-        "specs": specs, "code": code, "absent": facts["absent_cells"],
+        "specs": specs_digest(asked, experiment), "absent": facts["absent_cells"],
         **{name: facts.get(name, {}) for name in ("shares", "falls", "knows")},
         "seeds": facts["seeds"],
+        **({"numerics": raised} if (raised := numerics_of(asked, experiment)) else {}),
         "command": f"snakemake --cores 2 results/{run}/tables/{experiment}.csv --config {config}",
     }  # fmt: skip
     kept.mkdir(parents=True, exist_ok=True)
@@ -172,63 +167,32 @@ def planned(root: Path, run: str) -> Plan:
     return plan(root, scale, judges(), seed=seed)
 
 
-def digests(asked: Plan, experiment: str) -> tuple[str, str]:
-    """Return the digest of all specs and that of all code on which an experiment's table depends.
+def specs_digest(asked: Plan, experiment: str) -> str:
+    """Return the digest of all specs on which an experiment's table depends.
 
     asked: the plan of the run.
     experiment: the experiment's name.
     """
-    specs = {name: asked.specs[name] for name in asked.needed(experiment)}
-    return digest(specs), digest({name: file_digest(PACKAGE, name) for name in sources(asked, experiment)})
+    return digest({name: asked.specs[name] for name in asked.needed(experiment)})
 
 
-def code_digests(files: Mapping[str, bytes]) -> set[str]:
-    """Return the digests by which a record may name code: that of `digests`, and those of older records.
-
-    files: the files of the package on which a table depends, as file → bytes.
-    """
-    each = {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
-    told = {
-        digest({name: value for name, value in each.items() if not name.startswith(but)})
-        for but in (NUMBERLESS, PICTURES)
-    }
-    oldest = hashlib.sha256()
-    for name, text in files.items():
-        oldest.update(name.encode() + b"\0" + text + b"\0")
-    return {*told, oldest.hexdigest()}
-
-
-def modules_of(asked: Plan, names: Iterable[str], verbs: Iterable[str] = VERBS) -> list[str]:
-    """Return the modules of verbs and of the parts of specs, as dotted names.
-
-    asked: the plan of the run.
-    names: names of specs.
-    verbs: the verbs that run them.
-    """
-    parts = {part for name in names for part in parts_of(asked.specs[name])}
-    return [*(f"leakbench.verbs.{verb}" for verb in verbs), *sorted(parts)]
-
-
-def reached(modules: Iterable[str]) -> list[str]:
-    """Return the files of the package that modules reach through their imports, sorted.
-
-    modules: dotted names.
-    """
-    return [path.relative_to(PACKAGE).as_posix() for path in closure(*modules)]
-
-
-def sources(asked: Plan, experiment: str) -> list[str]:
-    """Return the files of the package on which the numbers of an experiment's table depend, sorted.
+def numerics_of(asked: Plan, experiment: str) -> dict[str, int]:
+    """Return name → numerics version, where it is above 1, of the files from which a table follows.
 
     asked: the plan of the run.
     experiment: the experiment's name.
     """
-    found = reached(modules_of(asked, asked.needed(experiment)))
-    return [name for name in found if not name.startswith(NUMBERLESS)]
+    parts = {part for name in asked.needed(experiment) for part in parts_of(asked.specs[name])}
+    measured = asked.definitions[experiment].metrics or []
+    metrics = {declared_metrics()[name].module for name in measured}
+    return numerics({*(f"leakbench.verbs.{verb}" for verb in VERBS), *parts, *metrics})
 
 
 def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str:
-    """Return in words what has changed since a table was recorded, or "" where its digests still hold.
+    """Return in words what has changed since a table was recorded, or "" where the record is valid.
+
+    A record is valid while its specs and the numerics of the parts that it follows from are today's. Other
+    numerics count as today's where the record holds that they give the same (`verbs.equivalent`).
 
     root: the checkout.
     run: the folder of the record below reference/.
@@ -241,8 +205,9 @@ def outdated(root: Path, run: str, experiment: str, made: dict[str, Any]) -> str
         return f"of a scale {run} that is no more"
     if experiment not in asked.experiments:
         return "of an experiment that is no more"
-    specs, code = digests(asked, experiment)
-    if specs != made["specs"]:
+    if specs_digest(asked, experiment) != made["specs"]:
         return "recorded with other settings"
-    held = code == made["code"] or code in made.get("confirmed", {})
-    return "" if held else "recorded with an older version"
+    now = numerics_of(asked, experiment)
+    if any(each["numerics"] == now for each in made.get("equivalent", ())):
+        return ""
+    return changed(made.get("numerics", {}), now)

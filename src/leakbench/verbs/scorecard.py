@@ -1,6 +1,6 @@
 """scorecard: put every published number and claim beside the longest evidence there is, with a verdict."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,7 @@ def scorecard(
         absent=left_out | {name: facts["absent_cells"] for name, facts in beside.items()},
         shares={name: facts.get("shares", {}) for name, facts in beside.items()},
         falls={name: facts.get("falls", {}) for name, facts in beside.items()},
+        attacks=described["attacks"],
         fact=reader(described, described["files"]),
         exhibit=exhibit,
         known=known,
@@ -92,7 +93,7 @@ def scorecard(
         if isinstance(scale, ScaleFile)
     }
     records = recorded_tables(recorded)
-    found = _recorded(records, root, known)
+    found = _recorded(records, root, known, described["attacks"])
     kept = {each.scale: each for each in sorted(found, key=lambda each: -order.get(each.scale, 0))}
     together = [joined([*kept.values()])] if kept else []
     ran = _without_other_devices(run, records)
@@ -105,7 +106,7 @@ def scorecard(
     counts = pd.crosstab(card["class"], card["verdict"])
     write_text(summary, counts.to_json(orient="index", indent=1) + "\n")
     raised: dict[str, dict[int, Evidence]] = {}
-    for each in _recorded(recorded_tables(seeded or []), root, known):
+    for each in _recorded(recorded_tables(seeded or []), root, known, described["attacks"]):
         scale, seed = run_of(each.scale)
         raised.setdefault(scale, {})[seed or 0] = replace(each, scale=scale)
     judged = [by_seed(works, kept[scale], others) for scale, others in raised.items() if scale in kept]
@@ -150,14 +151,18 @@ def _without_other_devices(run: Evidence, records: Sequence[Kept]) -> Evidence:
     return replace(run, lines={name: lines for name, lines in run.lines.items() if name not in elsewhere})
 
 
-def _recorded(records: Sequence[Kept], root: Path, known: frozenset[str]) -> Iterator[Evidence]:
+def _recorded(
+    records: Sequence[Kept], root: Path, known: frozenset[str], attacks: Mapping[str, Any]
+) -> Iterator[Evidence]:
     """Yield the recorded evidence of each scale, or of each of its seeds.
 
-    Evidence that older code recorded says so.
+    A record that is not valid today is no evidence.
+
+    attacks: what the catalogue says of each attack.
     """
     scales: dict[str, list[Kept]] = {}
     for kept in records:
         scales.setdefault(kept.scale, []).append(kept)
     for scale, found in scales.items():
         ages = {kept.name: outdated(root, scale, kept.name, kept.record) for kept in found}
-        yield of_records(found, ages, known)
+        yield of_records(found, ages, known, attacks)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leakbench.metrics.interval import BOOTSTRAP_FROM, wilson
+from leakbench.verdicts.schedule import Schedule
 
 Word = Literal["reproduced", "direction", "differs", "inconclusive", "not-run"]
 Relation = Literal["=", ">", ">=", "<", "<="]
@@ -70,6 +71,7 @@ class Ordering:
     n: independent pairs.
     equal_budget: whether both sides ran with equal budgets.
     length: the shorter of both shares of the published length.
+    schedule: as of a sample, of the side whose step size falls again.
     """
 
     value: float
@@ -78,6 +80,7 @@ class Ordering:
     n: int
     equal_budget: bool
     length: float = 1.0
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,8 @@ class Sample:
     beats_null: whether the attack is better than the null baselines; None where there is none to compare
     with.
     ordering: the difference to the row that the print orders this one against, None where there is none.
+    schedule: how far the run came in the schedule of its step size; None where it has none, or where the run
+    is shown to have settled.
     """
 
     value: float
@@ -102,6 +107,7 @@ class Sample:
     length: float = 1.0
     beats_null: bool | None = None
     ordering: Ordering | None = None
+    schedule: Schedule | None = None
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,8 @@ def decide(statement: Statement, sample: Sample) -> Verdict:
 
     What was measured is **inconclusive** unless the unit is monotone, the quantity is defined and has an
     interval, there are at least 5 independent trials, and the run is at least half as long as the published
-    one. What was not measured is **not-run**, and does not reach this function.
+    one. A run whose step size falls again after its end is never half as long, unless it has settled. What
+    was not measured is **not-run**, and does not reach this function.
 
     A number: d is measured - published with its 95 % interval, h half its width. The interval includes, added
     in quadrature, the rounding of the print, and the published mean's own sampling error where deviation and
@@ -192,20 +199,24 @@ def decide_text(measured: str, published: str) -> Verdict:
 
 
 def decide_outcome(
-    successes: Sequence[bool], published: Literal["success", "failure"], length: float
+    successes: Sequence[bool],
+    published: Literal["success", "failure"],
+    length: float,
+    schedule: Schedule | None = None,
 ) -> Verdict:
     """Judge a printed success or failure by independent trials.
 
     The attack succeeds when Wilson's 95 % interval of its share of successes lies above 1/2, and fails when
-    the interval lies below. Otherwise the row is **inconclusive**, and also with fewer than 5 trials or less
-    than half of the published length.
+    the interval lies below. Otherwise the row is **inconclusive**, and also with fewer than 5 trials, with
+    less than half of the published length, or where the step size falls again after the end of the run.
 
     successes: whether each trial succeeded.
     published: the printed outcome.
     length: share of the published length that ran.
+    schedule: as of a sample.
     """
     n, hits = len(successes), sum(map(bool, successes))
-    if reason := _too_little(n, length):
+    if reason := _too_little(n, length, schedule):
         return Verdict("inconclusive", reason, weighed=False)
     low, high = wilson(hits / n, n)
     counted = f"{hits} of {n} trials succeed (95 % interval of the share {_span(low, high)})"
@@ -215,13 +226,19 @@ def decide_outcome(
     return Verdict("reproduced" if same else "differs", f"{counted}; the source prints {published}")
 
 
-def _too_little(n: int, length: float) -> str:
+def _too_little(n: int, length: float, schedule: Schedule | None) -> str:
     """Return why a run says too little, or an empty text."""
     if n < FEWEST:
         return f"{n} independent trial{'s' * (n != 1)}, of which at least {FEWEST} are needed"
     if not length >= SHORTEST:
         return (
             f"{100 * length:.3g} % of the published length, of which at least {100 * SHORTEST:g} % are needed"
+        )
+    if schedule and schedule.ahead:
+        falls = " and ".join(f"{fall:,}" for fall in schedule.ahead)
+        return (
+            f"the first {schedule.ran:,} of {schedule.full:,} iterations; the step size falls again at "
+            f"{falls}, so nothing is decided before the whole schedule has run"
         )
     return ""
 
@@ -232,7 +249,7 @@ def _undecidable(statement: Statement, sample: Sample) -> str:
         return f"measured {_show(sample.value)}; this unit is not monotone in quality, so it decides nothing"
     if math.isnan(sample.value) or math.isnan(statement.against):
         return "the measured quantity is undefined" if math.isnan(sample.value) else "no number is printed"
-    if reason := _too_little(sample.n, sample.length):
+    if reason := _too_little(sample.n, sample.length, sample.schedule):
         return reason
     if math.isnan(sample.low) or math.isnan(sample.high):
         return f"measured {_show(sample.value)}, without an interval"
@@ -310,7 +327,9 @@ def _ordered(sign: int, ordering: Ordering | None) -> float:
     The arm is the one that points to 0: above 1 the interval excludes 0. The result is 0 where the pairs
     decide nothing.
     """
-    if not sign or ordering is None or not ordering.equal_budget or _too_little(ordering.n, ordering.length):
+    if not sign or ordering is None or not ordering.equal_budget:
+        return 0.0
+    if _too_little(ordering.n, ordering.length, ordering.schedule):
         return 0.0
     value = sign * ordering.value
     arm = value - (ordering.low if sign > 0 else -ordering.high)

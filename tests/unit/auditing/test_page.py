@@ -15,9 +15,10 @@ from torch import nn
 from leakbench.auditing.audit import Audit, of_client
 from leakbench.auditing.found import Found
 from leakbench.auditing.look import Look
-from leakbench.auditing.page import page
+from leakbench.auditing.page import SOURCES, page
 from leakbench.auditing.remedies import Remedy
 from leakbench.auditing.round import client
+from leakbench.catalogue.bibliography import source
 
 
 @cache
@@ -48,6 +49,19 @@ def test_the_page_says_what_it_must() -> None:
     assert "leakbench audit my_app.py:client --batch 8 --local-steps 1 --budget 20s" in visible
     for section in ("measured", "declared", "combined", "takes for granted", "impact assessment"):
         assert section in visible
+
+
+def test_the_page_cites_what_the_bibliography_says() -> None:
+    text = html.unescape(audited().page())
+    assert (
+        "Parrella and Vento, SoK: Gradient Inversion Attacks in Federated Learning, USENIX Security 2025"
+        in text
+    )
+    paragraph, _, sources = text.partition("For an impact assessment")[2].partition("<ul")
+    for document in ("EDPB Opinion 28/2024", "EDPS TechDispatch 1/2025"):
+        assert document in paragraph
+    for key in ("fidel", "projres", *SOURCES):
+        assert str(source(key)) in sources
 
 
 def test_only_what_lowers_the_numbers_would_help() -> None:

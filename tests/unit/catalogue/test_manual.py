@@ -70,6 +70,12 @@ def test_the_manual_lists_each_part_with_its_parameters() -> None:
 def test_the_verb_writes_what_changed_and_nothing_else(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "config", tmp_path / "config", ignore=shutil.ignore_patterns("*.md", "schemas"))
     (tmp_path / "papers").symlink_to(ROOT / "papers")
+    # Of these only citations are made.
+    for name in ("README.md", "CITATION.cff"):
+        text = (ROOT / name).read_text()
+        (tmp_path / name).write_text(
+            text.replace("https://arxiv.org/abs/2101.00159), 2022", "https://arxiv.org/abs/2101.00159), 2020")
+        )
     write(tmp_path, parser())
     for name in generated():
         assert (tmp_path / name).read_text() == (ROOT / name).read_text()

@@ -6,6 +6,7 @@ from pathlib import Path
 from project import ROOT
 
 from leakbench import reference
+from leakbench.catalogue.facts import described
 from leakbench.catalogue.load import load_kind
 from leakbench.scorecard.evidence import Evidence
 from leakbench.scorecard.quantity import NotMeasured
@@ -22,7 +23,8 @@ def recorded() -> list[Evidence]:
         raise NotMeasured(f"{name} is not recorded")
 
     longest = sorted(scales, key=lambda scale: -order.get(scale, 0))
-    found = [of_records(scales[scale], known=known) for scale in longest]
+    attacks = described(ROOT / "config")["attacks"]
+    found = [of_records(scales[scale], known=known, attacks=attacks) for scale in longest]
     return [*found, joined(found), Evidence("none", {}, known=known, fact=nothing, exhibit=nothing)]
 
 
@@ -31,7 +33,10 @@ def raised() -> dict[int, Evidence]:
     found = _by_folder(
         [path for seed in (1, 2) for path in (ROOT / f"reference/standard-seed{seed}").iterdir()]
     )
-    return {reference.run_of(folder)[1] or 0: of_records(kept) for folder, kept in found.items()}
+    attacks = described(ROOT / "config")["attacks"]
+    return {
+        reference.run_of(folder)[1] or 0: of_records(kept, attacks=attacks) for folder, kept in found.items()
+    }
 
 
 def _by_folder(files: Iterable[Path]) -> dict[str, list[reference.Kept]]:

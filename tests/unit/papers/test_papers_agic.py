@@ -8,8 +8,11 @@ import pandas as pd
 import printed_world as world
 import pytest
 
+from leakbench import reference
+from leakbench.catalogue.facts import described
 from leakbench.papers.join import read
 from leakbench.scorecard.evidence import Evidence, Lines
+from leakbench.scorecard.recorded import of_records
 from leakbench.scorecard.scorecard import Card
 
 # Figure 9: ratio -> PSNR with and without the ReLU modifier, and of the trained network.
@@ -286,6 +289,29 @@ def test_a_short_run_shows_its_numbers_and_decides_nothing(tables, facts) -> Non
     # Neither labels that are read off at once nor settings need a long run.
     decided = got[(got["class"] != "setting") & ~got["verdict"].isin(["inconclusive", "not-run"])]
     assert set(decided.index) == {"agic.text-V-A.labels-accurate"}
+
+
+def test_the_recorded_rows_of_table_4_say_which_schedule_they_ran() -> None:
+    attacks = described(world.ROOT / "config")["attacks"]
+    kept = reference.tables(reference.files(world.ROOT, "agic-table-4*"))
+    scales = {each.scale: of_records([each], attacks=attacks) for each in kept}
+    found = {
+        scale: Card([world.works()["agic"]], [own], own).frame().set_index("id")
+        for scale, own in scales.items()
+    }
+    # Single images: InvG and AGIC ran half of a schedule, and DLG-Adam has none.
+    for row in range(4, 10):
+        verdict, reason = found["standard"].loc[f"agic.table-4.{row}", ["verdict", "reason"]]
+        assert verdict == "inconclusive"
+        assert reason.startswith(
+            "the first 5,000 of 10,000 iterations; the step size falls again at 6,250 and"
+        )
+    assert "falls again" not in found["standard"].loc["agic.table-4.3", "reason"]
+    # Batches of four: the whole schedule of InvG and AGIC, in half of the iterations.
+    for row in range(13, 19):
+        reason = found["gpu"].loc[f"agic.table-4.{row}", "reason"]
+        assert "with the whole schedule of the step size squeezed into 5,000" in reason
+    assert "squeezed" not in found["gpu"].loc["agic.table-4.10", "reason"]
 
 
 def test_the_image_of_figure_10_is_one_trial(tables, facts) -> None:

@@ -193,7 +193,7 @@ def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp
     long = evidence(
         {"tiny-table-1": lines("tiny-table-1", {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]})},
         "paper",
-        origins={"tiny-table-1": ("paper", "a large machine", "abc", "recorded with an older version")},
+        origins={"tiny-table-1": ("paper", "a large machine", "abc")},
     )  # fmt: skip
     found = card(paper(tmp_path), long, run)
     row = found.loc["tiny.table-1.1"]
@@ -203,7 +203,6 @@ def test_the_longest_evidence_that_decides_wins_and_the_run_stands_beside_it(tmp
         "a large machine",
         "abc",
     )
-    assert "recorded with an older version" in row["reason"]
     assert row["here"] == pytest.approx(TRUE["digits", "fast", "psnr"][:2].mean())
     assert row["here_n"] == 2
     assert found.loc["tiny.table-1.2", "scale"] == "quick"
@@ -231,7 +230,7 @@ def test_recorded_rows_of_the_same_cell_count_for_another_experiment(tmp_path: P
     """One cell is one job, whatever table shows it."""
     table = MAP["table-1"] | {"victim": "v", "federation": "f"}
     cells = {("digits", "fast", "psnr"): TRUE["digits", "fast", "psnr"]}
-    origins = {"tiny-longer": ("paper", "large", "abc", "")}
+    origins = {"tiny-longer": ("paper", "large", "abc")}
     long = evidence({"tiny-longer": lines("tiny-longer", cells)}, "paper", origins=origins)
     found = card(paper(tmp_path, measured={"table-1": table}), long, evidence({}))
     assert (found.loc["tiny.table-1.1", "verdict"], found.loc["tiny.table-1.1", "scale"]) == (
@@ -248,7 +247,7 @@ def test_a_statement_may_rest_on_experiments_that_are_recorded_at_different_scal
         "quantity": "at(experiment=of['fast'], attack='fast') - at(experiment=of['slow'], attack='slow')",
     }  # fmt: skip
     scales = [
-        evidence({name: lines(name, cells)}, scale, known=None, origins={name: (scale, device, "abc", "")})
+        evidence({name: lines(name, cells)}, scale, known=None, origins={name: (scale, device, "abc")})
         for name, cells, scale, device in [
             ("tiny-table-1", parts[0], "paper", "large"), ("tiny-longer", parts[1], "standard", "small"),
         ]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leakbench.verdicts.schedule import Schedule
 from leakbench.verdicts.verdict import (
     EXACT,
     Ordering,
@@ -25,10 +26,19 @@ TWENTY_FIVE = Sample(25.2, 24.2, 26.2, 20)
 FAR = Sample(12.0, 11.0, 13.0, 20)
 BETTER = Ordering(3.0, 2.0, 4.0, 20, equal_budget=True)
 ORDERED = replace(PRINTED, sign=1)
+# Half of a schedule whose step size falls again, and a whole one.
+HALF = Schedule(5000, 10000, (6250, 8750))
+WHOLE = Schedule(5000, 5000)
 
 
 def word(statement: Statement, sample: Sample, **changes: Any) -> str:
     return decide(statement, replace(sample, **changes)).word
+
+
+AGAIN = (
+    "the first 5,000 of 10,000 iterations; the step size falls again at 6,250 and 8,750, so nothing is "
+    "decided before the whole schedule has run"
+)
 
 
 @pytest.mark.parametrize(
@@ -40,6 +50,11 @@ def word(statement: Statement, sample: Sample, **changes: Any) -> str:
         ({"value": math.nan, "low": math.nan, "high": math.nan}, "the measured quantity is undefined"),
         ({"length": 0.49}, "49 % of the published length, of which at least 50 % are needed"),
         ({"length": math.nan}, "nan % of the published length, of which at least 50 % are needed"),
+        ({"length": 0.5, "schedule": HALF}, AGAIN),
+        (
+            {"length": 0.3, "schedule": HALF},
+            "30 % of the published length, of which at least 50 % are needed",
+        ),
     ],
 )
 @pytest.mark.parametrize(
@@ -55,6 +70,15 @@ def test_what_says_too_little_decides_nothing(
 
 def test_half_of_the_length_and_five_trials_are_enough() -> None:
     assert word(PRINTED, TWENTY_FIVE, length=0.5, n=5) == "reproduced"
+    assert word(PRINTED, TWENTY_FIVE, length=0.5, n=5, schedule=WHOLE) == "reproduced"
+
+
+def test_a_fall_of_the_step_size_to_come_decides_neither_an_order_nor_an_outcome() -> None:
+    for schedule, found, outcome in ((WHOLE, "direction", "reproduced"), (HALF, "differs", "inconclusive")):
+        assert word(ORDERED, FAR, ordering=replace(BETTER, schedule=schedule)) == found
+        verdict = decide_outcome([True] * 20, "success", 0.5, schedule)
+        assert (verdict.word, verdict.weighed) == (outcome, schedule is WHOLE)
+    assert decide_outcome([True] * 20, "success", 0.5, HALF).reason == AGAIN
 
 
 def test_a_unit_that_is_not_monotone_decides_nothing() -> None:

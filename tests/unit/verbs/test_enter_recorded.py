@@ -61,7 +61,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ]
     pd.DataFrame([*rows, row("sign", "fidel", 0.7, "dataset-mean")]).to_csv(table, index=False)
     absent = {PEELED: "no", "mnist-32/fcnn-relu-untrained/grnn-matrix/none/invg-adapted/0": "idle"}
-    made = {"device": "cpu: a", "commit": "abc", "date": "2026-01-01", "specs": "1", "code": "2"}
+    made = {"device": "cpu: a", "commit": "abc", "date": "2026-01-01", "specs": "1"}
     made |= {"versions": {"torch": "2"}, "absent": absent, "files": kept_digests(table)}
     table.with_suffix(".json").write_text(json.dumps(made))
     return tmp_path

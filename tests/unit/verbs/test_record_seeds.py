@@ -30,7 +30,8 @@ def finished(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> Path:
             shutil.copy(made, cell.root / "results" / run / folder / f"x.{suffix}")
     asked = Plan("quick", {"x": []}, {}, {"table/x": {"shares": SHARES}}, {"x": []})
     monkeypatch.setattr(module, "planned", lambda *given: asked)
-    monkeypatch.setattr(module, "digests", lambda *given: ("same", "new"))
+    monkeypatch.setattr(module, "specs_digest", lambda *given: "same")
+    monkeypatch.setattr(module, "numerics_of", lambda *given: {"peel": 2})
     monkeypatch.setattr(module, "resting_on_headlines", lambda *given: ["x"])
     monkeypatch.setattr(module, "read_papers", lambda *given: [])
     return cell.root

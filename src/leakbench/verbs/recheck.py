@@ -1,0 +1,239 @@
+"""recheck: measure one sampled cell of recorded tables again, and hold it to the record or show it equivalent."""
+
+import random
+import tempfile
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from leakbench.artefacts import read_csv, read_table, write_json, write_text
+from leakbench.catalogue.cell import capture_of
+from leakbench.catalogue.load import suggest
+from leakbench.catalogue.resolve import Plan
+from leakbench.errors import UserError
+from leakbench.metrics.interval import paired
+from leakbench.process import commit
+from leakbench.provenance import machine
+from leakbench.reference import FEWEST, read_record, recorded
+from leakbench.tables.found import Found
+from leakbench.tables.of_attacks import of_attacks
+from leakbench.tables.of_studies import of_studies
+from leakbench.verbs.record import numerics_of, outdated, planned, specs_digest
+from leakbench.verbs.verify import DIFFERENT, IDENTICAL, KEYS, NEW, STATISTICS, TIMES, WITHIN, compared, numbers
+from leakbench.verdicts.tolerances import tolerance_of
+
+Spec = dict[str, Any]
+# What was found of each record, one line each, below reference/.
+RESULT = "rechecked.csv"
+# The columns of trials that make the path stem of a cell without its seed.
+_CONDITION = ["dataset", "victim", "federation", "defence", "attack"]
+COLUMNS = ["scale", "experiment", "sampled", *(IDENTICAL, WITHIN, DIFFERENT), "device", "commit", "date"]
+
+
+def recheck(
+    root: Path, scale: str, targets: bool = False, only: Sequence[str] | None = None, equivalent: bool = False
+) -> None:
+    """Compare one sampled cell or study of each valid record with what today's code gives.
+
+    Each number must be identical, within a thousandth, or within the recorded interval. The outcome of each
+    record is one line of reference/rechecked.csv.
+
+    With `equivalent`, the records are those that were measured with other numerics than today's. A sampled
+    cell of at least ten trials is paired with the recorded trials. Where the 95 % interval of every mean
+    difference lies within half a tolerance of its metric (`verdicts/tolerances.py`), the record says so and is
+    valid for today's numerics.
+
+    root: the checkout.
+    scale: the scale that was recorded, such as "standard" or "standard-seed1".
+    targets: whether to print what Snakemake must make first, and to write nothing: the setting `only`, so
+    that the attacks of no other experiment run too, and the files.
+    only: names of experiments, if not all are meant.
+    equivalent: whether other numerics are to be shown equivalent.
+
+    Raises UserError where an experiment is not recorded, its record is not valid today, a sampled file is
+    missing, or a number differs.
+    """
+    needed: dict[str, list[str]] = {}
+    wrong: list[str] = []
+    now = commit(root)
+    for table, asked in _meant(root, scale, only, equivalent):
+        # Nobody picks the sample: it follows from the commit.
+        kept = _trials(table) if equivalent else None
+        spec, *files = _sampled(asked, table.stem, f"{now}/{table.stem}", kept)
+        values, costs = ([root / "results" / scale / name for name in names] for names in files)
+        paths = [*values, *costs]
+        if targets:
+            needed[table.stem] = [path.relative_to(root).as_posix() for path in paths]
+            continue
+        if missing := [path for path in paths if not path.is_file()]:
+            raise UserError(f"{missing[0]}: missing (run `make verify-recorded`, which makes it first)")
+        if kept is not None:
+            differences = _paired(_found(spec, values, costs).trials, kept)
+            if not _keep(root, table, spec, differences, numerics_of(asked, table.stem)):
+                wrong.append(str(table))
+            continue
+        counts, apart = _agreement(_found(spec, values, costs), table)
+        sampled = ", ".join(spec["cells"] or spec["studies"])
+        told = {word: counts[word] for word in (IDENTICAL, WITHIN, DIFFERENT)}
+        made = {"device": machine(), "commit": now, "date": date.today().isoformat()}
+        _note(root, {"scale": scale, "experiment": table.stem, "sampled": sampled} | told | made)
+        print(f"{table.stem}:", ", ".join(f"{count} {word}" for word, count in counts.items()))
+        print(*(f"  {line}" for line in apart[:5]), sep="\n", end="\n" if apart else "")
+        if apart or not counts[IDENTICAL] + counts[WITHIN]:
+            wrong.append(str(table))
+    # Where nothing is to be made, nothing is printed: Snakemake without a file makes all.
+    if names := [name for name, files in needed.items() if files]:
+        print(f"only={','.join(names)}")
+        print(*dict.fromkeys(path for files in needed.values() for path in files), sep="\n")
+    if wrong:
+        raise UserError(
+            f"{wrong[0]}: {len(wrong)} recorded tables have other numbers today, this one first "
+            "(mend the code, or raise NUMERICS in the file that changed them and record the tables again)"
+        )
+
+
+def _meant(
+    root: Path, scale: str, only: Sequence[str] | None, equivalent: bool
+) -> Iterator[tuple[Path, Plan]]:
+    """Yield the table and the plan of each record that is meant.
+
+    Raises UserError for a record that is not valid or, with `equivalent`, of other specs than today's.
+    """
+    scales = [folder.name for folder in (root / "reference").glob("*/") if folder.is_dir()]
+    if scale not in scales:
+        raise UserError(f"--scale {scale}: nothing is recorded at it ({suggest(scale, scales)})")
+    tables = {table.stem: table for table in recorded(root / "reference" / scale)}
+    if unknown := next((name for name in only or () if name not in tables), ""):
+        raise UserError(f"--only {unknown}: not recorded at scale {scale} ({suggest(unknown, tables)})")
+    for table in (table for name, table in tables.items() if not only or name in only):
+        made = read_record(table)
+        age, asked = outdated(root, scale, table.stem, made), planned(root, scale)
+        if equivalent and not age:
+            continue
+        other = age and (not equivalent or specs_digest(asked, table.stem) != made["specs"])
+        if other:
+            mend = f"run it, then `leakbench record {table.stem}`"
+            raise UserError(f"{table.with_suffix('.json')}: {age} ({mend})")
+        yield table, asked
+
+
+def _sampled(
+    asked: Plan, experiment: str, chance: str, kept: pd.DataFrame | None
+) -> tuple[Spec, list[str], list[str]]:
+    """Return the spec of the experiment's table for its sampled cells or studies alone, and the files below
+    results/<scale> that it is made from: scores or studies, and the records of what each study cost.
+
+    A line of a table sums up all seeds of a condition, so these are sampled together: the attacks on one
+    capture, or a study. With the recorded trials `kept`, a condition has at least FEWEST of them.
+    """
+    spec = asked.spec(f"table/{experiment}")
+    everything = {stem: stem.rsplit("/", 2)[0] for stem in spec["cells"]}
+    everything |= {stem: stem.rsplit("/", 1)[0] for stem in spec.get("studies", [])}
+    conditions = sorted(set(everything.values()))
+    if kept is not None:
+        many = kept.groupby(_CONDITION)["cluster"].nunique()
+        enough = {"/".join(names) for names, count in many.items() if count >= FEWEST}
+        conditions = [name for name in conditions if any(each.startswith(f"{name}/") for each in enough)]
+        if not conditions:
+            raise UserError(f"{experiment}: no cell has {FEWEST} trials to pair (record the table again)")
+    chosen = random.Random(chance).choice(conditions)
+    cells, studies = (
+        [stem for stem in spec.get(kind, []) if everything[stem] == chosen] for kind in ("cells", "studies")
+    )
+    captures = dict.fromkeys(map(capture_of, cells))
+    names = [f"scores/{capture}.parquet" for capture in captures] + [f"studies/{s}.parquet" for s in studies]
+    costs = [f"records/study/{stem}.json" for stem in studies]
+    return spec | {"cells": cells} | ({"studies": studies} if studies else {}), names, costs
+
+
+def _found(spec: Spec, values: list[Path], costs: list[Path]) -> Found:
+    if "studies" in spec:
+        return of_studies(spec, values, costs)
+    return of_attacks(spec | {"experiment": spec["experiment"] | {"exhibit": None}}, values, [])
+
+
+def _agreement(found: Found, table: Path) -> tuple[dict[str, int], list[str]]:
+    """Return how many numbers of the sample are identical to the recorded ones, near them, different or new.
+
+    Beside the counts, returns a line for each different number.
+    """
+    # Columns that only other conditions need, such as iterations, are missing or empty in the sample.
+    recorded = read_csv(table, dtype=str, keep_default_na=False)
+    filled = set(found.table.columns[found.table.notna().any()]) | {"baseline"}
+    needless = [name for name in recorded if name not in filled | {*KEYS, *STATISTICS}]
+    with tempfile.TemporaryDirectory() as folder:
+        part, whole = (Path(folder) / name / table.name for name in ("part", "whole"))
+        for path, frame in ((part, found.table), (whole, recorded)):
+            path.parent.mkdir()
+            kept = frame.drop(columns=needless, errors="ignore")
+            write_text(path, kept.to_csv(index=False, float_format="%.6g"))
+        rows = compared(numbers([part]), numbers([whole]))
+    counts = {word: int((rows["status"] == word).sum()) for word in (IDENTICAL, WITHIN, DIFFERENT, NEW)}
+    apart = rows[rows["status"] == DIFFERENT]
+    return counts, [
+        f"{row.line}; {row.metric}: {row.mean} (recorded {row.mean_recorded})" for row in apart.itertuples()
+    ]
+
+
+def _trials(table: Path) -> pd.DataFrame:
+    """Return the recorded trials of attacks and studies themselves."""
+    if not table.with_suffix(".parquet").is_file():
+        raise UserError(f"{table}: has no trials to pair (record the table again)")
+    rows = read_table(table.with_suffix(".parquet"))[0]
+    return rows[rows["baseline"] == ""]
+
+
+def _paired(found: pd.DataFrame, kept: pd.DataFrame) -> dict[str, Spec]:
+    """Return attack and metric → the paired difference of today's trials from the recorded ones.
+
+    The bound is half the metric's tolerance.
+    """
+    key = [name for name in found if name in kept and name not in ("line", "cluster", "value", "failed")]
+    both = found[found["baseline"] == ""].merge(kept, on=key, suffixes=("", "_kept"))
+    differences = {}
+    for (attack, metric), rows in both.groupby(["attack", "metric"]):
+        if metric in TIMES:
+            continue
+        now, then, fate = (dict(enumerate(rows[name])) for name in ("value", "value_kept", "cluster"))
+        difference, low, high, n = paired(now, then, fate)
+        bound = tolerance_of(metric, float(rows["value_kept"].mean()))[0] / 2
+        found_of = {"difference": difference, "low": low, "high": high, "n": n, "bound": bound}
+        differences[f"{attack}, {metric}"] = found_of
+    return differences
+
+
+def _keep(root: Path, table: Path, spec: Spec, differences: dict[str, Spec], now: dict[str, int]) -> bool:
+    """Write into a record that today's numerics give the same, and return True; where not, print why."""
+    sampled = ", ".join(spec["cells"] or spec["studies"])
+    for name, each in differences.items():
+        if not (-each["bound"] <= each["low"] and each["high"] <= each["bound"]):
+            print(
+                f"{table.stem}: not equivalent in {sampled}: {name} differs by {each['difference']:.3g} "
+                f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; within {each['bound']:.3g} is asked)"
+            )
+            return False
+    if not differences:
+        print(f"{table.stem}: not equivalent, no trial of {sampled} is recorded")
+        return False
+    made = read_record(table)
+    shows = {"numerics": now, "sampled": sampled, "differences": differences, "device": machine()}
+    made.setdefault("equivalent", []).append(
+        shows | {"commit": commit(root), "date": date.today().isoformat()}
+    )
+    write_json(table.with_suffix(".json"), made)
+    print(f"{table.stem}: equivalent in {sampled}")
+    return True
+
+
+def _note(root: Path, line: Spec) -> None:
+    """Write the outcome of one record into the file of all outcomes, in place of an earlier one."""
+    path = root / "reference" / RESULT
+    rows = read_csv(path, dtype=str, keep_default_na=False) if path.is_file() else pd.DataFrame(columns=COLUMNS)
+    if missing := [name for name in COLUMNS if name not in rows]:
+        raise UserError(f"{path}: column '{missing[0]}' is missing (restore it with `git checkout`)")
+    rows = rows[(rows["scale"] != line["scale"]) | (rows["experiment"] != line["experiment"])]
+    rows = pd.concat([rows, pd.DataFrame([line])]).sort_values(["scale", "experiment"])
+    write_text(path, rows[COLUMNS].to_csv(index=False))
