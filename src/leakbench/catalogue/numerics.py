@@ -1,9 +1,8 @@
 """Numerics versions: which files of the package have changed numbers on purpose, and how often.
 
 A file whose numbers change on purpose says `NUMERICS = 2`, after the next change 3, and so on. A file that
-says
-nothing has numerics 1. A recorded table holds the versions above 1 of the files that it follows from, so that
-it is valid as long as today's versions are the same.
+says nothing has numerics 1. A recorded table holds the versions above 1 of the files that it follows from, so
+that it is valid as long as today's versions are the same.
 """
 
 import re

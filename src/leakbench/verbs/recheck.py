@@ -272,7 +272,9 @@ def _keep(
 ) -> bool:
     """Write into a record that today's numerics give the same, and return True; where not, print why."""
     for name, each in differences.items():
-        if not (-each["bound"] <= each["low"] and each["high"] <= each["bound"]):
+        within = -each["bound"] <= each["low"] and each["high"] <= each["bound"]
+        # A record of fewer trials would be refused by its reader.
+        if each["n"] < FEWEST or not within:
             print(
                 f"{table.stem}: not equivalent in {sample.name}: {name} differs by {each['difference']:.3g} "
                 f"({each['low']:.3g} to {each['high']:.3g}, n = {each['n']}; "

@@ -164,6 +164,13 @@ def test_equivalent_numerics_keep_a_record_valid(
     assert age(cell, recorded) == ""
     NUMERICS["peel"] = 3
     assert age(cell, recorded) == "measured with numerics 1 of peel, today's is 3"
+    monkeypatch.setattr(module, "FEWEST", 11)
+    before = recorded.read_bytes()
+    sample = module._Sample("a", [], lambda paths: None)  # type: ignore[arg-type, return-value]
+    few = {"a, mse": {"difference": 0.0, "low": 0.0, "high": 0.0, "n": 10, "bound": 1.0}}
+    assert not module._keep(cell.root, recorded.with_suffix(".csv"), sample, few, {"peel": 3})
+    assert recorded.read_bytes() == before
+    monkeypatch.setattr(module, "FEWEST", 2)
     bounds = (-1.0, 1e-9)
     before = recorded.read_bytes()
     with pytest.raises(UserError, match=r"x\.csv: 1 recorded tables have other numbers"):
