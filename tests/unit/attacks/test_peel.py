@@ -1,0 +1,77 @@
+"""Peeling carries the error of what it has subtracted into later rounds."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from leakbench.attacks.peel import _carried, peeled
+from leakbench.exact.first_layer import FirstLayer
+from leakbench.exact.span import span
+
+CLASSES = 10
+
+
+def sent(seed: int, side: int, neurons: int, batch: int) -> tuple[FirstLayer, Tensor, Tensor]:
+    """Return a first layer as in Peeling's Table II, a batch of smooth 8-bit images, and their labels.
+
+    The first layer's weights have a deviation of 0.5, and everything is in double precision.
+    """
+    torch.manual_seed(seed)
+    weight = 0.5 * torch.randn(neurons, side**2, dtype=torch.float64)
+    last = (2 * torch.rand(neurons, CLASSES, dtype=torch.float64) - 1) * (6 / (neurons + CLASSES)) ** 0.5
+    coarse = torch.rand(batch, 1, 4, 4, dtype=torch.float64)
+    smooth = torch.nn.functional.interpolate(coarse, size=(side, side), mode="bilinear", align_corners=True)
+    images = smooth.flatten(1) * torch.rand(batch, 1, dtype=torch.float64)
+    images = (images.clamp(0, 1) * 255).round() / 255
+    labels = torch.randint(0, CLASSES, (batch,))
+    nothing = torch.zeros(neurons, dtype=torch.float64)
+    ends = (torch.zeros(side**2, dtype=torch.float64), torch.ones(side**2, dtype=torch.float64))
+    layer = FirstLayer(
+        weight, nothing, weight, nothing, batch, *ends, logits=lambda output: output.relu() @ last
+    )
+    caused = layer.caused(images)[torch.arange(batch), labels]
+    return type(layer)(**vars(layer) | {"slope": caused.T @ images, "offset": caused.sum(0)}), images, labels
+
+
+def test_rounding_of_early_samples_stops_no_later_ones() -> None:
+    layer, images, _ = sent(2, 16, 600, 96)
+    seen = span(layer.slope, layer.batch)
+    assert seen is not None
+    apart = torch.cdist(peeled(layer, seen).samples, images)
+    # Where the error was not carried, 83 came back.
+    assert int((apart.amin(0) < 1e-3).sum()) == 96
+    assert float(apart.amin(1).max()) < 1e-3
+
+
+def test_steepness_is_how_much_a_part_of_the_gradient_moves() -> None:
+    layer, images, labels = sent(0, 6, 100, 12)
+    basis = torch.linalg.qr(images.T).Q.T
+    told = layer.steepness(images, basis)
+    step, every = 1e-6, torch.arange(12)
+    moved = torch.stack([layer.caused(images + step * way)[every, labels] for way in basis])
+    measured = ((moved - layer.caused(images)[every, labels]) / step).square().mean(0).sqrt()
+    # A black image lies on the kink of every ReLU.
+    bright = images.any(1)
+    assert torch.allclose(told[bright], measured[bright], rtol=1e-3, atol=1e-8)
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_the_carried_error_is_that_of_samples_that_are_off(hidden: bool) -> None:
+    layer, images, labels = sent(1, 8, 200, 24)
+    seen = span(layer.slope, layer.batch)
+    assert seen is not None
+    share = torch.full((24,), 1e-7, dtype=torch.float64)
+    dx = torch.randn(24, len(seen.right), dtype=torch.float64) @ seen.right
+    length = images.norm(dim=1, keepdim=True)
+    off = images + share[:, None] * length * torch.nn.functional.normalize(dx, dim=1)
+    true, near = (layer.caused(each)[torch.arange(24), labels] for each in (images, off))
+    if hidden:
+        # Behind dropout the column is known, and its scale follows from the sample.
+        near = true / ((off @ seen.right.T) * (true @ seen.left) / seen.values).sum(1, keepdim=True)
+        layer = type(layer)(**vars(layer) | {"logits": None})
+    left = near.T @ off - true.T @ images
+    measured = left.norm(dim=1) / length.mean()
+    told = _carried(layer, seen, off, near, share)
+    live = told > 0
+    ratio = (measured[live] / told[live]).median()
+    assert 1 / 3 < float(ratio) < 3
