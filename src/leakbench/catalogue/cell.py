@@ -76,7 +76,7 @@ def check_cell(
             f"{where}: federation '{cell.federation}': private.split '{private['split']}' is no split of "
             f"{cell.dataset} ({suggest(private['split'], counts)})"
         )
-    if count is not None and private["stop"] > count:
+    if count is not None and private["stop"] > count and not federation.get("drawn"):
         raise UserError(
             f"{where}: federation '{cell.federation}': private.stop {private['stop']} is beyond the {count} "
             f"images of {cell.dataset}/{private['split']} (lower it)"

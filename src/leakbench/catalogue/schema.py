@@ -205,6 +205,15 @@ class Local(Strict):
     )
 
 
+class Drawn(Strict):
+    """A draw of private images that published code makes, so that its very batches are made again."""
+
+    seed: int = Field(ge=0, description="The seed of NumPy's default generator.")
+    of: Positive = Field(
+        description="Number of images that are drawn without replacement. The update has the first of them."
+    )
+
+
 class Federation(Strict):
     """Who trains on what in each round, and what is sent to the server."""
 
@@ -244,6 +253,12 @@ class Federation(Strict):
         exclude_if=lambda value: value is None,
         description="The labels of each update are skewed: the shares of the classes are drawn for it from a "
         "symmetric Dirichlet distribution of this concentration. Without it images are drawn at random.",
+    )
+    drawn: Drawn | None = Field(
+        None,
+        exclude_if=lambda value: value is None,
+        description="The images of the one update are those that published code draws. Of a split with fewer "
+        "images than `private.stop` all are drawn from. Without it images are drawn at random.",
     )
     passes: Positive = Field(
         1,
@@ -304,6 +319,13 @@ class Federation(Strict):
             raise ValueError("alpha: labels cannot be skewed and all different (drop distinct_labels)")
         if self.alpha is not None and self.passes > 1:
             raise ValueError("alpha: shuffled passes draw their set at random (set passes: 1)")
+        if self.drawn is not None:
+            if self.rounds > 1 or len(self.clients) > 1:
+                raise ValueError("drawn: published code draws one update (set rounds: 1 and one client)")
+            if self.alpha is not None or self.distinct_labels or self.candidates:
+                raise ValueError("drawn: goes with none of alpha, distinct_labels, candidates (drop them)")
+            if self.clients[0] > self.drawn.of:
+                raise ValueError(f"drawn.of: {self.drawn.of} images have no {self.clients[0]} (raise it)")
         if self.evaluate and self.server == "frozen":
             raise ValueError("evaluate: a frozen server's model never changes (set server: fedavg)")
         if self.malicious and self.server != "frozen":

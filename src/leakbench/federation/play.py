@@ -93,6 +93,11 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
             f"the split {private['split']}, the federation needs {needed} "
             "(put the whole set into a directory of LEAKBENCH_DATA)"
         )
+    if drawn := federation.get("drawn"):
+        rng = np.random.default_rng(drawn["seed"])
+        chosen = rng.choice(np.arange(private["start"], stop), drawn["of"], replace=False)
+        first = chosen[None, : federation["clients"][0]]
+        return Truth([first], [labels[first]])
     for client, k in enumerate(federation["clients"]):
         rng = np.random.Generator(np.random.PCG64(stream("private", *names, client)))
         pool = np.arange(private["start"], stop)
