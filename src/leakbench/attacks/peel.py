@@ -4,7 +4,7 @@ What a single sample caused is read off, proven and subtracted, until nothing is
 caused.
 """
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -17,6 +17,7 @@ from leakbench.errors import Unfit
 from leakbench.exact.columns import columns_of
 from leakbench.exact.first_layer import FirstLayer
 from leakbench.exact.proof import proof, read_twice
+from leakbench.exact.published import as_published
 from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span, first_alike
 
@@ -35,7 +36,11 @@ SAME = 1e-2
 
 @capable(rounds_at_once=1)
 def peel(
-    observation: Observation, rng: torch.Generator, *, levels: Annotated[int, Field(gt=0)] | None = None
+    observation: Observation,
+    rng: torch.Generator,
+    *,
+    levels: Annotated[int, Field(gt=0)] | None = None,
+    rule: Annotated[Literal["own", "published"], Field(exclude_if=lambda rule: rule == "own")] = "own",
 ) -> Reconstruction:
     """Recover samples, with their labels, from the gradient of a first dense layer that a ReLU follows.
 
@@ -46,14 +51,21 @@ def peel(
 
     levels: the number of steps between black and white in which pixels are stored (255 for 8 bits). Pixels
     are rounded to these levels. Without it, pixels are real numbers, as published.
+    rule: what accepts a sample. `own` bounds errors by the noise of the update. `published` has the fixed
+    tolerances of the authors' code (`exact.published`), for comparisons.
 
-    Raises Unfit where `first_layers` does, and for `levels` where pixels are normalised by their own batch.
+    Raises Unfit where `first_layers` does, for the published rule behind dropout, and for `levels` where
+    pixels are normalised by their own batch.
     """
 
     def solve(layer: FirstLayer, seen: Span) -> Solved:
         if levels and layer.of_batch:
             raise Unfit("attack: peel: levels are not known of pixels that their own batch normalises (leave "
                         "levels out)")  # fmt: skip
+        if rule == "published":
+            if layer.logits is None:
+                raise Unfit("attack: peel: the published rule needs no dropout (set rule: own)")
+            return as_published(layer)
         return peeled(layer, seen, levels)
 
     return reconstruction(observation, solve, "peel")

@@ -271,7 +271,8 @@ def of_attack(spec: Spec, capture: Spec) -> Work:
             exact += weights * (PROOF * batch**2 + SEARCH * batch**3)
             exact += SETTLED * min(_width(weights, shape), ROWS) / 1000
         elif module == "peel":
-            exact += _of_peeling(weights, shape, capture["dataset"]["classes"], batch)
+            published = attack["parameters"].get("rule") == "published"
+            exact += _of_peeling(weights, shape, capture["dataset"]["classes"], batch, columns=not published)
         return Work(updates * neurons * IMAGINED, updates * (weights * DIVIDED + exact), updates * STEPPED)
     steps, batches = chosen["iterations"] * chosen["restarts"], 1
     if chained := chosen["updates"] != "one-batch" and federation["update"] == "model":
@@ -304,10 +305,13 @@ def _width(weights: float, shape: list[int]) -> float:
     return weights * 1e6 / math.prod(shape)
 
 
-def _of_peeling(weights: float, shape: list[int], classes: int, batch: float) -> float:
-    """Return the millions of operations of peeling one update of `batch` samples."""
-    columns = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3)
-    return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * columns / 1e6
+def _of_peeling(weights: float, shape: list[int], classes: int, batch: float, *, columns: bool) -> float:
+    """Return the millions of operations of peeling one update of `batch` samples.
+
+    columns: whether a batch that is found as a whole is solved once more from its columns.
+    """
+    solved = batch * (_width(weights, shape) * batch**2 + EIGEN * batch**3) if columns else 0.0
+    return weights * (LABELS * classes * batch + PAIRS * batch**2) + DOUBLE * solved / 1e6
 
 
 def _of_inverter(victim: Spec, shape: list[int], batch: float, models: int, chosen: Spec) -> Work:

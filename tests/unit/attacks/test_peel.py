@@ -1,11 +1,17 @@
-"""Peeling carries the error of what it has subtracted into later rounds."""
+"""Peeling carries the error of what it has subtracted, and has the published rule beside its own."""
 
+import numpy as np
 import pytest
 import torch
+from observations import observe
 from torch import Tensor
 
+from leakbench import victims
+from leakbench.attacks import run
 from leakbench.attacks.peel import _carried, peeled
+from leakbench.errors import Unfit
 from leakbench.exact.first_layer import FirstLayer
+from leakbench.exact.published import as_published
 from leakbench.exact.span import span
 
 CLASSES = 10
@@ -75,3 +81,40 @@ def test_the_carried_error_is_that_of_samples_that_are_off(hidden: bool) -> None
     live = told > 0
     ratio = (measured[live] / told[live]).median()
     assert 1 / 3 < float(ratio) < 3
+
+
+def test_the_published_rule_accepts_true_samples_with_their_labels() -> None:
+    layer, images, labels = sent(2, 16, 600, 96)
+    found = as_published(layer)
+    near = torch.cdist(found.samples, images)
+    assert float(near.amin(1).max()) < 1e-3
+    assert torch.equal(labels[near.argmin(1)], found.labels)
+    assert len(near.argmin(1).unique()) == len(found.samples) > 10
+
+
+def test_the_published_rule_is_named_by_an_attack() -> None:
+    observation, images = observe("mlp", (8, 8, 3), 4, 1, hidden=[600], precision="float64")
+    entry = {"module": "peel", "parameters": {"rule": "published"}}
+    found = run(entry, observation, torch.Generator().manual_seed(0))
+    assert found.labels is not None
+    apart = torch.cdist(found.images[0, 0].flatten(1), images[0].flatten(1))
+    assert found.usable.all()
+    assert float(apart.amin(0).max()) < 1e-4
+    hidden, _ = observe("fcnn", (14, 14, 1), 5, 1, dropout=0.5, width=300)
+    with pytest.raises(Unfit, match="needs no dropout"):
+        run(entry, hidden, torch.Generator().manual_seed(0))
+
+
+def test_the_network_has_the_weights_that_the_authors_draw() -> None:
+    """The order of the draws, on a small scale: magnitudes, signs, the next neuron, and the last layer."""
+    network = victims.build("peeling", (2, 3, 2), 4, {"seed": 55726})
+    rng = np.random.default_rng(55726)
+    drawn = rng.normal(0, 0.5, 12)
+    signs = np.where(rng.random(12) < 0.5, 1, -1)
+    weights = network.state_dict()
+    first = weights["network.dense1.weight"][0].view(2, 2, 3).permute(1, 2, 0).flatten()
+    assert np.allclose(first.numpy(), np.abs(drawn) * signs)
+    assert weights["network.dense1.weight"].dtype == torch.float64
+    assert not weights["network.dense1.bias"].any()
+    assert float(weights["network.dense2.weight"].abs().max()) < (6 / 1004) ** 0.5
+    assert float(weights["network.dense1.weight"].std()) == pytest.approx(0.5, abs=0.02)
