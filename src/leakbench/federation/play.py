@@ -95,7 +95,8 @@ def private_samples(federation: dict[str, Any], labels: np.ndarray, names: tuple
         )
     if drawn := federation.get("drawn"):
         rng = np.random.default_rng(drawn["seed"])
-        chosen = rng.choice(np.arange(private["start"], stop), drawn["of"], replace=False)
+        pool = np.arange(private["start"], stop)
+        chosen = rng.choice(pool, min(drawn["of"], len(pool)), replace=False)
         first = chosen[None, : federation["clients"][0]]
         return Truth([first], [labels[first]])
     for client, k in enumerate(federation["clients"]):
