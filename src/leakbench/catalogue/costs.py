@@ -81,6 +81,7 @@ NETWORKS = {
     "precode-lenet-dlg": Network(2.7, 0.7, 7),
     "perceptron": Network(0.06, 0.001, 3),
     "mlp": Network(6.2, 3.1, 2),
+    "peeling": Network(6.2, 3.1, 2),
     "fedavg-cnn": Network(45, 1.7, 4),
 }
 # Generators that are trained. Their numbers follow from what their training was measured to take.
@@ -92,7 +93,7 @@ GENERATORS = {
 # A network without an entry is taken for a large one.
 UNKNOWN = Network(1300, 30, 50)
 # Networks of dense layers alone.
-DENSE = ("fcnn", "mlp", "perceptron")
+DENSE = ("fcnn", "mlp", "peeling", "perceptron")
 # Forward passes that cost as much as a training step (STEP), and as an iteration of gradient matching whose
 # second derivative is exact (EXACT) or a difference of first derivatives (FROZEN).
 STEP, EXACT, FROZEN = 3, 14, 7
@@ -149,7 +150,7 @@ def network(victim: Spec, shape: list[int]) -> Network:
     names = ["-".join(longer[:count]) for count in range(len(longer), 0, -1)]
     known = NETWORKS | GENERATORS
     found = next((known[key] for key in names if key in known), UNKNOWN)
-    if victim["module"] == "mlp":
+    if victim["module"] in ("mlp", "peeling"):
         widths = [math.prod(shape), *parameters.get("hidden", [1000])]
         weights = sum(a * b for a, b in itertools.pairwise(widths)) / 1e6
         return Network(2 * weights, weights, len(widths))
