@@ -114,8 +114,8 @@ def _certified(
     sums = weights.new_zeros(len(first), ratios.shape[1]).index_add_(0, group, ratios * weights[:, None])
     total = weights.new_zeros(len(first)).index_add_(0, group, weights)
     samples = _rounded(sums / total[:, None] @ seen.right, layer, levels)
-    # A mean is off by at most the mean of the errors of what it is taken over.
-    share = torch.zeros_like(total).index_add_(0, group, relative * weights) / total
+    # Neurons are off by chance, each by its own, so that the error of their mean is a sum of squares.
+    share = torch.zeros_like(total).index_add_(0, group, (relative * weights).square()).sqrt() / total
     if levels is not None:
         # Pixels that are off by less than half a step are exact once they are on their level.
         step = (layer.high - layer.low).amin() / levels
