@@ -21,8 +21,8 @@ from leakbench.exact.published import as_published
 from leakbench.exact.solved import Solved, nothing, reconstruction, samples_of
 from leakbench.exact.span import Span, first_alike
 
-# Since 2 the errors of samples that were subtracted are carried into later rounds, since 3 with the squares of
-# those of the neurons that hold a sample.
+# Since 2 the errors of samples that were subtracted are carried into later rounds. Since 3 the errors of the
+# neurons that hold a sample are added as squares.
 NUMERICS = 3
 
 # A neuron is read while the rest of its gradient is more than this many times the error accumulated in it.
