@@ -1,6 +1,6 @@
 """Against ATS: a candidate may have been trained on in any of the forms that the policies give it."""
 
-from leakbench.adaptive import Adaptation
+from leakbench.attacks.adaptation import Adaptation
 from leakbench.defences.ats import alternatives
 
 

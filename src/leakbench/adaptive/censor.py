@@ -1,6 +1,6 @@
 """Against CENSOR: the direction that lowers the loss most is sent, which leans towards the gradient."""
 
-from leakbench.adaptive import Adaptation
+from leakbench.attacks.adaptation import Adaptation
 
 
 def censor() -> Adaptation:

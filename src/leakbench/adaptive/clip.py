@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.attacks.adaptation import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
 

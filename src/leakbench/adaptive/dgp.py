@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.attacks.adaptation import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
 

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.attacks.adaptation import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
 

@@ -1,6 +1,6 @@
 """Against normal noise: the mean of all rounds."""
 
-from leakbench.adaptive import Adaptation
+from leakbench.attacks.adaptation import Adaptation
 
 
 def gaussian() -> Adaptation:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.adaptive import Adaptation, Nuisance
+from leakbench.attacks.adaptation import Adaptation, Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import ACTIVATIONS, LAYERS, draw_key
 from leakbench.errors import Unfit

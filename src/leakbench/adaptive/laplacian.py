@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation
+from leakbench.attacks.adaptation import Adaptation
 
 
 def laplacian() -> Adaptation:

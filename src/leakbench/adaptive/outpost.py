@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.attacks.adaptation import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
 # Rounds whose shares of zeros differ by at most this are alike. A protected tensor is mostly zeros, but a

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Adaptation, Nuisance
+from leakbench.attacks.adaptation import Adaptation, Nuisance
 from leakbench.victims.precode import Bottleneck
 
 if TYPE_CHECKING:

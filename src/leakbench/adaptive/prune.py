@@ -2,7 +2,7 @@
 
 import torch
 
-from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.attacks.adaptation import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
 

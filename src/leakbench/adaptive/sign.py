@@ -2,7 +2,7 @@
 
 import torch
 
-from leakbench.adaptive import Adaptation, Mechanism
+from leakbench.attacks.adaptation import Adaptation, Mechanism
 from leakbench.tensors import Tensors
 
 # The magnitude, in mean magnitudes, at which a sign is half decided. The mean magnitude itself is sent with

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from leakbench import generators, victims
-from leakbench.adaptive import Adaptation
 from leakbench.artefacts import Facts, open_tensors
+from leakbench.attacks.adaptation import Adaptation
 from leakbench.attacks.observation_facts import VALUES, check_amount, told
 from leakbench.attacks.threat_model import ThreatModel
 from leakbench.errors import Unfit, UserError

@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from leakbench.catalogue.code import PACKAGE
-
-BACKBONES = "lpips_backbones"
-_JUDGE = "judge_"
+from leakbench.needs import judge
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,6 @@ class Declared:
     def judges(self) -> tuple[str, ...]:
         """Return the victims that the metric asks as judges of who is on a reconstruction."""
         return tuple(filter(None, map(judge, self.needs)))
-
-
-def judge(need: str) -> str:
-    """Return the victim that a need names, such as resnet18-faces for `judge_resnet18_faces`.
-
-    Any other need gives "".
-    """
-    return need.removeprefix(_JUDGE).replace("_", "-") if need.startswith(_JUDGE) else ""
 
 
 @cache

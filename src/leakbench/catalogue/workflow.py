@@ -16,11 +16,12 @@ from leakbench.catalogue.cell import ANY_VICTIM, Cell, capture_of, pictured
 from leakbench.catalogue.code import PACKAGE, closure
 from leakbench.catalogue.digest import file_digest, write_changed
 from leakbench.catalogue.load import file_of, load_kind
-from leakbench.catalogue.needs import BACKBONES, declared_metrics
+from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.resolve import Plan, plan
 from leakbench.catalogue.schema import Part
 from leakbench.catalogue.study import further
 from leakbench.errors import UserError
+from leakbench.needs import BACKBONES
 from leakbench.parts import dotted, parts_of
 
 LPIPS = "lpips-backbones"

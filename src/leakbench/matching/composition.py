@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 
-from leakbench.adaptive import Nuisance
+from leakbench.attacks.adaptation import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit

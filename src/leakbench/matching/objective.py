@@ -7,7 +7,7 @@ from functools import cached_property, partial
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Mechanism
+from leakbench.attacks.adaptation import Mechanism
 from leakbench.errors import Unfit
 from leakbench.matching.distances import added, laid_out, products, whole_derivative, with_cotangent
 from leakbench.matching.frozen import FrozenDifference

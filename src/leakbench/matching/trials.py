@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from leakbench.adaptive import Nuisance
+from leakbench.attacks.adaptation import Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.reconstruction import Reconstruction
 from leakbench.errors import Unfit

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from leakbench.adaptive import Nuisance
+from leakbench.attacks.adaptation import Nuisance
 from leakbench.matching.optimiser import Evaluate
 from leakbench.matching.trials import Group
 from leakbench.tensors import Tensors

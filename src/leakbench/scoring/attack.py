@@ -16,13 +16,13 @@ from leakbench.metrics.prices import of_rounds
 from leakbench.scoring.candidates import Candidates, Measures, rows_of
 from leakbench.scoring.certified import bounds, certified_rows, expected_rows
 from leakbench.scoring.columns import add_distance, add_labels, add_partners, add_prices
+from leakbench.scoring.falls import falls
 from leakbench.scoring.groups import groups, unrelated
 from leakbench.scoring.hidden import Hidden
 from leakbench.scoring.labels import label_rows
 from leakbench.scoring.membership import membership_rows
 from leakbench.scoring.resources import cheap, gather, judged, open_backbones
 from leakbench.seeds import stream
-from leakbench.verdicts.settled import falls
 
 
 def attack_rows(

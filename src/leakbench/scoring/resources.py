@@ -9,9 +9,9 @@ import numpy as np
 
 from leakbench.absence import absent
 from leakbench.artefacts import open_tensors, read_facts
-from leakbench.catalogue.needs import BACKBONES, judge
 from leakbench.errors import UserError
 from leakbench.metrics import METRICS
+from leakbench.needs import BACKBONES, judge
 
 Answer = Callable[[np.ndarray], np.ndarray]
 

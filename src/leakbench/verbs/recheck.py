@@ -12,12 +12,13 @@ import pandas as pd
 from leakbench.artefacts import read_csv, read_table, to_json, write_json, write_text
 from leakbench.catalogue.cell import capture_of
 from leakbench.catalogue.load import suggest
-from leakbench.catalogue.needs import BACKBONES, declared_metrics
+from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.numerics import numerics
 from leakbench.catalogue.resolve import Plan
 from leakbench.catalogue.workflow import LPIPS
 from leakbench.errors import UserError
 from leakbench.metrics.interval import paired
+from leakbench.needs import BACKBONES
 from leakbench.process import commit
 from leakbench.provenance import machine
 from leakbench.reference import FEWEST, read_record, recorded

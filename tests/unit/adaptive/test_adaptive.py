@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from leakbench import attacks, defences
-from leakbench.adaptive import Adaptation, adaptation, adapted
+from leakbench.adaptive import adaptation, adapted
 from leakbench.adaptive.quantise import step_of
 from leakbench.adaptive.withhold import arrived
+from leakbench.attacks.adaptation import Adaptation
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.threat_model import ThreatModel
 from leakbench.parts import part

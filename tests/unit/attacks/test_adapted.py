@@ -9,7 +9,7 @@ import torch
 from matching_observations import BOXED, entry, observe, photographs, run
 
 from leakbench import attacks, defences
-from leakbench.adaptive import Adaptation, Mechanism, Nuisance
+from leakbench.attacks.adaptation import Adaptation, Mechanism, Nuisance
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.threat_model import ThreatModel
 from leakbench.federation import Truth, play

@@ -14,10 +14,11 @@ from leakbench.artefacts import write_tensors
 from leakbench.catalogue import blame, workflow
 from leakbench.catalogue.costs import REFERENCE, Work
 from leakbench.catalogue.digest import file_digest
-from leakbench.catalogue.needs import declared_metrics, judge
+from leakbench.catalogue.needs import declared_metrics
 from leakbench.catalogue.workflow import _BUDGETED, Workflow, local_datasets
 from leakbench.errors import UserError
 from leakbench.metrics import METRICS
+from leakbench.needs import judge
 
 ROOT = Path(__file__).parents[3]
 STEM = "mnist/cnn-relu/fidel-demo/none/fidel-generator/0"

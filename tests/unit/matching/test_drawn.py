@@ -11,7 +11,8 @@ from torch.func import functional_call, grad
 from torch.nn.functional import cross_entropy
 
 from leakbench import attacks, victims
-from leakbench.adaptive import Adaptation, adaptation
+from leakbench.adaptive import adaptation
+from leakbench.attacks.adaptation import Adaptation
 from leakbench.attacks.observation import Observation
 from leakbench.attacks.threat_model import ThreatModel
 from leakbench.errors import Unfit

@@ -12,8 +12,8 @@ from torch.nn.functional import cross_entropy
 from trial_networks import group, terms
 
 from leakbench import victims
-from leakbench.adaptive import Nuisance, nothing
 from leakbench.adaptive.key_lock import of_lock, read_key, taken
+from leakbench.attacks.adaptation import Nuisance, nothing
 from leakbench.attacks.observation import Observation
 from leakbench.defences.key_lock import LAYERS, KeyLock, lock
 from leakbench.errors import Unfit

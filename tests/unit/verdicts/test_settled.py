@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from leakbench.verdicts.settled import POINTS, falls, settled
+from leakbench.scoring.falls import POINTS, falls
+from leakbench.verdicts.settled import settled
 
 STEPS = np.linspace(0, 999, 100)
 
